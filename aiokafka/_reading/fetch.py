@@ -13,7 +13,11 @@ from aiokafka.protocol.messages.fetch import (
 )
 from aiokafka.structs import TopicPartition
 
-__all__ = ["FetchSpec", "fetch_topics", "partitions_in"]
+__all__ = ["FetchSpec", "fetch_topics", "partitions_in", "room_for_records"]
+
+# Bytes of a response that are no records.
+_AROUND_ANSWER = 1024
+_AROUND_PARTITION = 400
 
 
 class FetchSpec(NamedTuple):
@@ -43,6 +47,12 @@ def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[Fe
             )
         )
     return list(topics.values())
+
+
+def room_for_records(nbytes: int, partitions: int) -> int:
+    """Return how many bytes of records a response of `nbytes` about so many partitions may have;
+    0 or less for none."""
+    return nbytes - _AROUND_ANSWER - _AROUND_PARTITION * partitions
 
 
 def partitions_in(

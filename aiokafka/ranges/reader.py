@@ -20,7 +20,7 @@ from aiokafka._reading.answers import (
     is_passing,
     read_answer,
 )
-from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
+from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in, room_for_records
 from aiokafka._tasks import TaskOwner
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -310,6 +310,9 @@ class RangeReader:
 
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
+        # A larger response would be refused, and the connection given up with it.
+        passes = room_for_records(self._client.config.max_response_bytes, len(states))
+        size = max(1, min(size, passes))
         limit = min(size, limits.max_partition_bytes)
         # A request has either ids or names.
         has_ids = all(state.range.topic_id for state in states)

@@ -1,4 +1,5 @@
-"""What a member of the consumer protocol confirms, so that the coordinator can go on (KIP-848)."""
+"""What a member of the consumer protocol confirms, so that the coordinator can go on, and when it
+gives up what it would have confirmed (KIP-848)."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from collections.abc import AsyncIterator, Set
 
 import pytest
 
-from aiokafka import TopicPartition
+from aiokafka import SubscriptionPattern, TopicPartition
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, listening, shares
@@ -79,3 +82,28 @@ async def test_partitions_that_were_never_taken_over_are_given_back(
         response.set()
     log.released.set()
     await until(four, lambda: shares(first, second) == [2, 2])
+
+
+async def test_who_is_removed_while_it_asks_for_a_name_gives_up_everything_at_once(
+    four: FakeCluster, start: Start
+) -> None:
+    """Others have its partitions by then, and it returned their records until a broker had told it
+    what another topic is called, which may take as long as a request."""
+    log = Log()
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(pattern=SubscriptionPattern("t.*"), listener=log)
+    await until(four, lambda: shares(consumer) == [4])
+    is_named = asyncio.Event()
+
+    def hold(request: MetadataRequest, _: RequestContext) -> Hold | None:
+        by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+        return Hold(is_named) if by_id else None
+
+    with four.intercept(MetadataRequest, hold) as script:
+        await four.create_topic("tu")
+        await until(four, lambda: script.hits > 0)
+        four.groups.expire("g", consumer.group_metadata().member_id)
+        await until(four, lambda: log.calls[-1] == ("lost", {0, 1, 2, 3}))
+        assert consumer.assignment() == frozenset()
+    is_named.set()
+    await until(four, lambda: len(consumer.assignment()) == 5)

@@ -11,6 +11,9 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -46,7 +49,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold
-from tests.support.consumers import T0, fill, read
+from tests.support.consumers import T0, T1, fill, read
 
 ERRORS: list[type[BrokerResponseError]] = [
     UnknownError,
@@ -96,7 +99,7 @@ async def cluster() -> AsyncIterator[FakeCluster]:
         assert fake.failures == []
 
 
-def member(cluster: FakeCluster, protocol: str) -> AIOKafkaConsumer:
+def member(cluster: FakeCluster, protocol: str, **options: Any) -> AIOKafkaConsumer:
     return AIOKafkaConsumer(
         "t",
         bootstrap_servers=cluster.bootstrap_servers,
@@ -109,6 +112,7 @@ def member(cluster: FakeCluster, protocol: str) -> AIOKafkaConsumer:
         max_poll_interval_ms=300,
         rebalance_timeout_ms=200,
         **PROTOCOLS[protocol],
+        **options,
     )
 
 
@@ -275,6 +279,29 @@ async def test_the_commit_of_what_was_unsubscribed_fails(
         # It is left all the same, and the records come again.
         consumer.subscribe(["t"])
         assert (await consumer.getone()).offset == 0
+
+
+@pytest.mark.parametrize("assignor", [RoundRobinPartitionAssignor, CooperativeStickyAssignor])
+async def test_who_fails_to_join_returns_nothing_while_it_leaves(
+    cluster: FakeCluster, assignor: type[AbstractPartitionAssignor]
+) -> None:
+    """The group gives its partitions to others as soon as it hears of it, and the coordinator may
+    take its time to respond."""
+    consumer = member(cluster, "classic", partition_assignment_strategy=[assignor])
+    is_left = asyncio.Event()
+    async with consumer:
+        await read(consumer, 1)
+        cluster.intercept(JoinGroupRequest, Fail(InconsistentGroupProtocolError))
+        leaves = cluster.intercept(LeaveGroupRequest, Hold(is_left))
+        cluster.groups.rebalance("g")
+        waiting = asyncio.get_running_loop().create_task(leaves.wait())
+        # Asked for all the while, or an eager member would wait for the application.
+        while not waiting.done():
+            await consumer.getmany(T1, timeout_ms=10)
+        assert await consumer.getmany(T0) == {}
+        is_left.set()
+        with pytest.raises(InconsistentGroupProtocolError):
+            await consumer.getone()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

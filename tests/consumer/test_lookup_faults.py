@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     BrokerResponseError,
@@ -15,6 +15,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     LogTruncationError,
     TopicAuthorizationFailedError,
+    UnstableOffsetCommit,
     UnsupportedForMessageFormatError,
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,6 +26,7 @@ from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsResponse,
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -104,6 +106,40 @@ async def values(consumer: AIOKafkaConsumer, count: int) -> list[tuple[int, byte
     async with timeout(10):
         records = [await consumer.getone() for _ in range(count)]
     return [(record.offset, record.value) for record in records]
+
+
+# -- committed offsets -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("denied", ["a", "b"])
+async def test_each_partition_is_refused_for_its_own_reason(
+    cluster: FakeCluster, start: Start, denied: str
+) -> None:
+    """One topic is denied, and a transaction commits for the other. Who read the second was told
+    that the first is denied; or who read the first heard nothing before the transaction ended."""
+    partitions = {topic: TopicPartition(topic, 0) for topic in ("a", "b")}
+    for topic in partitions:
+        await cluster.create_topic(topic)
+        fill(cluster, 0, 1, topic=topic)
+
+    def refuse(response: OffsetFetchResponse) -> None:
+        for topic in response.groups[0].topics:
+            is_denied = topic.name == denied
+            error = TopicAuthorizationFailedError if is_denied else UnstableOffsetCommit
+            topic.partitions[0].error_code = error.errno
+
+    first = partitions.pop(denied)
+    (second,) = partitions.values()
+    async with timeout(10):
+        with cluster.intercept(OffsetFetchRequest, Edit(refuse)) as script:
+            consumer = await start(cluster, assign=sorted([first, second]), group_id="g")
+            reader = asyncio.create_task(consumer.getone(second))
+            with pytest.raises(TopicAuthorizationFailedError, match=denied):
+                await consumer.getone(first)
+            with pytest.raises(TopicAuthorizationFailedError, match=denied):
+                await consumer.committed_offsets()
+            await cluster.wait_for(lambda: script.hits > 3)
+        assert (await reader).topic == second.topic
 
 
 # -- end_offsets() and its kin ---------------------------------------------------------------------

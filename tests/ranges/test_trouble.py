@@ -56,6 +56,19 @@ async def test_a_connection_that_is_of_no_use(cluster: FakeCluster) -> None:
     assert script.hits > 1
 
 
+async def test_fetches_ask_for_what_can_pass(cluster: FakeCluster) -> None:
+    """Of a client that refuses large responses."""
+    for number in range(3):
+        for _ in range(20):
+            cluster.log("t", number).append(bytes(5000))
+    ranges = [PartitionRange("t", number, 0, 20) for number in range(3)]
+    async with AIOKafkaClient(
+        bootstrap_servers=cluster.bootstrap_servers, receive_message_max_bytes=20_000
+    ) as client:
+        async with RangeReader(client, ranges, max_wait_ms=20) as reader, timeout(20):
+            assert {len(rows) for rows in (await drain(reader)).values()} == {20}
+
+
 async def test_a_broker_that_cannot_fetch(cluster: FakeCluster) -> None:
     """What no other try mends is told at once."""
     fill(cluster, 0, 50)

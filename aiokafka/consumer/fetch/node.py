@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._reading.fetch import room_for_records
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._signal import Signal
@@ -35,10 +36,6 @@ __all__ = ["NodeFetcher"]
 _RESPONSES_PER_SHARE = 4
 
 _CLOSE_TIMEOUT = 1.0
-
-# Bytes of a response that are no records.
-_AROUND_ANSWER = 1024
-_AROUND_PARTITION = 400
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
@@ -222,8 +219,7 @@ class NodeFetcher:
         room = min(share // _RESPONSES_PER_SHARE, share - self._pinned)
         config = self._shared.config
         # What is around the records of a response has to pass, too.
-        around = _AROUND_ANSWER + _AROUND_PARTITION * len(self._plan.specs)
-        passes = config.client.max_response_bytes - around
+        passes = room_for_records(config.client.max_response_bytes, len(self._plan.specs))
         return max(1, min(room, config.fetch_max_bytes, passes, 2**31 - 1))
 
     def _failed(self, error: KafkaError) -> None:

@@ -359,9 +359,7 @@ class Group:
             except Exception as error:
                 trace = None if isinstance(error, KafkaError) else error
                 self._log.error("The membership ends: %s", error, exc_info=trace)
-                self._forget_assignment()
-                self._commits.lose()
-                await self._leave("its membership has failed")
+                await self._leave_with_nothing("its membership has failed")
                 self._member.fail()
                 # The listener has returned before readers hear of the error: an application that
                 # ends itself because of it should not find its own listener at work.
@@ -422,13 +420,7 @@ class Group:
     async def _go_idle(self) -> None:
         """Let others have the partitions until the application asks for records again."""
         if self._member.is_member or self._handover.owned:
-            # First, because the group gives the partitions to others as soon as it hears of this:
-            # what the application does at last finish, must not be stored over what they store.
-            self._commits.lose()
-            # It may wake up while we leave: others read from now on what was buffered here.
-            self._desk.hold()
-            self._forget_assignment()
-            await self._leave("the application did not ask for records in time")
+            await self._leave_with_nothing("the application did not ask for records in time")
             # After the goodbye, which only a member can say.
             self._member.become_stale()
             await self._handover.lose()
@@ -442,6 +434,14 @@ class Group:
         self._standing.unsettle()
         self._standing.take_reason()
         self._protocol.forget()
+
+    async def _leave_with_nothing(self, reason: str) -> None:
+        # Before the goodbye, with which others get the partitions: what the application asks for or
+        # finishes meanwhile must not be returned here as well, nor stored over what they store.
+        self._commits.lose()
+        self._desk.hold()
+        self._forget_assignment()
+        await self._leave(reason)
 
     async def _leave(self, reason: str, deadline: float | None = None) -> None:
         if not self._member.is_member:

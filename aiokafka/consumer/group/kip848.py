@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
@@ -168,7 +168,7 @@ class Kip848Protocol:
     async def _reconcile(self) -> None:
         """Go one step: to the part of the target whose topics have known names."""
         target = self.member.target
-        await self._names.learn({topic_id for topic_id, _ in target})
+        await self._ask(self._names.learn({topic_id for topic_id, _ in target}))
         if not self._may_go_on():
             return
         wanted = self._named(target)
@@ -203,6 +203,19 @@ class Kip848Protocol:
         """Return whether this still leads to the target; to be asked after every wait."""
         return self.member.state is MemberState.RECONCILING and self._standing.may_take_part()
 
+    async def _ask(self, question: Coroutine[Any, Any, object]) -> None:
+        """Await what a broker may take long to answer, for as long as this leads to the target: who
+        is removed meanwhile has to give up what it owns at once, for others read it by now."""
+        task = asyncio.ensure_future(question)
+        task.add_done_callback(lambda _: self._standing.signal.notify())
+        try:
+            while not task.done() and self._may_go_on():
+                await self._standing.signal.wait()
+            if task.done():
+                task.result()
+        finally:
+            task.cancel()
+
     def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
         """Return the partitions of the topics whose names are known, each with the topic's id. Of
         two ids with one name, of a topic that was deleted and created again, the one that the
@@ -223,10 +236,13 @@ class Kip848Protocol:
 
     async def _change(self, wanted: dict[TopicPartition, bytes]) -> None:
         await self._follow_topics(wanted)
+        if not self._may_go_on():
+            return
         # A topic that was deleted and created again has a new id: its positions mean nothing.
         kept = (tp for tp in self._handover.owned if self._ids.get(tp) == wanted.get(tp))
         await self._handover.give_up_all_but(frozenset(kept))
-        await self._await_ids(wanted)
+        if self._may_go_on():
+            await self._await_ids(wanted)
         if self._may_go_on():
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
@@ -242,7 +258,7 @@ class Kip848Protocol:
             known = self._client.set_topics(topics)
             # Without metadata there would be no leaders to ask. What is late is looked up later:
             # the coordinator waits for us, and others for it.
-            await asyncio.wait([known], timeout=self.member.interval)
+            await self._ask(asyncio.wait([known], timeout=self.member.interval))
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
         """Wait for metadata that does not name a former topic of the same name: leaders are found,
@@ -256,7 +272,7 @@ class Kip848Protocol:
         deadline = asyncio.get_running_loop().time() + self.member.interval
         try:
             why = "the group's coordinator assigned a topic with another id"
-            await self._client.wait_for_metadata(is_up_to_date, deadline, why)
+            await self._ask(self._client.wait_for_metadata(is_up_to_date, deadline, why))
         except KafkaError as error:
             self._log.debug("%s", error)
 

@@ -17,6 +17,7 @@ from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer.position.known_ids import KnownIds
 from aiokafka.consumer.position.late_commits import LateCommits
+from aiokafka.consumer.position.refusals import common_refusal
 from aiokafka.consumer.position.way import OffsetsWay
 from aiokafka.errors import (
     BrokerResponseError,
@@ -189,22 +190,21 @@ class OffsetCommitter:
             self._interception.tell("on_commit", plain)
 
     async def fetch(
-        self, partitions: Iterable[TopicPartition], deadline: float | None = None
+        self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of those partitions that have one.
 
         Waits while a transaction that commits some of them is open (KIP-447). Raises
-        KafkaTimeoutError at `deadline` (loop time; None = request_timeout from now),
-        GroupAuthorizationFailedError and other errors that no retry mends at once.
+        KafkaTimeoutError at `deadline` (loop time), GroupAuthorizationFailedError and other errors
+        that no retry mends at once.
         """
-        if deadline is None:
-            deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
 
         async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
             found, refused = await self._fetch_once(node_id, wanted)
-            for error in refused.values():
-                raise error
+            if refused:
+                # Behind one that passes, another that does not would never be told.
+                raise min(refused.values(), key=_may_pass)
             return found
 
         return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
@@ -217,9 +217,8 @@ class OffsetCommitter:
 
         async def attempt(node_id: int) -> Fetched:
             found, refused = await self._fetch_once(node_id, wanted)
-            if refused and len(refused) == len(set(wanted)):
-                # Old brokers say of each partition what is wrong with the group or its coordinator.
-                raise next(iter(refused.values()))
+            if (error := common_refusal(refused, wanted)) is not None:
+                raise error
             return found, refused
 
         return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
