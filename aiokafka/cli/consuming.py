@@ -48,6 +48,8 @@ class Committer(ConsumerRebalanceListener):
         self._consumer = consumer
         self._written: dict[TopicPartition, int] = {}
         self._due = time.monotonic() + _COMMIT_EVERY
+        #: Whether partitions are on their way: what is assigned is not what will be.
+        self.is_moving = False
 
     def wrote(self, batches: Batches) -> None:
         """Note that these records were written."""
@@ -80,16 +82,19 @@ class Committer(ConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Commit before another member takes over."""
+        self.is_moving = True
         try:
             await self.commit()
         except KafkaError as error:
             note(f"aiokafka: not committed, will be printed again: {error}")
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Do nothing."""
+        """Note that partitions have come to rest."""
+        self.is_moving = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Forget what another member has now."""
+        self.is_moving = True
         for tp in lost:
             self._written.pop(tp, None)
 
@@ -284,6 +289,10 @@ async def _assign(
         consumer.seek(tp, offset)
 
 
+def _is_moving(committer: Committer | None) -> bool:
+    return committer is not None and committer.is_moving
+
+
 async def _print_all(
     consumer: AIOKafkaConsumer,
     write: formats.Format,
@@ -300,7 +309,7 @@ async def _print_all(
     is_interrupted = False
     most = min(_MOST, limit.step) if given["rate"] else _MOST
     try:
-        while left != 0 and not await ends.are_reached():
+        while left != 0 and (_is_moving(committer) or not await ends.are_reached()):
             now = most if left is None else min(most, left)
             batches = ends.cut(await consumer.getmany(timeout_ms=_LOOK_EVERY, max_records=now))
             count = sum(map(len, batches.values()))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownMemberIdError
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -278,6 +278,18 @@ def test_a_group_goes_on_where_it_was(cli: Cli, lines: str) -> None:
     assert printed(cli, "t", "--group", "g") == list("456789")
     assert printed(cli, "t", "--group", "g") == []
     assert printed(cli, "t", "--group", "other", "--from", "latest") == []
+
+
+def test_a_member_that_is_removed_goes_on_to_the_end(cli: Cli, tmp_path: Path) -> None:
+    """For a moment it has no partitions, and of none everything has been read."""
+    cli.served.topic("t")
+    lines = [f"{number}" for number in range(600)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    cli("produce", "t", str(tmp_path / "lines.txt"))
+    removed = cli.served.cluster.intercept(HeartbeatRequest, Fail(UnknownMemberIdError), times=1)
+    options = ("--group", "g", "--rate", "1000", "-X", "heartbeat_interval_ms=50")
+    assert set(printed(cli, "t", *options)) == set(lines)
+    assert removed.hits == 1
 
 
 @pytest.mark.parametrize(
