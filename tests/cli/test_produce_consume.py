@@ -383,6 +383,24 @@ def test_ctrl_c_delivers_what_was_read(cli: Cli) -> None:
     assert cli.served.values("t") == [b"one", b"two"]
 
 
+def test_ctrl_c_ends_the_wait_for_the_writer_of_a_named_pipe(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    os.mkfifo(first)
+    os.mkfifo(second)
+    child = process("produce", "t", first, second, env=environment(cli.served))
+    with open(first, "wb") as writer:
+        writer.write(b"one\n")
+        writer.flush()
+        until(lambda: cli.served.values("t") == [b"one"])
+    child.send_signal(signal.SIGINT)
+    try:
+        assert child.wait(10) == 130
+    finally:
+        child.kill()
+    assert cli.served.values("t") == [b"one"]
+
+
 def test_ctrl_c_aborts_the_transaction(cli: Cli) -> None:
     cli.served.topic("t")
     child = process(
