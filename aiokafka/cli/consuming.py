@@ -222,6 +222,8 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
         raise click.UsageError("--partitions: in a group they are assigned")
     if given["as_json"] + (given["text"] is not None) + (given["key_delimiter"] is not None) > 1:
         raise click.UsageError("give one of --json, --format and --key-delimiter")
+    if given["stop"] is not None and given["stop"].kind == "stored":
+        raise click.UsageError("--to stored: what a group has stored is where it begins")
     start = given["start"] or Place("earliest" if given["group"] is None else "stored")
     consumer = session.consumer(**_consumer_options(given, start))
     committer = Committer(consumer) if given["group"] is not None else None

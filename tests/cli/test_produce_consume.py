@@ -300,6 +300,8 @@ def test_a_member_that_is_removed_goes_on_to_the_end(cli: Cli, tmp_path: Path) -
         (("consume", "t", "-p", "x"), 2),
         (("consume", "t", "--from", "soon"), 2),
         (("consume", "t", "--from", "stored"), 2),
+        (("consume", "t", "--to", "stored"), 2),
+        (("consume", "t", "-g", "g", "--to", "stored"), 2),
         (("consume", "t", "-g", "g", "--from", "5"), 2),
         (("consume", "t", "-g", "g", "-p", "0"), 2),
         (("consume", "t", "-f", "%x"), 2),
