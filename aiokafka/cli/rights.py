@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree, secret
+from aiokafka.cli.asking import agree, can_ask, secret
 from aiokafka.cli.places import distinct
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.cli.settings import read_file, read_stdin
@@ -188,7 +187,7 @@ async def set_user(
         is_stdin = new_password_file == "-"
         text = read_stdin() if is_stdin else read_file(Path(new_password_file))
         password = text.rstrip("\r\n")
-    elif sys.stdin.isatty():
+    elif can_ask():
         password = secret(f"New password of {user}", twice=True)
     else:
         raise click.UsageError("give --new-password-file; - is stdin")
