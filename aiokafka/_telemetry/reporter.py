@@ -191,6 +191,9 @@ class TelemetryReporter:
         if connection is not None:
             return connection
         nodes = self._metadata.cluster.node_ids
+        if all(pool.versions(node) is None for node in nodes):
+            # The bootstrap servers may have other addresses, such as that of a load balancer.
+            raise NodeNotReadyError("no broker was connected to yet")
         able = [node for node in nodes if _takes_metrics(pool, node)]
         if self._id != ZERO_UUID:
             # One broker does, so it is worth asking those that were never connected to.

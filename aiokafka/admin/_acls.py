@@ -99,8 +99,11 @@ def _deleted(
     failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:
         return failed
-    for each in result.matching_acls:
-        binding = _binding(each, each)
+    named = {_binding(each, each): each for each in result.matching_acls}
+    for binding in [binding for binding, error in known.items() if error is not None]:
+        if binding not in named:
+            del known[binding]  # it has gone, although it could not be deleted before
+    for binding, each in named.items():
         known[binding] = error_of(each.error_code, each.error_message, binding)
     passing = [error for error in known.values() if error is not None and error.retriable]
     if passing:

@@ -132,6 +132,9 @@ class Router:
             codes = codes_in(response) if self.is_for_controllers else call.codes(response)
             if not moved.isdisjoint(codes):
                 self._client.request_metadata(f"node {node_id} is not the controller")
+                if controller is not None:
+                    # No other will do: unless one has taken over by then, this one is asked again.
+                    silent.discard(controller.nodeId)
                 raise NotControllerError(f"node {node_id}")
             return response
 

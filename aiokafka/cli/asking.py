@@ -14,7 +14,7 @@ import click
 
 from aiokafka.cli.running import Interrupted
 
-__all__ = ["NotAgreedError", "agree", "secret", "wait_for"]
+__all__ = ["NotAgreedError", "agree", "can_ask", "secret", "wait_for"]
 
 T = TypeVar("T")
 
@@ -34,12 +34,19 @@ def agree(question: str, yes: bool) -> None:
     if yes:
         return
     try:
+        if sys.stdin is None:
+            raise click.Abort  # closed by the shell (<&-)
         agreed = wait_for(lambda: click.confirm(question, err=True))
     except click.Abort:
         click.echo(err=True)
         raise click.UsageError("there is no answer on stdin: give --yes to do it") from None
     if not agreed:
         raise NotAgreedError("nothing was changed")
+
+
+def can_ask() -> bool:
+    """Say whether there is someone to ask for a secret. The shell may have closed stdin (<&-)."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def secret(what: str, *, twice: bool = False) -> str:

@@ -48,6 +48,8 @@ class Committer(ConsumerRebalanceListener):
         self._consumer = consumer
         self._written: dict[TopicPartition, int] = {}
         self._due = time.monotonic() + _COMMIT_EVERY
+        #: Whether partitions are on their way: what is assigned is not what will be.
+        self.is_moving = False
 
     def wrote(self, batches: Batches) -> None:
         """Note that these records were written."""
@@ -80,16 +82,19 @@ class Committer(ConsumerRebalanceListener):
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Commit before another member takes over."""
+        self.is_moving = True
         try:
             await self.commit()
         except KafkaError as error:
             note(f"aiokafka: not committed, will be printed again: {error}")
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Do nothing."""
+        """Note that partitions have come to rest."""
+        self.is_moving = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Forget what another member has now."""
+        self.is_moving = True
         for tp in lost:
             self._written.pop(tp, None)
 
@@ -217,6 +222,8 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
         raise click.UsageError("--partitions: in a group they are assigned")
     if given["as_json"] + (given["text"] is not None) + (given["key_delimiter"] is not None) > 1:
         raise click.UsageError("give one of --json, --format and --key-delimiter")
+    if given["stop"] is not None and given["stop"].kind == "stored":
+        raise click.UsageError("--to stored: what a group has stored is where it begins")
     start = given["start"] or Place("earliest" if given["group"] is None else "stored")
     consumer = session.consumer(**_consumer_options(given, start))
     committer = Committer(consumer) if given["group"] is not None else None
@@ -284,6 +291,10 @@ async def _assign(
         consumer.seek(tp, offset)
 
 
+def _is_moving(committer: Committer | None) -> bool:
+    return committer is not None and committer.is_moving
+
+
 async def _print_all(
     consumer: AIOKafkaConsumer,
     write: formats.Format,
@@ -300,7 +311,7 @@ async def _print_all(
     is_interrupted = False
     most = min(_MOST, limit.step) if given["rate"] else _MOST
     try:
-        while left != 0 and not await ends.are_reached():
+        while left != 0 and (_is_moving(committer) or not await ends.are_reached()):
             now = most if left is None else min(most, left)
             batches = ends.cut(await consumer.getmany(timeout_ms=_LOOK_EVERY, max_records=now))
             count = sum(map(len, batches.values()))

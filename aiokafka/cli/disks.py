@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import distinct, partition_of
 from aiokafka.cli.session import Session, command
 from aiokafka.structs import TopicPartition
@@ -33,11 +34,17 @@ async def log_dirs(session: Session, broker_ids: tuple[int, ...], replicas: bool
       aiokafka brokers log-dirs 0
     """
     async with session.admin() as admin:
-        found = await admin.brokers.log_dirs(broker_ids or None)
+        found, failed = await parts(admin.brokers.log_dirs(broker_ids or None), broker_ids or None)
     if replicas:
         session.output.rows(_replica_rows(found), _REPLICA)
-        return
-    rows = [
+    else:
+        session.output.rows(_directory_rows(found), _DIRECTORY)
+    if failed is not None:
+        raise failed
+
+
+def _directory_rows(found: Mapping[int, Mapping[str, LogDir]]) -> list[dict[str, Any]]:
+    return [
         {
             "broker": broker,
             "path": path,
@@ -50,7 +57,6 @@ async def log_dirs(session: Session, broker_ids: tuple[int, ...], replicas: bool
         for broker, paths in sorted(found.items())
         for path, each in sorted(paths.items())
     ]
-    session.output.rows(rows, _DIRECTORY)
 
 
 def _replica_rows(found: Mapping[int, Mapping[str, LogDir]]) -> Iterator[dict[str, Any]]:
@@ -86,7 +92,9 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
     """
     wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
-        await admin.brokers.move_replicas(broker_id, wanted)
+        moved, failed = await parts(admin.brokers.move_replicas(broker_id, wanted), wanted)
     session.output.done(
-        "\n".join(f"{tp.topic}-{tp.partition}: moves to {path}" for tp, path in wanted.items())
+        "\n".join(f"{tp.topic}-{tp.partition}: moves to {wanted[tp]}" for tp in moved)
     )
+    if failed is not None:
+        raise failed

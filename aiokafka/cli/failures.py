@@ -66,19 +66,20 @@ class PartlyFailedError(errors.KafkaError):
 
 
 async def parts(
-    call: Awaitable[Mapping[K, Any] | None], items: Collection[K]
+    call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
 ) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
     """Return what a call about these items has done, and the error of those that failed.
 
-    The command prints the first, and then raises the second.
+    None stands for items that the call finds by itself, such as all brokers. The command prints the
+    first, and then raises the second.
     """
     try:
         found = await call
     except errors.AdminItemsError as failed:
-        if len(set(items)) < 2:
+        if items is not None and len(set(items)) < 2:
             raise  # of a single item, which is itself about several things
         return failed.results, failed
-    return dict.fromkeys(items) if found is None else found, None
+    return dict.fromkeys(items or ()) if found is None else found, None
 
 
 def code_of(error: BaseException) -> int:

@@ -115,10 +115,13 @@ async def set_offsets(
     agree(f"Set {len(wanted)} offsets of {group}?", yes)
     async with session.admin() as admin:
         if share:
-            await admin.groups.alter_share_offsets(group, wanted)
+            call = admin.groups.alter_share_offsets(group, wanted)
         else:
-            await admin.groups.alter_offsets(group, {**wanted})
-    session.output.done("\n".join(f"{_name(tp)}: {offset}" for tp, offset in wanted.items()))
+            call = admin.groups.alter_offsets(group, {**wanted})
+        stored, failed = await parts(call, wanted)
+    session.output.done("\n".join(f"{_name(tp)}: {wanted[tp]}" for tp in stored))
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "delete-offsets", prints=False)
@@ -139,10 +142,14 @@ async def delete_offsets(
     agree(f"Delete offsets of {group} in {', '.join(places)}?", yes)
     async with session.admin() as admin:
         if share:
-            await admin.groups.delete_share_offsets(group, places)
+            gone, failed = await parts(admin.groups.delete_share_offsets(group, places), places)
+            names = list(gone)
         else:
-            await admin.groups.delete_offsets(group, wanted)
-    session.output.done("\n".join(f"{each}: forgotten" for each in places))
+            deleted, failed = await parts(admin.groups.delete_offsets(group, wanted), wanted)
+            names = list(map(_name, deleted))
+    session.output.done("\n".join(f"{each}: forgotten" for each in names))
+    if failed is not None:
+        raise failed
 
 
 def _name(tp: TopicPartition) -> str:

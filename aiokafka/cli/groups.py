@@ -13,6 +13,7 @@ from aiokafka.cli.asking import agree
 from aiokafka.cli.failures import parts
 from aiokafka.cli.places import Finite, place
 from aiokafka.cli.session import Session, command, noun
+from aiokafka.errors import AdminItemsError
 
 if TYPE_CHECKING:
     from aiokafka.admin import GroupDescription, GroupLag, GroupMember, ResetRule
@@ -260,7 +261,13 @@ async def remove_members(
         raise click.UsageError("give members, --instance or --all")
     agree(f"Remove {'all members' if every else 'these members'} of {group}?", yes)
     async with session.admin() as admin:
-        gone = await admin.groups.remove_members(
-            group, instance_ids=instances, member_ids=members, all_members=every, reason=reason
-        )
+        failed: AdminItemsError | None = None
+        try:
+            gone = await admin.groups.remove_members(
+                group, instance_ids=instances, member_ids=members, all_members=every, reason=reason
+            )
+        except AdminItemsError as error:
+            gone, failed = tuple(error.results), error
     session.output.done("\n".join(f"{member}: removed" for member in gone))
+    if failed is not None:
+        raise failed

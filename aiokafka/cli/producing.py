@@ -7,6 +7,7 @@ import contextlib
 import errno
 import functools
 import os
+import stat
 import sys
 from collections import deque
 from collections.abc import (
@@ -164,7 +165,7 @@ async def pieces_of(
     Raises InputError for a piece that is longer than `LONGEST`.
     """
     for name in files:
-        with _opened(name) as fd:
+        async with _opened(name) as fd:
             splitter = Splitter(delimiter)
             content: list[bytes] = []
             size = 0
@@ -181,20 +182,34 @@ async def pieces_of(
                 yield rest
 
 
-@contextlib.contextmanager
-def _opened(name: str) -> Iterator[int]:
+@contextlib.asynccontextmanager
+async def _opened(name: str) -> AsyncIterator[int]:
     if name == "-":
         if sys.stdin is None:
             raise click.UsageError("stdin is closed; name files")
         yield sys.stdin.fileno()
         return
-    if os.path.isdir(name):
+    mode = os.stat(name).st_mode
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    fd = os.open(name, os.O_RDONLY)
+    fd = await _open_pipe(name) if stat.S_ISFIFO(mode) else os.open(name, os.O_RDONLY)
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+async def _open_pipe(name: str) -> int:
+    """Open a named pipe, which waits for its writer, beside the event loop."""
+    opening = asyncio.get_running_loop().run_in_executor(None, os.open, name, os.O_RDONLY)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # The program would wait for the thread. A writer, which we are ourselves, lets it go.
+        writer = os.open(name, os.O_RDWR)
+        os.close(await opening)
+        os.close(writer)
+        raise
 
 
 def _header(text: str) -> tuple[str, bytes | None]:

@@ -8,6 +8,7 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.asking import agree
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import distinct, partition_of
 from aiokafka.cli.session import Session, command
 
@@ -50,8 +51,11 @@ async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) 
     """
     wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
-        await admin.topics.reassign(wanted, allow_replication_factor_change=not same_factor)
-    session.output.done("\n".join(f"{_name(tp)}: moves" for tp in wanted))
+        call = admin.topics.reassign(wanted, allow_replication_factor_change=not same_factor)
+        moved, failed = await parts(call, wanted)
+    session.output.done("\n".join(f"{_name(tp)}: moves" for tp in moved))
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "reassignments")
@@ -86,8 +90,10 @@ async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
     wanted = _each_once(places)
     agree(f"Stop moving {', '.join(map(_name, wanted))}?", yes)
     async with session.admin() as admin:
-        await admin.topics.cancel_reassignments(wanted)
-    session.output.done("\n".join(f"{_name(tp)}: stays" for tp in wanted))
+        stayed, failed = await parts(admin.topics.cancel_reassignments(wanted), wanted)
+    session.output.done("\n".join(f"{_name(tp)}: stays" for tp in stayed))
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "elect-leaders", prints=False)
@@ -110,9 +116,12 @@ async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: b
         agree("Elect replicas that may lack records? Those are lost then.", yes)
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     async with session.admin() as admin:
-        found = await admin.topics.elect_leaders(wanted, election_type=kind)
+        call = admin.topics.elect_leaders(wanted, election_type=kind)
+        found, failed = await parts(call, wanted)
     said = {True: "has a new leader", False: "has the right leader already"}
     session.output.done("\n".join(f"{_name(tp)}: {said[found[tp]]}" for tp in sorted(found)))
+    if failed is not None:
+        raise failed
 
 
 def _each_once(places: Iterable[str]) -> list[TopicPartition]:

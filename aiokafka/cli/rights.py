@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree, secret
+from aiokafka.cli.asking import agree, can_ask, secret
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import distinct
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.cli.settings import read_file, read_stdin
@@ -121,8 +121,10 @@ async def add_acls(
         for operation in operations
     ]
     async with session.admin() as admin:
-        await admin.acls.create(bindings)
-    session.output.done(f"{resource}: {len(bindings)} entries for {principal}")
+        made, failed = await parts(admin.acls.create(bindings), bindings)
+    session.output.done(f"{resource}: {len(made)} entries for {principal}" if made else "")
+    if failed is not None:
+        raise failed
 
 
 @command(acls, "delete")
@@ -160,13 +162,15 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
       aiokafka users list
     """
     async with session.admin() as admin:
-        found = await admin.users.describe(names or None)
+        found, failed = await parts(admin.users.describe(names or None), names or None)
     rows = [
         {"user": user, **credential.as_dict()}
         for user, credentials in sorted(found.items())
         for credential in credentials
     ]
     session.output.rows(rows, ("user", "mechanism", "iterations"))
+    if failed is not None:
+        raise failed
 
 
 @command(users, "set", prints=False)
@@ -188,7 +192,7 @@ async def set_user(
         is_stdin = new_password_file == "-"
         text = read_stdin() if is_stdin else read_file(Path(new_password_file))
         password = text.rstrip("\r\n")
-    elif sys.stdin.isatty():
+    elif can_ask():
         password = secret(f"New password of {user}", twice=True)
     else:
         raise click.UsageError("give --new-password-file; - is stdin")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import secret
+from aiokafka.cli.asking import can_ask, secret
 from aiokafka.cli.output import FORMATS, Output
 from aiokafka.cli.running import run
 from aiokafka.cli.settings import client_options, find_settings, read_line
@@ -122,7 +122,7 @@ def _with_password(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str,
     if flags.get("password_stdin"):
         return {**settings, "password": read_line()}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
-        if not sys.stdin.isatty():
+        if not can_ask():
             raise click.UsageError(
                 "a user name without a password: use --password-stdin, --password-file or "
                 "AIOKAFKA_PASSWORD"

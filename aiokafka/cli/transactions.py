@@ -180,8 +180,10 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     """
     agree(f"Shut out the producers of {', '.join(ids)}?", yes)
     async with session.admin() as admin:
-        await admin.transactions.fence(ids)
-    session.output.done("\n".join(f"{each}: fenced" for each in ids))
+        fenced, failed = await parts(admin.transactions.fence(ids), ids)
+    session.output.done("\n".join(f"{each}: fenced" for each in fenced))
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "terminate", prints=False)

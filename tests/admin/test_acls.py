@@ -25,6 +25,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     NotControllerError,
     PolicyViolationError,
+    RequestTimedOutError,
     SecurityDisabled,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -153,6 +154,19 @@ async def test_deletions_of_all_attempts_are_returned(
     cluster.intercept(DeleteAclsRequest, Edit(half), times=1)
     wanted = AclFilter(host="*")
     assert await admin.acls.delete([wanted]) == {wanted: [FIRST, THIRD]}
+
+
+async def test_an_entry_that_went_although_its_deletion_failed_is_not_waited_for(
+    cluster: FakeCluster, admin: AIOKafkaAdminClient
+) -> None:
+    """The broker may delete an entry later than it said that it had no time for it."""
+    await admin.acls.create(BINDINGS)
+
+    def late(response: Any) -> None:
+        response.filter_results[0].matching_acls[0].error_code = RequestTimedOutError.errno
+
+    cluster.intercept(DeleteAclsRequest, Edit(late), times=1)
+    assert await admin.acls.delete([AclFilter()]) == {AclFilter(): [SECOND, THIRD]}
 
 
 async def test_an_entry_that_cannot_be_deleted_is_told(

@@ -145,6 +145,20 @@ async def test_many_partitions_come_in_pages() -> None:
         assert (await admin.topics.describe()).keys() == {"a", "b"}
 
 
+async def test_a_topic_that_is_made_again_between_two_pages_is_not_left_out() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("a", partitions=2_001)
+
+        def make_again(response: object) -> None:
+            cluster.state.delete_topic(cluster.state.topics["a"])
+            cluster.state.create_topic("a", 2_001, 1)
+
+        cluster.intercept(DescribeTopicPartitionsRequest, Edit(make_again), times=1)
+        found = await admin.topics.describe()
+        assert len(found["a"].partitions) == 2_001
+        assert found["a"].topic_id == id_of(cluster, "a")
+
+
 async def test_pages_that_do_not_end_are_an_error() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("a", partitions=2_001)

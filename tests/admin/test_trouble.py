@@ -90,6 +90,18 @@ async def test_a_silent_controller_is_given_up(version: str) -> None:
     assert "t" in cluster.state.topics
 
 
+@pytest.mark.parametrize("fault", [Cut(), Silence()])
+@simulated
+async def test_a_controller_that_failed_once_is_asked_again(fault: Cut | Silence) -> None:
+    """With ZooKeeper no other broker can make a change, and the controller need not have moved."""
+    async with FakeCluster(brokers=3, as_version="2.1") as cluster:
+        async with make_admin(cluster) as admin:
+            await admin.list_topics()
+            failed = cluster.intercept(CreateTopicsRequest, fault, broker=0, times=1)
+            await admin.topics.create([NewTopic("t", 1, 1)])
+    assert failed.hits == 1
+
+
 # -- quotas ----------------------------------------------------------------------------------------
 
 

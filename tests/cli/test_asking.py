@@ -63,3 +63,20 @@ def test_without_a_terminal_and_an_answer_one_line_says_what_to_do(
     assert done.code == 2
     assert "--yes" in done.err.splitlines()[-1]
     assert names(cli) == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (DELETE, "give --yes"),
+        (("topics", "list", "--username", "alice"), "use --password-stdin"),
+        (("users", "set", "alice"), "give --new-password-file"),
+    ],
+)
+def test_without_stdin_one_line_says_what_to_do(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], advice: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)  # as after <&-
+    done = cli.run(*arguments)
+    assert done.code == 2
+    assert advice in done.err.splitlines()[-1]

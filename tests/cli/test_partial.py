@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from aiokafka.cli.failures import CODES
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
+from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from aiokafka.testing import Edit
+from aiokafka.testing import Edit, Fail
 from tests.cli.support import Cli
 
 REFUSED, MISSING = 4, 5
@@ -19,17 +23,25 @@ PRINTED = {
     "records delete orders-0:end orders-7:end --yes": "orders",
     "configs describe topic:orders topic:nope --all": "topic orders",
     "transactions producers orders-0 orders-7": "PRODUCER ID",
+    "brokers log-dirs 0 77": "/fake/logs-0",
+    "users list alice nope": "alice",
 }
 DONE = {
     "topics delete orders nope --yes": "orders: deleted",
     "groups delete billing nope --yes": "deleted: billing",
+    "groups set-offsets billing orders-0=1 orders-7=1 --yes": "orders-0: 1",
+    "groups delete-offsets billing orders-0 orders-7 --yes": "orders-0: forgotten",
+    "topics reassign orders-0=0 orders-7=0": "orders-0: moves",
+    "topics elect-leaders orders-0 orders-7": "orders-0: has the right leader already",
 }
 
 
 @pytest.fixture(autouse=True)
-def there(cli: Cli) -> None:
+def there(cli: Cli, tmp_path: Path) -> None:
     cli.served.topic("orders", 2)
     cli("groups", "set-offsets", "billing", "orders-0=0", "--yes")
+    (tmp_path / "password").write_text("secret")
+    cli("users", "set", "alice", "--new-password-file", str(tmp_path / "password"))
 
 
 @pytest.mark.parametrize("command", PRINTED)
@@ -38,7 +50,7 @@ def test_what_was_found_is_printed(cli: Cli, command: str) -> None:
     assert done.code == MISSING, CODES
     assert PRINTED[command] in done.out
     assert len(done.err.splitlines()) == 1
-    assert "nope" in done.err or "orders-7" in done.err
+    assert re.search("nope|orders-7|no broker 77", done.err)
 
 
 @pytest.mark.parametrize("command", ["groups offsets billing", "groups lag billing"])
@@ -64,4 +76,12 @@ def test_what_was_done_is_said(cli: Cli, command: str) -> None:
     assert done.code == MISSING
     said, failed = done.err.splitlines()
     assert said == DONE[command]
-    assert "nope" in failed
+    assert re.search("nope|orders-7", failed)
+
+
+def test_every_broker_that_can_be_asked_is_shown(cli: Cli) -> None:
+    refused = Fail(ClusterAuthorizationFailedError)
+    cli.served.cluster.intercept(DescribeLogDirsRequest, refused, broker=1)
+    done = cli.run("brokers", "log-dirs", "--output", "json")
+    assert done.code == REFUSED
+    assert {row["broker"] for row in done.rows} == {0}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownMemberIdError
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -280,6 +280,18 @@ def test_a_group_goes_on_where_it_was(cli: Cli, lines: str) -> None:
     assert printed(cli, "t", "--group", "other", "--from", "latest") == []
 
 
+def test_a_member_that_is_removed_goes_on_to_the_end(cli: Cli, tmp_path: Path) -> None:
+    """For a moment it has no partitions, and of none everything has been read."""
+    cli.served.topic("t")
+    lines = [f"{number}" for number in range(600)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    cli("produce", "t", str(tmp_path / "lines.txt"))
+    removed = cli.served.cluster.intercept(HeartbeatRequest, Fail(UnknownMemberIdError), times=1)
+    options = ("--group", "g", "--rate", "1000", "-X", "heartbeat_interval_ms=50")
+    assert set(printed(cli, "t", *options)) == set(lines)
+    assert removed.hits == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -288,6 +300,8 @@ def test_a_group_goes_on_where_it_was(cli: Cli, lines: str) -> None:
         (("consume", "t", "-p", "x"), 2),
         (("consume", "t", "--from", "soon"), 2),
         (("consume", "t", "--from", "stored"), 2),
+        (("consume", "t", "--to", "stored"), 2),
+        (("consume", "t", "-g", "g", "--to", "stored"), 2),
         (("consume", "t", "-g", "g", "--from", "5"), 2),
         (("consume", "t", "-g", "g", "-p", "0"), 2),
         (("consume", "t", "-f", "%x"), 2),
@@ -369,6 +383,24 @@ def test_ctrl_c_delivers_what_was_read(cli: Cli) -> None:
     assert child.wait(30) == 130
     child.stdin.close()
     assert cli.served.values("t") == [b"one", b"two"]
+
+
+def test_ctrl_c_ends_the_wait_for_the_writer_of_a_named_pipe(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    os.mkfifo(first)
+    os.mkfifo(second)
+    child = process("produce", "t", first, second, env=environment(cli.served))
+    with open(first, "wb") as writer:
+        writer.write(b"one\n")
+        writer.flush()
+        until(lambda: cli.served.values("t") == [b"one"])
+    child.send_signal(signal.SIGINT)
+    try:
+        assert child.wait(10) == 130
+    finally:
+        child.kill()
+    assert cli.served.values("t") == [b"one"]
 
 
 def test_ctrl_c_aborts_the_transaction(cli: Cli) -> None:

@@ -142,6 +142,19 @@ async def test_brokers_that_take_no_metrics_get_none(as_version: str, start: Sta
         assert cluster.failures == []
 
 
+async def test_bootstrap_servers_of_another_address_than_any_broker() -> None:
+    """Behind a load balancer no broker has been connected to when the client has started."""
+    config = {"metric.reporters": "Receiver"}
+    async with FakeCluster(proxied=True, config=config) as cluster:
+        await cluster.create_topic(TOPIC)
+        address = f"127.0.0.1:{cluster.broker(0).port}"
+        assert address != cluster.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+            waiting = asyncio.create_task(producer.client_instance_id())
+            await producer.send_and_wait(TOPIC, b"first")
+            assert (await waiting).int
+
+
 async def test_a_client_of_which_nothing_is_asked(cluster: FakeCluster) -> None:
     await subscribe(cluster, "org.apache.kafka.consumer", interval_ms=50)
     async with new_producer(cluster) as producer:
