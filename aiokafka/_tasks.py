@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
-__all__ = ["TaskOwner", "both", "together"]
+__all__ = ["TaskOwner", "both", "together", "unless"]
 
 log = logging.getLogger("aiokafka")
 
@@ -189,3 +189,15 @@ async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) ->
     """Return what two calls return that run at once. The first that fails ends the other."""
     found: list[Any] = await together((first, second))
     return found[0], found[1]
+
+
+async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]) -> T | None:
+    """Return what `call` returns; None if `over` has returned before, which ends the call."""
+    calls = [asyncio.ensure_future(call), asyncio.ensure_future(over)]
+    try:
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        return await calls[0] if calls[0].done() else None
+    finally:
+        for each in calls:
+            each.cancel()
+        await asyncio.wait(calls)

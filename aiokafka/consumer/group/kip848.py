@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
+from aiokafka._tasks import unless
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.group.kip848_member import (
     Interest,
@@ -206,15 +207,12 @@ class Kip848Protocol:
     async def _ask(self, question: Coroutine[Any, Any, object]) -> None:
         """Await what a broker may take long to answer, for as long as this leads to the target: who
         is removed meanwhile has to give up what it owns at once, for others read it by now."""
-        task = asyncio.ensure_future(question)
-        task.add_done_callback(lambda _: self._standing.signal.notify())
-        try:
-            while not task.done() and self._may_go_on():
-                await self._standing.signal.wait()
-            if task.done():
-                task.result()
-        finally:
-            task.cancel()
+        await unless(self._lose_the_way(), question)
+
+    async def _lose_the_way(self) -> None:
+        """Return when this does not lead to the target any more."""
+        while self._may_go_on():
+            await self._standing.signal.wait()
 
     def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
         """Return the partitions of the topics whose names are known, each with the topic's id. Of
