@@ -193,11 +193,11 @@ async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) ->
 
 async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]) -> T | None:
     """Return what `call` returns; None if `over` has returned before, which ends the call."""
-    calls = [asyncio.ensure_future(call), asyncio.ensure_future(over)]
+    calling, ending = asyncio.ensure_future(call), asyncio.ensure_future(over)
     try:
-        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-        return await calls[0] if calls[0].done() else None
+        await asyncio.wait((calling, ending), return_when=asyncio.FIRST_COMPLETED)
+        return await calling if calling.done() else None
     finally:
-        for each in calls:
-            each.cancel()
-        await asyncio.wait(calls)
+        calling.cancel()
+        ending.cancel()
+        await asyncio.wait((calling, ending))
