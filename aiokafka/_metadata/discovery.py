@@ -37,7 +37,8 @@ __all__ = ["FATAL", "Discovery"]
 log = logging.getLogger("aiokafka.cluster")
 
 # One silent broker must not use up the time of those who wait: after this long the next one is
-# asked. The request itself goes on, and closes its connection at request_timeout.
+# asked. The request itself goes on, and closes its connection at request_timeout. The last one has
+# all of the time: where every broker is slow, there would never be a response.
 _LONGEST_ASK = 10.0
 
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
@@ -96,12 +97,15 @@ class Discovery:
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
-        for node_id in self._by_doubt(self._candidates(pool, nodes)):
+        candidates = self._by_doubt(self._candidates(pool, nodes))
+        for node_id in candidates:
             left = until - loop.time()
             if failure is not None and left <= 0:
                 break
             is_check = self._is_check and node_id not in self._doubted
             limit = _LONGEST_CHECK if is_check else _LONGEST_ASK
+            if trigger is None and node_id == candidates[-1]:
+                limit = max(limit, self._config.request_timeout)
             limit = min(limit, max(left, _LONGEST_CHECK))
             try:
                 async with timeout(limit):
@@ -237,10 +241,12 @@ class Discovery:
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
+                    is_last = not (waiting or connecting)
+                    limit = deadline if is_last else min(deadline, loop.time() + _LONGEST_ASK)
                     try:
                         connection = future.result()
                         return await self._ask_bootstrap_server(
-                            connection, node_id, pool, wanted, deadline
+                            connection, node_id, pool, wanted, limit
                         )
                     except FATAL:
                         raise
@@ -260,8 +266,7 @@ class Discovery:
         deadline: float,
     ) -> MetadataResponse:
         try:
-            now = asyncio.get_running_loop().time()
-            async with timeout_at(min(deadline, now + _LONGEST_ASK)):
+            async with timeout_at(deadline):
                 response = await self.ask(connection, wanted)
         except asyncio.TimeoutError:
             pool.drop(node_id, ConnectionGroup.DEFAULT, "no answer to Metadata")
