@@ -134,7 +134,8 @@ class Discovery:
         return await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Return the brokers to ask: connected ones first, the least loaded of them before others.
+        """Return the brokers to ask: connected ones first, the least loaded of them before others;
+        last those that would let the request wait, as they throttle this client.
 
         Those in backoff are left out if there are bootstrap servers to ask instead.
         """
@@ -145,7 +146,8 @@ class Discovery:
         random.shuffle(others)
         # A connect that is in progress already may be stuck.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
-        return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
+        ready = sorted(connected, key=lambda node_id: connected[node_id].in_flight)
+        return sorted([*ready, *others], key=pool.is_held_up)
 
     def _by_doubt(self, candidates: list[int]) -> list[int]:
         """Return the brokers to ask, with those in doubt last.
