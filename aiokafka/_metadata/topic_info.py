@@ -79,6 +79,9 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             for p in topic.partitions
             if p.partition_index >= 0
         }
+        if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
+            # No topic ever gets fewer: a broker that lags behind has not heard of the others.
+            partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
             topic_id = old.topic_id

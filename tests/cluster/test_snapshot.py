@@ -149,7 +149,19 @@ def test_a_good_answer_makes_up_for_earlier_errors(cluster: ClusterMetadata) -> 
     for _ in range(5):
         cluster = cluster.updated(response(topic("t", error=3)))
         cluster = cluster.updated(response(topic("t", partition(0, epoch=9))))
-    assert cluster.partitions_for_topic("t") == {0}
+    assert cluster.partitions_for_topic("t") == {0, 1, 2}
+    assert cluster.topic_error("t") == 0
+
+
+def test_a_topic_never_has_fewer_partitions_than_before(cluster: ClusterMetadata) -> None:
+    """A group gave those up, and a consumer did not read them, for up to five minutes."""
+    lagging = response(topic("t", partition(0, leader=2, epoch=9)))
+    newer = cluster.updated(lagging)
+    assert newer.partitions_for_topic("t") == {0, 1, 2}
+    assert newer.partition(TopicPartition("t", 2)) is cluster.partition(TopicPartition("t", 2))
+    assert newer.leader_for_partition(TopicPartition("t", 0)) == 2
+    another = response(topic("t", partition(0), topic_id=ID_B))
+    assert newer.updated(another).partitions_for_topic("t") == {0}
 
 
 def test_a_refused_topic_is_dropped_at_once(cluster: ClusterMetadata) -> None:
