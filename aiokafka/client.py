@@ -376,8 +376,7 @@ class AIOKafkaClient:
         except KafkaConnectionError:
             why = f"cannot connect to node {node_id}"
             if self.cluster.broker_metadata(node_id) is None:
-                # A leader or coordinator that was named by a broker which knows more than the one
-                # that tells the metadata.
+                # Another broker has named it, which knows more than the one that tells metadata.
                 self.doubt_metadata(why)
             else:
                 self.request_metadata(why)
@@ -402,12 +401,13 @@ class AIOKafkaClient:
         return self._pool.versions(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
-        """Return the id of some broker, None if none is known. Brokers in backoff, and those to
-        `avoid`, are only chosen if there is no other.
+        """Return the id of some broker, None if none is known. Brokers in backoff, those that
+        throttle this client, and those to `avoid`, are only chosen if there is no other.
         """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
-        usable = [node for node in nodes if not self._pool.retry_delay(node)]
+        pool = self._pool
+        usable = [n for n in nodes if not (pool.retry_delay(n) or pool.is_held_up(n))]
         return random.choice(usable or nodes) if nodes else None
 
     def controller(self) -> int | None:

@@ -37,7 +37,8 @@ __all__ = ["FATAL", "Discovery"]
 log = logging.getLogger("aiokafka.cluster")
 
 # One silent broker must not use up the time of those who wait: after this long the next one is
-# asked. The request itself goes on, and closes its connection at request_timeout.
+# asked. The request itself goes on, and closes its connection at request_timeout. The last one has
+# all of the time: where every broker is slow, there would never be a response.
 _LONGEST_ASK = 10.0
 
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
@@ -96,12 +97,15 @@ class Discovery:
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
-        for node_id in self._by_doubt(self._candidates(pool, nodes)):
+        candidates = self._by_doubt(self._candidates(pool, nodes))
+        for node_id in candidates:
             left = until - loop.time()
             if failure is not None and left <= 0:
                 break
             is_check = self._is_check and node_id not in self._doubted
             limit = _LONGEST_CHECK if is_check else _LONGEST_ASK
+            if trigger is None and node_id == candidates[-1]:
+                limit = max(limit, self._config.request_timeout)
             limit = min(limit, max(left, _LONGEST_CHECK))
             try:
                 async with timeout(limit):
@@ -130,7 +134,8 @@ class Discovery:
         return await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Return the brokers to ask: connected ones first, the least loaded of them before others.
+        """Return the brokers to ask: connected ones first, the least loaded of them before others;
+        last those that would let the request wait, as they throttle this client.
 
         Those in backoff are left out if there are bootstrap servers to ask instead.
         """
@@ -141,7 +146,8 @@ class Discovery:
         random.shuffle(others)
         # A connect that is in progress already may be stuck.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
-        return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
+        ready = sorted(connected, key=lambda node_id: connected[node_id].in_flight)
+        return sorted([*ready, *others], key=pool.is_held_up)
 
     def _by_doubt(self, candidates: list[int]) -> list[int]:
         """Return the brokers to ask, with those in doubt last.
@@ -237,10 +243,12 @@ class Discovery:
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
+                    is_last = not (waiting or connecting)
+                    limit = deadline if is_last else min(deadline, loop.time() + _LONGEST_ASK)
                     try:
                         connection = future.result()
                         return await self._ask_bootstrap_server(
-                            connection, node_id, pool, wanted, deadline
+                            connection, node_id, pool, wanted, limit
                         )
                     except FATAL:
                         raise
@@ -260,8 +268,7 @@ class Discovery:
         deadline: float,
     ) -> MetadataResponse:
         try:
-            now = asyncio.get_running_loop().time()
-            async with timeout_at(min(deadline, now + _LONGEST_ASK)):
+            async with timeout_at(deadline):
                 response = await self.ask(connection, wanted)
         except asyncio.TimeoutError:
             pool.drop(node_id, ConnectionGroup.DEFAULT, "no answer to Metadata")

@@ -27,7 +27,7 @@ log = logging.getLogger("aiokafka.cluster")
 
 # How many responses in a row may say "no such topic" about a topic we have seen, or not list it
 # among all, before it is dropped: a broker that has just started responds like this until it has
-# loaded its own metadata.
+# loaded its own metadata. One that could not look says nothing about the topic, either.
 _PATIENCE_WITH_UNKNOWN = 3
 
 # Without topic ids no response says that a topic was deleted and made again, which starts its
@@ -79,6 +79,9 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             for p in topic.partitions
             if p.partition_index >= 0
         }
+        if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
+            # No topic ever gets fewer: a broker that lags behind has not heard of the others.
+            partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
             topic_id = old.topic_id
@@ -102,9 +105,9 @@ def _is_final(error_code: int, misses: int) -> bool:
     """
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
         return True
-    if error_code == UnknownTopicOrPartitionError.errno:
+    if error_code == UnknownTopicOrPartitionError.errno or not for_code(error_code).retriable:
         return misses + 1 >= _PATIENCE_WITH_UNKNOWN
-    return not for_code(error_code).retriable
+    return False
 
 
 def _merge_partition(

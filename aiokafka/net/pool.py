@@ -163,6 +163,12 @@ class ConnectionPool:
         """Return whether a connect to this node is in progress."""
         return any(key[0] == node_id for key in self._attempts)
 
+    def is_held_up(self, node_id: int) -> bool:
+        """Return whether the open connection takes no request now, as while the broker throttles
+        it."""
+        connection = self.find(node_id)
+        return connection is not None and not connection.is_ready
+
     def versions(self, node_id: int) -> BrokerVersions | None:
         """Return the versions from the last connection to the node; None before the first."""
         node = self._nodes.get(node_id)

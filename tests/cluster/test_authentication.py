@@ -107,7 +107,7 @@ async def accepted(call: Callable[[], Awaitable[Any]]) -> Any:
     while True:
         try:
             return await call()
-        except AuthenticationFailedError:
+        except (AuthenticationFailedError, AuthenticationMethodNotSupported):
             pass
 
 
@@ -342,6 +342,21 @@ async def test_a_consumer_tells_its_readers_and_goes_on(login: Login, group: str
         if group:
             await accepted(consumer.commit)
             assert login.cluster.groups.committed("g", "t", 0) == 2
+
+
+async def test_a_member_goes_on_when_its_mechanism_is_offered_again(login: Login) -> None:
+    """Its membership had ended for good with the first heartbeat that met such a broker."""
+    options = {**login.options, "group_id": "g", "heartbeat_interval_ms": 50}
+    async with AIOKafkaConsumer("t", auto_offset_reset="earliest", **options) as consumer:
+        login.cluster.log("t").append(b"0")
+        assert (await consumer.getone()).value == b"0"
+        login.rules.mechanisms = ("OAUTHBEARER",)
+        login.cluster.drop_connections()
+        await login.cluster.wait_for(lambda: login.rules.refusals >= 12)
+        assert consumer.health().state != "failed"
+        login.rules.mechanisms = ("SCRAM-SHA-256",)
+        login.cluster.log("t").append(b"1")
+        assert (await accepted(consumer.getone)).value == b"1"
 
 
 async def test_an_admin_client_fails_its_calls_and_goes_on(login: Login) -> None:

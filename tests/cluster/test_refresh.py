@@ -9,9 +9,9 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.messages import MetadataRequest
-from aiokafka.testing import Edit, FakeCluster
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.protocol.messages import ListGroupsRequest, MetadataRequest
+from aiokafka.testing import Delay, Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 
 AGE_S = 0.2
@@ -105,3 +105,41 @@ def test_a_leader_that_a_lagging_broker_does_not_list_is_asked_for_at_another() 
                     return (await consumer.getone()).value
 
     assert simulate(main) == b"record"
+
+
+@pytest.mark.parametrize("trigger_ms", [300_000, None])
+def test_metadata_that_takes_every_broker_long_is_waited_for(trigger_ms: float | None) -> None:
+    """No broker was waited for longer than ten seconds, so there never was a response."""
+
+    async def main(simulation: Simulation) -> bool:
+        async with simulation.cluster(brokers=2) as cluster:
+            cluster.intercept(MetadataRequest, Delay(15.0))
+            async with AIOKafkaClient(
+                bootstrap_servers=cluster.bootstrap_servers,
+                metadata_recovery_rebootstrap_trigger_ms=trigger_ms,
+            ) as client:
+                return await client.force_metadata_update()
+
+    assert simulate(main)
+
+
+def test_a_broker_that_throttles_the_client_is_not_asked_before_others() -> None:
+    """Each refresh, and each look-up of a coordinator by it, waited until the client might send."""
+
+    def throttle(response: Any) -> None:
+        response.throttle_time_ms = 30_000
+
+    async def main(simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            simulation.cluster(brokers=2) as cluster,
+            AIOKafkaClient(bootstrap_servers=cluster.address(0)) as client,
+        ):
+            cluster.intercept(ListGroupsRequest, Edit(throttle))
+            await client.send(0, ListGroupsRequest())
+            async with timeout(5):
+                for group in map(str, range(5)):
+                    assert await client.force_metadata_update()
+                    await client.coordinator(CoordinationType.GROUP, group, loop.time() + 40)
+
+    simulate(main)

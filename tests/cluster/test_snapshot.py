@@ -129,7 +129,7 @@ def test_a_full_answer_keeps_what_is_asked_to_be_kept(cluster: ClusterMetadata) 
     assert newer.topics() == {"t", "u"}
 
 
-@pytest.mark.parametrize("error", [5, 7, 3])
+@pytest.mark.parametrize("error", [5, 7, 3, -1, 9999])
 def test_a_passing_error_keeps_the_old_partitions(cluster: ClusterMetadata, error: int) -> None:
     newer = cluster.updated(response(topic("t", error=error)))
     assert newer.partitions_for_topic("t") == {0, 1, 2}
@@ -137,18 +137,31 @@ def test_a_passing_error_keeps_the_old_partitions(cluster: ClusterMetadata, erro
     assert newer.topics_without_leaders(["t", "u"]) == {"t"}
 
 
-def test_a_topic_that_stays_unknown_is_dropped(cluster: ClusterMetadata) -> None:
+@pytest.mark.parametrize("error", [3, -1])
+def test_a_topic_that_stays_unknown_is_dropped(cluster: ClusterMetadata, error: int) -> None:
     for _ in range(3):
-        cluster = cluster.updated(response(topic("t", error=3)))
+        cluster = cluster.updated(response(topic("t", error=error)))
     assert cluster.partitions_for_topic("t") is None
-    assert cluster.topic_error("t") == 3
+    assert cluster.topic_error("t") == error
 
 
 def test_a_good_answer_makes_up_for_earlier_errors(cluster: ClusterMetadata) -> None:
     for _ in range(5):
         cluster = cluster.updated(response(topic("t", error=3)))
         cluster = cluster.updated(response(topic("t", partition(0, epoch=9))))
-    assert cluster.partitions_for_topic("t") == {0}
+    assert cluster.partitions_for_topic("t") == {0, 1, 2}
+    assert cluster.topic_error("t") == 0
+
+
+def test_a_topic_never_has_fewer_partitions_than_before(cluster: ClusterMetadata) -> None:
+    """A group gave those up, and a consumer did not read them, for up to five minutes."""
+    lagging = response(topic("t", partition(0, leader=2, epoch=9)))
+    newer = cluster.updated(lagging)
+    assert newer.partitions_for_topic("t") == {0, 1, 2}
+    assert newer.partition(TopicPartition("t", 2)) is cluster.partition(TopicPartition("t", 2))
+    assert newer.leader_for_partition(TopicPartition("t", 0)) == 2
+    another = response(topic("t", partition(0), topic_id=ID_B))
+    assert newer.updated(another).partitions_for_topic("t") == {0}
 
 
 def test_a_refused_topic_is_dropped_at_once(cluster: ClusterMetadata) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
 from aiokafka.errors import (
-    AuthenticationFailedError,
     GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
@@ -15,6 +14,7 @@ from aiokafka.errors import (
     UnknownError,
     renewed,
 )
+from aiokafka.net.failures import REFUSALS
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
@@ -27,7 +27,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # What an administrator may mend while the consumer waits, and what the broker cannot explain: the
 # application is told, and the group asked again.
 _MENDABLE = (
-    AuthenticationFailedError,
+    *REFUSALS,
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
     UnknownError,
