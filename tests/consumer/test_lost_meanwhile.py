@@ -1,13 +1,15 @@
-"""A member is removed by its group while a rebalance waits for its application."""
+"""A member is removed by its group while a rebalance waits for its application; and what it may do
+when it is back."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AsyncConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.testing import FakeCluster
@@ -64,5 +66,41 @@ def test_the_listener_hears_of_it_as_lost(protocol: str, is_auto: bool) -> None:
                 await begins
                 assert len(consumer.assignment()) == len(other.assignment()) == 1
                 await other.stop()
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("way", ["removed", "unsubscribed"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_listener_may_commit_when_the_member_is_back(protocol: str, way: str) -> None:
+    """Its commit of what was just assigned was taken for one of the time before, and refused."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                enable_auto_commit=False,
+                **PROTOCOLS[protocol],
+            )
+            offsets = iter([1, 2])
+
+            class Commits(AsyncConsumerRebalanceListener):
+                async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+                    pass
+
+                async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+                    await consumer.commit(dict.fromkeys(assigned, next(offsets)))
+
+            consumer.subscribe(["t"], listener=Commits())
+            async with consumer:
+                await until(cluster, lambda: cluster.groups.committed("g", "t") == 1)
+                if way == "removed":
+                    cluster.groups.expire("g", consumer.group_metadata().member_id)
+                else:
+                    consumer.unsubscribe()
+                    consumer.subscribe(["t"], listener=Commits())
+                await until(cluster, lambda: cluster.groups.committed("g", "t") == 2)
 
     simulate(main)
