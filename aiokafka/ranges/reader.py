@@ -238,7 +238,9 @@ class RangeReader:
         homes = self._by_leader(now)
         if not homes:
             return
-        share = self._limits.buffer_memory // len(homes)
+        # Also those that are not asked now: they have what they sent in memory, or will send it.
+        brokers = {*homes, *self._busy, *+self._pinned}
+        share = self._limits.buffer_memory // len(brokers)
         size = max(1, min(self._limits.max_bytes, share // 2))
         for node_id, states in homes.items():
             if node_id in self._busy:

@@ -7,8 +7,8 @@ from typing import Any
 from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.record.batch import RecordBatchBuilder
-from aiokafka.testing import Fail, FakeCluster
-from tests.support.consumers import T0, Start, fill, partition_error, read
+from aiokafka.testing import Cut, Fail, FakeCluster
+from tests.support.consumers import T0, T1, Start, fill, partition_error, queued, read
 
 
 def transactional(cluster: FakeCluster, producer_id: int, sequence: int, *values: bytes) -> None:
@@ -62,6 +62,25 @@ async def test_a_closer_replica_is_read_until_it_fails(start: Start) -> None:
         cluster.intercept(FetchRequest, Fail(NotLeaderForPartitionError), times=2, broker=1)
         fill(cluster, 0, 5)
         assert await read(consumer, 5) == [(0, n) for n in range(5, 10)]
+
+
+async def test_all_partitions_leave_a_replica_that_fails(start: Start) -> None:
+    """One of which enough had been fetched stayed there, and failed once more when it was read."""
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1], 1: [0, 1]})
+        fill(cluster, 0, 20)
+        fill(cluster, 1, 20)
+        # A record to a response, of which two wait.
+        options: dict[str, Any] = {"client_rack": "b", "max_partition_fetch_bytes": 1}
+        consumer = await start(cluster, assign=[T0, T1], **options)
+        await cluster.wait_for(lambda: queued(consumer) == [2, 2])
+        asked = len(cluster.requests(FetchRequest))
+        cluster.intercept(FetchRequest, Cut(), broker=1)
+        for tp in (T0, T1):
+            for offset in range(20):
+                assert (await consumer.getone(tp)).offset == offset
+        later = cluster.requests(FetchRequest)[asked:]
+        assert [seen.broker_id for seen in later].count(1) == 1
 
 
 async def test_a_replica_that_lags_does_not_reset_the_position(start: Start) -> None:

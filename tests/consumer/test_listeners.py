@@ -18,7 +18,7 @@ from aiokafka import (
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError, KafkaError, TopicAuthorizationFailedError
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import T0, T1, Start, fill, read
 
@@ -360,14 +360,16 @@ async def test_a_task_that_outlives_the_listener_may_read(
     assert (await tasks[0]).offset == 0
 
 
+# The second is one that the group may have, too, and withdraw when it has passed.
+@pytest.mark.parametrize("error", [LookupError, TopicAuthorizationFailedError])
 @pytest.mark.parametrize("moment", ["revoked", "assigned", "lost"])
 async def test_what_a_listener_raises_reaches_the_application(
-    cluster: FakeCluster, start: Start, protocol: str, moment: str
+    cluster: FakeCluster, start: Start, protocol: str, moment: str, error: type[Exception]
 ) -> None:
     fill(cluster, 0, 1)
 
     async def act(_: set[TopicPartition]) -> None:
-        raise LookupError("no state")
+        raise error("no state")
 
     listener = Listener()
     consumer = await subscribed(start, cluster, listener, protocol)
@@ -381,7 +383,7 @@ async def test_what_a_listener_raises_reaches_the_application(
         if moment == "assigned" and protocol != "eager":
             await until(lambda: len(other.assignment()) == 2)
             await other.stop()
-    with pytest.raises(LookupError, match="no state"):
+    with pytest.raises(error, match="no state"):
         async with timeout(10):
             while True:
                 await consumer.getmany(timeout_ms=20)

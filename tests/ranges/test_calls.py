@@ -8,9 +8,9 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError
-from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.ranges import PartitionRange
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Edit, FakeCluster
 from tests.ranges.support import fill, reading
 
 
@@ -54,6 +54,29 @@ async def test_two_calls_at_once_release_what_both_have_read() -> None:
                 both = await asyncio.gather(reader.next(), reader.next())
                 assert {records.partition for records in both if records is not None} == {0, 1}
             assert await reader.next() is None
+
+
+async def test_all_brokers_share_the_memory() -> None:
+    """As each responded it had all of the memory for itself."""
+    count, size, memory = 4, 10_000, 400_000
+    sent: list[int] = []
+
+    def note(response: FetchResponse) -> None:
+        sent.extend(len(d.records or b"") for t in response.responses for d in t.partitions)
+
+    async with FakeCluster(brokers=count) as fake, timeout(60):
+        await fake.create_topic("t", assignment={number: [number] for number in range(count)})
+        for number in range(count):
+            for _ in range(100):
+                fake.log("t", number).append(bytes(size))
+        fake.intercept(FetchRequest, Edit(note))
+        ranges = [PartitionRange("t", number, 0, 100) for number in range(count)]
+        async with reading(fake, ranges, buffer_memory=memory) as reader:
+            records = await reader.next()
+            await asyncio.sleep(20)  # of virtual time: the caller is at work
+            assert memory / 2 < sum(sent) < memory + count * size
+            while records is not None:
+                records = await reader.next()
 
 
 async def test_no_row_is_not_the_end_of_the_records(cluster: FakeCluster) -> None:

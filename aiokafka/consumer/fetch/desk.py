@@ -118,10 +118,10 @@ class ReaderDesk:
         self._choose_way()
         self.wake_readers()
 
-    def withdraw_errors(self, kinds: tuple[type[BaseException], ...]) -> None:
-        """Drop errors of these kinds that no reader has seen yet: their cause is over."""
+    def withdraw_errors(self, errors: Collection[BaseException]) -> None:
+        """Drop those of these errors that no reader has seen yet: their cause is over."""
         if self._errors:
-            self._errors = [error for error in self._errors if not isinstance(error, kinds)]
+            self._errors = [each for each in self._errors if not any(each is e for e in errors)]
             self._choose_way()
 
     def intercept(self) -> None:

@@ -230,8 +230,9 @@ class NodeFetcher:
         self._session.restart()
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
-        for state in self._plan.states():
-            # A replica does not respond; the leader has the same records.
+        for state in self._shared.subscriptions.assignment.states():
+            # A replica does not respond; the leader has the same records. Those that were left out
+            # of this fetch are moved, too, or each would wait for the replica in its turn.
             if state.home.preferred == self.node_id:
                 self._host.refuse_replica(state)
         if _is_too_large(error):

@@ -220,8 +220,11 @@ class ClassicProtocol:
                 self._is_revoked = True
         elif not self._assignors.is_cooperative and not self._is_revoked:
             owned = self._handover.owned
-            if owned:
-                await self._handover.revoke(owned)
+            if owned and not await self._handover.revoke(owned):
+                self._assignors.forget()
+                await self._handover.lose()
+                self._handover.release()
+                return
             self._is_revoked = True
 
     async def _share_out(self, joined: Joined) -> dict[str, bytes]:
@@ -271,8 +274,8 @@ class ClassicProtocol:
         self._is_revoked = False
         if self._assignors.is_cooperative:
             had_others = await self._handover.give_up_all_but(assigned)
-            if not self._standing.may_take_part():
-                return  # the application has unsubscribed meanwhile
+            if not self._standing.may_take_part() or self.member.generation < 0:
+                return  # the application has unsubscribed meanwhile, or the group removed us
             await self._handover.extend(assigned)
             if had_others:
                 self._standing.request_join("partitions were given up for others")

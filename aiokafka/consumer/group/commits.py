@@ -149,6 +149,11 @@ class GroupCommits:
         """Whether commits wait for an assignment."""
         return self._is_suspended
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the group has removed the member, and has assigned nothing to it since."""
+        return self._is_lost
+
     def suspend(self) -> None:
         """Let commits wait: the member joins."""
         self._is_suspended = True
@@ -171,6 +176,8 @@ class GroupCommits:
             self._is_lost = True
             self._losses += 1
             self._changed.notify()
+            # A rebalance may be waiting for the application, for a commit that is refused now.
+            self._desk.polls.notify()
 
     def end_loss(self) -> None:
         """Take commits from here on: they are not about what the group had assigned."""

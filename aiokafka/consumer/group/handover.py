@@ -51,7 +51,8 @@ class Handover:
     6. `release()`: readers get records again, of what is left.
 
     A member that the group has removed cannot do 2 and 3: other members may have the partitions
-    already. So `lose()` drops the assignment first, and tells the listener afterwards.
+    already. So `lose()` drops the assignment first, and tells the listener afterwards. If it hears
+    of that in step 2 or 3, `revoke()` ends there, and leaves the rest to `lose()`.
 
     Owns: which partitions the listener has heard of and has to hear the end of, and that listener;
     the last assignment by the group, and as it was when the application unsubscribed, for what is
@@ -89,15 +90,18 @@ class Handover:
         """Whether a listener has yet to hear that its partitions are gone."""
         return bool(self._told)
 
-    async def revoke(self, revoked: Partitions) -> None:
+    async def revoke(self, revoked: Partitions) -> bool:
         """Let the application finish what it has of these partitions, commit that if so
-        configured, call the listener."""
+        configured, call the listener; False if the group removed the member before that."""
         self._desk.hold()
         self._log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)
-        if self._config.enable_auto_commit:
+        if self._config.enable_auto_commit and not self._commits.is_lost:
             await self._commits.commit_finished(self._commit_limit)
+        if self._commits.is_lost:
+            return False
         await self._tell_revoked(revoked)
+        return True
 
     async def begin(self) -> None:
         """Call the listener before an eager member joins, though it has nothing to give up: those
@@ -170,8 +174,7 @@ class Handover:
         others then."""
         owned = self.owned
         revoked = owned - kept
-        if revoked:
-            await self.revoke(revoked)
+        if revoked and await self.revoke(revoked):
             # `kept` may name partitions that are still to come: `extend()` adds those. And what is
             # owned by now may be less: none after `unsubscribe()`, also if the application has
             # subscribed again since.
@@ -251,7 +254,7 @@ class Handover:
         for us."""
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
         deadline = asyncio.get_running_loop().time() + limit
-        while self._commits.in_work(revoked):
+        while self._commits.in_work(revoked) and not self._commits.is_lost:
             if not await self._desk.polls.wait(deadline):
                 self._log.warning(
                     "Records that were returned are neither committed nor followed by another "

@@ -195,7 +195,6 @@ class Kip848Protocol:
         if not self._may_go_on():
             return
         self._name_delays.reset()
-        self._commits.resume()
         self.member.reconciled(self._slots(wanted))
         self._parts.settle()
         self._beats.notify()
@@ -246,6 +245,8 @@ class Kip848Protocol:
             # by.
             self._ids = wanted
             ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
+            # Before the listener is called: it may commit for what it gets.
+            self._commits.resume()
             await self._handover.extend(frozenset(wanted), ids)
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:

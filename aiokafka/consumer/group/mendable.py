@@ -35,16 +35,22 @@ _MENDABLE = (
 
 
 class MendableErrors:
-    """Reports errors that a later attempt may not get. Owns nothing."""
+    """Reports errors that a later attempt may not get.
+
+    Owns: the errors that it reported last, by their kinds. A listener may have raised others of the
+    same kinds, which are none of its business.
+    """
 
     def __init__(self, shared: Shared, standing: Standing) -> None:
         self._desk = shared.desk
         self._standing = standing
         self._log = SubjectLog(log, shared.config.subject)
+        self._reported: dict[type[KafkaError], BaseException] = {}
 
     def clear(self) -> None:
         """Withdraw the errors that were reported: the coordinator counts us as a member."""
-        self._desk.withdraw_errors(_MENDABLE)
+        self._desk.withdraw_errors(self._reported.values())
+        self._reported.clear()
 
     def may_pass(self, error: KafkaError) -> bool:
         """Report an error that a retry may clear; return False for any other, and for those that
@@ -54,8 +60,10 @@ class MendableErrors:
             return False
         if isinstance(error, _MENDABLE):
             # Once for each call of an application, however often it was tried meanwhile.
-            self._desk.withdraw_errors((type(error),))
-            self._desk.fail_next_call(renewed(error))
+            if (former := self._reported.get(type(error))) is not None:
+                self._desk.withdraw_errors((former,))
+            self._reported[type(error)] = reported = renewed(error)
+            self._desk.fail_next_call(reported)
         elif error.retriable or isinstance(error, KafkaTimeoutError):
             self._log.debug("%s", error)
         else:
