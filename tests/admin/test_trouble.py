@@ -20,6 +20,7 @@ from aiokafka.admin import (
 from aiokafka.admin.results import DescribedMember
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    GroupLoadInProgressError,
     IllegalArgumentError,
     InvalidReplicationAssignmentError,
     KafkaTimeoutError,
@@ -384,6 +385,25 @@ async def test_a_coordinator_that_cuts_connections_is_looked_up_again() -> None:
         cluster.move_coordinator("group", "g", 0)
         cluster.intercept(OffsetFetchRequest, Cut(), broker=1)
         assert await admin.list_consumer_group_offsets("g") == {}
+
+
+@pytest.mark.parametrize("version", ["0.9", "1.1"])
+@simulated
+async def test_offsets_of_a_group_that_is_being_loaded_are_waited_for(version: str) -> None:
+    """Old brokers say so of each partition, and not of the group."""
+    first = TopicPartition("t", 0)
+
+    def load(response: Any) -> None:
+        response.error_code = GroupLoadInProgressError.errno
+        response.topics[0].partitions[0].error_code = GroupLoadInProgressError.errno
+
+    async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        loading = cluster.intercept(OffsetFetchRequest, Edit(load), times=2)
+        assert (await admin.list_consumer_group_offsets("g", partitions=[first]))[
+            first
+        ].offset == -1
+    assert loading.hits == 2
 
 
 async def test_a_coordinator_may_be_named() -> None:
