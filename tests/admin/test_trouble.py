@@ -198,6 +198,17 @@ async def test_a_quota_that_stays_used_up_is_told_of() -> None:
     assert refusals.hits > 1
 
 
+@simulated
+async def test_what_was_done_is_told_though_the_rest_gets_no_response() -> None:
+    def refuse_b(response: Any) -> None:
+        response.topics[1].error_code = ThrottlingQuotaExceeded.errno
+
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(CreateTopicsRequest, Edit(refuse_b), times=1)
+        cluster.intercept(CreateTopicsRequest, Silence())
+        assert await _create(admin) == [("a", 0), ("b", ThrottlingQuotaExceeded.errno)]
+
+
 # -- busy and old brokers --------------------------------------------------------------------------
 
 
