@@ -75,7 +75,7 @@ async def _within_quota(
         try:
             throttle_time_ms, answers = await ask(late)
         except KafkaTimeoutError:
-            break  # what was told of the others counts all the same
+            break  # what is known of the others counts all the same
         found.update((answer.name, answer) for answer in answers)
     return throttle_time_ms, list(found.values())
 
