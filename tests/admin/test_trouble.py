@@ -70,6 +70,16 @@ async def test_a_silent_broker_is_asked_once_in_a_call() -> None:
             assert silent.hits
 
 
+@simulated
+async def test_the_one_broker_that_is_silent_is_named() -> None:
+    async with FakeCluster(brokers=3) as cluster:
+        async with make_admin(cluster, request_timeout_ms=900) as admin:
+            cluster.intercept(ListGroupsRequest, Silence(), broker=1)
+            for call in (admin.groups.list, admin.list_consumer_groups):
+                with pytest.raises(KafkaTimeoutError, match="node 1"):
+                    await call()
+
+
 @pytest.mark.parametrize("version", ["2.1", "4.3"])
 @simulated
 async def test_a_silent_controller_is_given_up(version: str) -> None:
