@@ -143,7 +143,7 @@ async def list_offsets(
         return request
 
     # From version 10 on topics are given by id, which this call does not know.
-    call = Call(OffsetFetchRequest, build, _offset_codes, max_version=9)
+    call = Call(OffsetFetchRequest, build, _codes_in, max_version=9)
     response = await _ask(router, query.group_id, coordinator_id, call, deadline)
     found = {}
     for topic, p in _offsets(response):
@@ -174,6 +174,12 @@ def _offset_fetch(
     ]
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None if topics is None else new)
     return OffsetFetchRequest(groups=[group])
+
+
+def _codes_in(response: OffsetFetchResponse) -> list[int]:
+    # Before version 2 (Kafka 0.10.2), partitions say that the coordinator is another or not ready.
+    partitions = (p.error_code for topic in response.topics for p in topic.partitions)
+    return [*_offset_codes(response), *partitions]
 
 
 def _offset_codes(response: OffsetFetchResponse) -> list[int]:

@@ -253,7 +253,9 @@ class Router:
         """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""
         backoff = self.backoff()
         try:
-            return await until(deadline, within(deadline, attempt), lambda _: backoff.next())
+            # What is late says at the deadline by itself which node it was.
+            timed = within(deadline + _LATE, attempt)
+            return await until(deadline, timed, lambda _: backoff.next())
         except OutOfTimeError as late:
             reason = f"the last attempt: {late.failure}" if late.failure else "no broker responded"
             raise KafkaTimeoutError(f"timed out; {reason}") from late.failure

@@ -54,11 +54,14 @@ async def renew(router: Router, hmac: bytes, renew_period_ms: int, deadline: flo
     def build(version: int) -> RenewDelegationTokenRequest:
         return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
 
-    response = await router.to_controller(
-        Call(RenewDelegationTokenRequest, build, lambda answer: (answer.error_code,)), deadline
-    )
-    raise_for(response.error_code, None, "renew_delegation_token")
-    return response.expiry_timestamp_ms
+    call = Call(RenewDelegationTokenRequest, build, lambda answer: (answer.error_code,))
+
+    async def attempt() -> int:
+        response = await router.to_controller(call, deadline)
+        raise_for(response.error_code, None, "renew_delegation_token")
+        return response.expiry_timestamp_ms
+
+    return await router.retry(attempt, deadline)
 
 
 async def expire(router: Router, hmac: bytes, expiry_period_ms: int, deadline: float) -> int:
@@ -67,11 +70,14 @@ async def expire(router: Router, hmac: bytes, expiry_period_ms: int, deadline: f
     def build(version: int) -> ExpireDelegationTokenRequest:
         return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
 
-    response = await router.to_controller(
-        Call(ExpireDelegationTokenRequest, build, lambda answer: (answer.error_code,)), deadline
-    )
-    raise_for(response.error_code, None, "expire_delegation_token")
-    return response.expiry_timestamp_ms
+    call = Call(ExpireDelegationTokenRequest, build, lambda answer: (answer.error_code,))
+
+    async def attempt() -> int:
+        response = await router.to_controller(call, deadline)
+        raise_for(response.error_code, None, "expire_delegation_token")
+        return response.expiry_timestamp_ms
+
+    return await router.retry(attempt, deadline)
 
 
 async def describe(
@@ -91,9 +97,12 @@ async def describe(
         ]
         return DescribeDelegationTokenRequest(owners=wanted)
 
-    response = await router.to_any(Call(DescribeDelegationTokenRequest, build), deadline)
-    raise_for(response.error_code, None, "describe_delegation_tokens")
-    return [_described(token) for token in response.tokens]
+    async def attempt() -> list[DelegationToken]:
+        response = await router.to_any(Call(DescribeDelegationTokenRequest, build), deadline)
+        raise_for(response.error_code, None, "describe_delegation_tokens")
+        return [_described(token) for token in response.tokens]
+
+    return await router.retry(attempt, deadline)
 
 
 def _split(principal: str, argument: str) -> tuple[str, str]:

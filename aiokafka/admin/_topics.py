@@ -17,7 +17,7 @@ from aiokafka.admin.results import (
     TopicError,
     TopicResults,
 )
-from aiokafka.errors import ThrottlingQuotaExceeded, UnsupportedVersionError
+from aiokafka.errors import KafkaTimeoutError, ThrottlingQuotaExceeded, UnsupportedVersionError
 from aiokafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -72,7 +72,10 @@ async def _within_quota(
         if loop.time() + pause >= deadline:
             break
         await asyncio.sleep(pause)
-        throttle_time_ms, answers = await ask(late)
+        try:
+            throttle_time_ms, answers = await ask(late)
+        except KafkaTimeoutError:
+            break  # what is known of the others counts all the same
         found.update((answer.name, answer) for answer in answers)
     return throttle_time_ms, list(found.values())
 

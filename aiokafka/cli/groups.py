@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from aiokafka.cli import group_offsets
 from aiokafka.cli.asking import agree
-from aiokafka.cli.failures import parts
+from aiokafka.cli.failures import lines_of, parts
+from aiokafka.cli.output import note
 from aiokafka.cli.places import Finite, place
 from aiokafka.cli.session import Session, command, noun
-from aiokafka.errors import AdminItemsError
+from aiokafka.errors import AdminItemsError, KafkaTimeoutError
 
 if TYPE_CHECKING:
-    from aiokafka.admin import GroupDescription, GroupLag, GroupMember, ResetRule
+    from aiokafka.admin import (
+        AIOKafkaAdminClient,
+        GroupDescription,
+        GroupLag,
+        GroupMember,
+        ResetRule,
+    )
 
 __all__ = ["commands", "lag_rows", "member_rows", "reset_rule"]
 
@@ -145,13 +152,32 @@ async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: 
       aiokafka groups lag billing --watch
     """
     async with session.admin() as admin:
-        while watch:
-            session.output.redraw(lag_rows(await admin.groups.lag(groups)), _LAG)
-            await asyncio.sleep(interval)
+        if watch:
+            await _watch(session, admin, groups, interval)
         found, failed = await parts(admin.groups.lag(groups), groups)
     session.output.rows(lag_rows(found), _LAG)
     if failed is not None:
         raise failed
+
+
+async def _watch(
+    session: Session, admin: AIOKafkaAdminClient, groups: Sequence[str], interval: float
+) -> NoReturn:
+    """Show the lag again and again. Once it was shown, brokers may be silent for a while."""
+    was_shown = False
+    while True:
+        try:
+            found, failed = await parts(admin.groups.lag(groups), groups)
+            session.output.redraw(lag_rows(found), _LAG)
+            if failed is not None:
+                raise failed
+        except (KafkaTimeoutError, AdminItemsError) as error:
+            if not was_shown:
+                raise
+            for line in lines_of(error):
+                note(f"aiokafka: {line}")
+        was_shown = True
+        await asyncio.sleep(interval)
 
 
 def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:

@@ -6,10 +6,14 @@ import platform
 from typing import Any
 
 from aiokafka import __version__
+from aiokafka.cli.failures import code_of
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import KafkaError
 
 __all__ = ["commands", "installed"]
+
+# By exit code: what came of the attempt to connect.
+_TOLD = {3: "no response: ", 4: "refused: "}
 
 
 def installed() -> dict[str, str]:
@@ -32,7 +36,8 @@ def installed() -> dict[str, str]:
 async def commands(session: Session) -> int:
     """Show versions and codecs, and the brokers if they respond.
 
-    Exits with 3 when no broker responds; what is installed is shown anyway.
+    Exits with 3 when no broker responds, with 4 when they refuse the credentials; what is installed
+    is shown anyway.
 
     \b
     Example:
@@ -46,8 +51,10 @@ async def commands(session: Session) -> int:
         async with session.admin() as admin:
             cluster = await admin.describe_cluster()
     except KafkaError as error:
-        session.output.rows(_rows({**facts, "cluster": f"no response: {error}"}), ("name", "value"))
-        return 3
+        code = code_of(error)
+        facts["cluster"] = f"{_TOLD.get(code, '')}{error}"
+        session.output.rows(_rows(facts), ("name", "value"))
+        return code
     facts["cluster"] = cluster["cluster_id"]
     facts["controller"] = cluster["controller_id"]
     role = "controller" if "bootstrap controllers" in facts else "broker"

@@ -57,7 +57,14 @@ TEXTS = frozenset(
         *("sasl_kerberos_service_name", "sasl_plain_username", "transactional_id"),
     }
 )
-_EITHER = (("password", "password_file"), ("bootstrap_servers", "bootstrap_controllers"))
+_EITHER = (
+    ("password", "password_file"),
+    ("bootstrap_servers", "bootstrap_controllers"),
+    ("token_file", "token_endpoint_url"),
+    ("ca_file", "ca_data"),
+    ("cert_file", "cert_data", "key_data"),
+    ("key_file", "key_data"),
+)
 _LONGEST = 1024 * 1024
 _SECRETS = {"sasl_plain_password", "password", "key_password"}
 

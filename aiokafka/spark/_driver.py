@@ -19,7 +19,7 @@ from aiokafka.spark._mirror import Mirror
 from aiokafka.spark._offsets import Offsets, Wish, wishes
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
 from aiokafka.spark._patience import connected
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Cluster", "open_cluster"]
 
@@ -298,8 +298,12 @@ class Cluster:
         group_id = self._options.group_id
         assert group_id is not None
         tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
-        async with AIOKafkaAdminClient(**self._keywords) as admin:
-            stored = await admin.list_consumer_group_offsets(group_id, partitions=tps)
+
+        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+            async with AIOKafkaAdminClient(**self._keywords) as admin:
+                return await admin.list_consumer_group_offsets(group_id, partitions=tps)
+
+        stored = await connected(ask, self._options.kafka.patience)
         found = {tp: stored[tp].offset for tp in tps if tp in stored and stored[tp].offset >= 0}
         missing = [tp for tp in tps if tp not in found]
         if missing:

@@ -10,15 +10,22 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, DelegationToken
 from aiokafka.errors import (
     AuthenticationFailedError,
+    BrokerResponseError,
     DelegationTokenAuthDisabled,
     DelegationTokenNotFound,
     DelegationTokenOwnerMismatch,
     DelegationTokenRequestNotAllowed,
     InvalidPrincipalType,
     NotControllerError,
+    RequestTimedOutError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.delegation_tokens import CreateDelegationTokenRequest
+from aiokafka.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from aiokafka.testing import Fail, FakeCluster, Security
 from tests.admin.support import make_admin
 
@@ -51,6 +58,24 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 async def alice(cluster: FakeCluster) -> AsyncIterator[AIOKafkaAdminClient]:
     async with make_admin(cluster, **login("alice")) as client:
         yield client
+
+
+@pytest.mark.parametrize("error", [RequestTimedOutError, NotControllerError])
+async def test_what_passes_is_waited_for(
+    cluster: FakeCluster, alice: AIOKafkaAdminClient, error: type[BrokerResponseError]
+) -> None:
+    """Brokers say so of what they forward to a controller, which may just have moved."""
+    token = await alice.tokens.create()
+    for request in (
+        DescribeDelegationTokenRequest,
+        RenewDelegationTokenRequest,
+        ExpireDelegationTokenRequest,
+    ):
+        cluster.intercept(request, Fail(error), times=1)
+    assert await alice.tokens.describe() == [token]
+    assert await alice.tokens.renew(token.hmac, 60_000) >= token.issue_timestamp
+    await alice.tokens.expire(token.hmac)
+    assert await alice.tokens.describe() == []
 
 
 async def test_a_token_logs_in_until_it_expires(

@@ -20,6 +20,7 @@ from aiokafka.admin import (
 from aiokafka.admin.results import DescribedMember
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    GroupLoadInProgressError,
     IllegalArgumentError,
     InvalidReplicationAssignmentError,
     KafkaTimeoutError,
@@ -67,6 +68,16 @@ async def test_a_silent_broker_is_asked_once_in_a_call() -> None:
                 await admin.find_coordinator("g")
                 assert silent.hits <= before + 1
             assert silent.hits
+
+
+@simulated
+async def test_the_one_broker_that_is_silent_is_named() -> None:
+    async with FakeCluster(brokers=3) as cluster:
+        async with make_admin(cluster, request_timeout_ms=900) as admin:
+            cluster.intercept(ListGroupsRequest, Silence(), broker=1)
+            for call in (admin.groups.list, admin.list_consumer_groups):
+                with pytest.raises(KafkaTimeoutError, match="node 1"):
+                    await call()
 
 
 @pytest.mark.parametrize("version", ["2.1", "4.3"])
@@ -195,6 +206,17 @@ async def test_a_quota_that_stays_used_up_is_told_of() -> None:
             result = await admin.create_topics([NewTopic("a", 1, 1)], timeout_ms=300)
     assert result.topic_errors[0].error_code == 89
     assert refusals.hits > 1
+
+
+@simulated
+async def test_what_was_done_is_told_though_the_rest_gets_no_response() -> None:
+    def refuse_b(response: Any) -> None:
+        response.topics[1].error_code = ThrottlingQuotaExceeded.errno
+
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(CreateTopicsRequest, Edit(refuse_b), times=1)
+        cluster.intercept(CreateTopicsRequest, Silence())
+        assert await _create(admin) == [("a", 0), ("b", ThrottlingQuotaExceeded.errno)]
 
 
 # -- busy and old brokers --------------------------------------------------------------------------
@@ -384,6 +406,25 @@ async def test_a_coordinator_that_cuts_connections_is_looked_up_again() -> None:
         cluster.move_coordinator("group", "g", 0)
         cluster.intercept(OffsetFetchRequest, Cut(), broker=1)
         assert await admin.list_consumer_group_offsets("g") == {}
+
+
+@pytest.mark.parametrize("version", ["0.9", "1.1"])
+@simulated
+async def test_offsets_of_a_group_that_is_being_loaded_are_waited_for(version: str) -> None:
+    """Old brokers say so of each partition, and not of the group."""
+    first = TopicPartition("t", 0)
+
+    def load(response: Any) -> None:
+        response.error_code = GroupLoadInProgressError.errno
+        response.topics[0].partitions[0].error_code = GroupLoadInProgressError.errno
+
+    async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        loading = cluster.intercept(OffsetFetchRequest, Edit(load), times=2)
+        assert (await admin.list_consumer_group_offsets("g", partitions=[first]))[
+            first
+        ].offset == -1
+    assert loading.hits == 2
 
 
 async def test_a_coordinator_may_be_named() -> None:

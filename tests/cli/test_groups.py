@@ -15,7 +15,7 @@ from aiokafka.admin import GroupDescription, GroupMember, GroupState, GroupType,
 from aiokafka.cli.groups import member_rows
 from aiokafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from aiokafka.protocol.messages.share_offsets import DescribeShareGroupOffsetsRequest
-from aiokafka.testing import Edit
+from aiokafka.testing import Edit, Silence
 from tests.cli.support import Cli, environment, process
 
 
@@ -146,6 +146,29 @@ def test_lag_is_watched_until_ctrl_c(cli: Cli) -> None:
     )
     assert child.stdout is not None
     assert [b'"orders"' in child.stdout.readline() for _ in range(6)] == [True] * 6
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert child.returncode == 130
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_lag_is_watched_though_brokers_are_silent_for_a_while(cli: Cli) -> None:
+    child = process(
+        *("groups", "lag", "billing", "--watch", "--interval", "0.05", "--output", "json"),
+        *("-X", "request_timeout_ms=1000"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    assert child.stdout is not None and child.stderr is not None
+    assert b'"orders"' in child.stdout.readline()
+    silent = cli.served.cluster.intercept(None, Silence())
+    assert b"timed out" in child.stderr.readline()
+    silent.remove()
+    cli("groups", "set-offsets", "billing", "orders-0=9", "--yes")
+    while b'"committed": 9' not in (line := child.stdout.readline()):
+        assert line
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=30)
     assert child.returncode == 130

@@ -73,6 +73,29 @@ def test_brokers_and_controllers_replace_each_other(environment: dict[str, str])
     assert len(addresses(bootstrap_servers="x:1", bootstrap_controllers="c:1")) == 2
 
 
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        ("ssl.truststore.certificates=PEM", {"ca_file": "ca.pem"}),
+        ("ssl.keystore.certificate.chain=PEM\nssl.keystore.key=PEM", {"cert_file": "all.pem"}),
+        (
+            "ssl.keystore.certificate.chain=PEM\nssl.keystore.key=PEM",
+            {"cert_file": "own.pem", "key_file": "own.key"},
+        ),
+        ("sasl.oauthbearer.token.endpoint.url=https://idp", {"token_file": "token"}),
+    ],
+)
+def test_a_file_of_a_stronger_source_replaces_the_other_kind(
+    weaker: str, stronger: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(weaker)
+    assert find_settings({"properties": str(file), **stronger}, {"HOME": str(tmp_path)}) == stronger
+    variables = {f"AIOKAFKA_{name.upper()}": text for name, text in stronger.items()}
+    environment = {"HOME": str(tmp_path), "AIOKAFKA_PROPERTIES": str(file), **variables}
+    assert find_settings({}, environment) == stronger
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="files of Unix")
 @pytest.mark.parametrize("flag", ["config", "properties", "password_file"])
 def test_a_file_without_end_or_text_is_named(flag: str, tmp_path: Path) -> None:

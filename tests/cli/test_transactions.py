@@ -196,6 +196,16 @@ def test_tokens(cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch)
     assert cli.run("tokens", "renew", "nothing").code == 5
 
 
+def test_info_tells_wrong_credentials_from_no_response(
+    cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOKAFKA_BOOTSTRAP_SERVERS", secured.bootstrap_servers)
+    monkeypatch.setenv("AIOKAFKA_PASSWORD", "wrong")
+    done = cli.run("info")
+    assert done.code == 4
+    assert "refused: " in done.out and "no response" not in done.out
+
+
 def test_a_password_on_stdin_is_its_first_line_alone(
     cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from aiokafka.ranges import PartitionRange
 from aiokafka.spark._options import parse_read, parse_write
 from aiokafka.spark._patience import connected
+from aiokafka.spark._plan import batch_tasks
 from aiokafka.spark._produce import TaskIdentity
 from aiokafka.testing import FakeCluster
 from tests.spark.support import fill, initial, stream
@@ -69,6 +70,22 @@ async def test_a_stream_that_looks_for_topics_by_a_pattern(
     fill(cluster, 5)
     until = await while_away(cluster, caplog, lambda: plan.end(start, None, wait=False))
     assert until["t"]["0"] == 5
+
+
+async def test_a_query_that_begins_where_a_group_is(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is connected already, by the query before it, and asks for offsets over a new client."""
+    fill(cluster, 5)
+    options = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "kafka.group.id": "g",
+        "startingOffsets": "committed",
+        "subscribe": "t",
+    }
+    given = parse_read(options, streaming=False)
+    before = await asyncio.to_thread(batch_tasks, given)
+    assert await while_away(cluster, caplog, lambda: batch_tasks(given)) == before
 
 
 async def test_patience_ends() -> None:
