@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.protocol.messages import ListGroupsRequest, MetadataRequest
+from aiokafka.errors import NotLeaderForPartitionError
+from aiokafka.protocol.messages import FetchRequest, ListGroupsRequest, MetadataRequest
 from aiokafka.testing import Delay, Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 
@@ -143,3 +144,42 @@ def test_a_broker_that_throttles_the_client_is_not_asked_before_others() -> None
                     await client.coordinator(CoordinationType.GROUP, group, loop.time() + 40)
 
     simulate(main)
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role: str) -> None:
+    """It was for five minutes: it had been cut off, and named the leader of before."""
+    partition = TopicPartition("t", 0)
+
+    def lag(response: Any) -> None:
+        for topic in response.topics:
+            topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
+
+    def deny(response: Any) -> None:
+        """Say no more than brokers before Kafka 3.7 do."""
+        for topic in response.responses:
+            for each in topic.partitions:
+                each.error_code, each.records = NotLeaderForPartitionError.errno, None
+                each.current_leader.leader_id = -1
+
+    async def main(simulation: Simulation) -> bytes | None:
+        async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(lag), broker=0)
+            server = cluster.address(0)
+            async with (
+                AIOKafkaProducer(bootstrap_servers=server) as producer,
+                AIOKafkaConsumer("t", bootstrap_servers=server) as consumer,
+                timeout(30),
+            ):
+                denied = cluster.intercept(FetchRequest, Edit(deny), broker=1)
+                cluster.move_leader(partition, 2)
+                await denied.wait()
+                if role == "producer":
+                    await producer.send_and_wait("t", b"record")
+                    return cluster.log("t").records()[0].value
+                cluster.log("t").append(b"record")
+                return (await consumer.getone()).value
+
+    assert simulate(main) == b"record"
