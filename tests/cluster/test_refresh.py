@@ -151,10 +151,6 @@ def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role
     """It was for five minutes: it had been cut off, and named the leader of before."""
     partition = TopicPartition("t", 0)
 
-    def lag(response: Any) -> None:
-        for topic in response.topics:
-            topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
-
     def deny(response: Any) -> None:
         """Say no more than brokers before Kafka 3.7 do."""
         for topic in response.responses:
@@ -166,7 +162,7 @@ def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role
         async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
             await cluster.create_topic("t", partitions=1, replication_factor=3)
             cluster.move_leader(partition, 1)
-            cluster.intercept(MetadataRequest, Edit(lag), broker=0)
+            cluster.intercept(MetadataRequest, Edit(_name_broker_1), broker=0)
             server = cluster.address(0)
             async with (
                 AIOKafkaProducer(bootstrap_servers=server) as producer,
@@ -183,3 +179,23 @@ def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role
                 return (await consumer.getone()).value
 
     assert simulate(main) == b"record"
+
+
+def test_offsets_are_found_though_a_broker_names_a_leader_which_denies_it() -> None:
+    partition = TopicPartition("t", 0)
+
+    async def main(simulation: Simulation) -> dict[TopicPartition, int]:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(_name_broker_1), broker=0)
+            cluster.move_leader(partition, 2)
+            async with AIOKafkaConsumer(bootstrap_servers=cluster.address(0)) as consumer:
+                return await consumer.end_offsets([partition])
+
+    assert simulate(main) == {partition: 0}
+
+
+def _name_broker_1(response: Any) -> None:
+    for topic in response.topics:
+        topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
