@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages import FetchRequest, ListGroupsRequest, MetadataRequest
@@ -194,6 +195,21 @@ def test_offsets_are_found_though_a_broker_names_a_leader_which_denies_it() -> N
                 return await consumer.end_offsets([partition])
 
     assert simulate(main) == {partition: 0}
+
+
+def test_the_controller_is_found_though_a_broker_names_one_which_denies_it() -> None:
+    """Topics could not be created: the same two brokers were asked in turn."""
+
+    def name_broker_1(response: Any) -> None:
+        response.controller_id = 1
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
+            cluster.intercept(MetadataRequest, Edit(name_broker_1), broker=0)
+            async with AIOKafkaAdminClient(bootstrap_servers=cluster.address(0)) as admin:
+                await admin.create_topics([NewTopic("t", 1, 1)])
+
+    simulate(main)
 
 
 def _name_broker_1(response: Any) -> None:
