@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages import FetchRequest, ListGroupsRequest, MetadataRequest
+from aiokafka.ranges import PartitionRange, RangeReader
 from aiokafka.testing import Delay, Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 
@@ -152,13 +153,6 @@ def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role
     """It was for five minutes: it had been cut off, and named the leader of before."""
     partition = TopicPartition("t", 0)
 
-    def deny(response: Any) -> None:
-        """Say no more than brokers before Kafka 3.7 do."""
-        for topic in response.responses:
-            for each in topic.partitions:
-                each.error_code, each.records = NotLeaderForPartitionError.errno, None
-                each.current_leader.leader_id = -1
-
     async def main(simulation: Simulation) -> bytes | None:
         async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
             await cluster.create_topic("t", partitions=1, replication_factor=3)
@@ -170,7 +164,7 @@ def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role
                 AIOKafkaConsumer("t", bootstrap_servers=server) as consumer,
                 timeout(30),
             ):
-                denied = cluster.intercept(FetchRequest, Edit(deny), broker=1)
+                denied = cluster.intercept(FetchRequest, Edit(_deny), broker=1)
                 cluster.move_leader(partition, 2)
                 await denied.wait()
                 if role == "producer":
@@ -197,6 +191,27 @@ def test_offsets_are_found_though_a_broker_names_a_leader_which_denies_it() -> N
     assert simulate(main) == {partition: 0}
 
 
+def test_ranges_are_read_though_a_broker_names_a_leader_which_denies_it() -> None:
+    """Nothing was read of them, and after two minutes the reader failed."""
+    partition = TopicPartition("t", 0)
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(_name_broker_1), broker=0)
+            cluster.intercept(FetchRequest, Edit(_deny), broker=1)
+            cluster.move_leader(partition, 2)
+            cluster.log("t").append(b"record")
+            async with (
+                AIOKafkaClient(bootstrap_servers=cluster.address(0)) as client,
+                RangeReader(client, [PartitionRange("t", 0, 0, 1)]) as reader,
+            ):
+                assert await reader.next() is not None
+
+    simulate(main)
+
+
 def test_the_controller_is_found_though_a_broker_names_one_which_denies_it() -> None:
     """Topics could not be created: the same two brokers were asked in turn."""
 
@@ -215,3 +230,11 @@ def test_the_controller_is_found_though_a_broker_names_one_which_denies_it() -> 
 def _name_broker_1(response: Any) -> None:
     for topic in response.topics:
         topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
+
+
+def _deny(response: Any) -> None:
+    """Say no more than brokers before Kafka 3.7 do."""
+    for topic in response.responses:
+        for each in topic.partitions:
+            each.error_code, each.records = NotLeaderForPartitionError.errno, None
+            each.current_leader.leader_id = -1
