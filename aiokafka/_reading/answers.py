@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokafka.errors import (
     BrokerResponseError,
     CorruptRecordException,
+    FencedLeaderEpoch,
     KafkaError,
+    NotLeaderForPartitionError,
     OffsetNotAvailable,
     OffsetOutOfRangeError,
     UnknownError,
@@ -33,6 +35,7 @@ __all__ = [
     "NotNow",
     "Nothing",
     "OutOfRange",
+    "doubts_metadata",
     "is_passing",
     "read_answer",
 ]
@@ -43,6 +46,11 @@ MAX_OFFSET = 2**63 - 1
 
 # Not in `invalid_metadata`, but the leader may be another one all the same.
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
+
+
+# What a broker says that leads no more; and how often in a row before the metadata is in doubt.
+_LEADS_NO_MORE = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
+_PATIENCE_WITH_METADATA = 2
 
 
 class Fetched(NamedTuple):
@@ -116,6 +124,12 @@ def read_answer(
 def is_passing(error: KafkaError | type[KafkaError]) -> bool:
     """Return whether a retry may help, as it may after an error that the broker did not expect."""
     return error.retriable or getattr(error, "errno", 0) == UnknownError.errno
+
+
+def doubts_metadata(error: KafkaError | type[KafkaError], failures: int) -> bool:
+    """Return whether a leader has denied that it leads so often in a row that the broker which goes
+    on naming it may have been cut off from the others."""
+    return getattr(error, "errno", 0) in _LEADS_NO_MORE and failures > _PATIENCE_WITH_METADATA
 
 
 def _read_error(tp: TopicPartition, offset: int, error: type[BrokerResponseError]) -> Answer:

@@ -117,6 +117,7 @@ class Router:
         """Ask the controller. Where the cluster hides it (KRaft), any broker forwards the call."""
 
         silent: set[int] = set()
+        denials: list[int] = []
         moved = _NOT_ACTIVE if self.is_for_controllers else {NotControllerError.errno}
 
         async def attempt() -> R:
@@ -131,7 +132,13 @@ class Router:
             # Items of a response may say it, too. Brokers never do: they ask the controller.
             codes = codes_in(response) if self.is_for_controllers else call.codes(response)
             if not moved.isdisjoint(codes):
-                self._client.request_metadata(f"node {node_id} is not the controller")
+                why = f"node {node_id} is not the controller"
+                if node_id in denials:
+                    # The broker that goes on naming it may have been cut off from the others.
+                    self._client.doubt_metadata(why)
+                else:
+                    self._client.request_metadata(why)
+                denials.append(node_id)
                 if controller is not None:
                     # No other will do: unless one has taken over by then, this one is asked again.
                     silent.discard(controller.nodeId)

@@ -17,6 +17,7 @@ from aiokafka._reading.answers import (
     Fetched,
     NotNow,
     OutOfRange,
+    doubts_metadata,
     is_passing,
     read_answer,
 )
@@ -399,9 +400,11 @@ class RangeReader:
         elif isinstance(answer, Failed) and not answer.may_pass:
             self._fail(answer.failure())
         elif isinstance(answer, (Failed, NotNow)):
-            name = for_code(data.error_code).__name__
-            state.postpone(self._loop.time(), name)
-            self._client.request_metadata(f"{state}: fetch answered {name}")
+            error = for_code(data.error_code)
+            state.postpone(self._loop.time(), error.__name__)
+            is_doubtful = doubts_metadata(error, state.failures)
+            ask = self._client.doubt_metadata if is_doubtful else self._client.request_metadata
+            ask(f"{state}: fetch answered {error.__name__}")
 
     def _take_in(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
         """Queue the records of the range, and go on behind them."""

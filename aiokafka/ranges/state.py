@@ -160,6 +160,11 @@ class RangeState:
         self._backoff.reset()
         self.transition(RangePhase.DONE if position >= self.range.until else RangePhase.IDLE)
 
+    @property
+    def failures(self) -> int:
+        """How often in a row it was postponed."""
+        return self._backoff.failures
+
     def postpone(self, now: float, reason: str) -> None:
         """Retry later."""
         self.reason = reason

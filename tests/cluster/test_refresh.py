@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.protocol.messages import ListGroupsRequest, MetadataRequest
+from aiokafka.errors import NotLeaderForPartitionError
+from aiokafka.protocol.messages import FetchRequest, ListGroupsRequest, MetadataRequest
+from aiokafka.ranges import PartitionRange, RangeReader
 from aiokafka.testing import Delay, Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 
@@ -143,3 +146,95 @@ def test_a_broker_that_throttles_the_client_is_not_asked_before_others() -> None
                     await client.coordinator(CoordinationType.GROUP, group, loop.time() + 40)
 
     simulate(main)
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_a_broker_that_names_a_leader_which_denies_it_is_not_asked_for_ever(role: str) -> None:
+    """It was for five minutes: it had been cut off, and named the leader of before."""
+    partition = TopicPartition("t", 0)
+
+    async def main(simulation: Simulation) -> bytes | None:
+        async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(_name_broker_1), broker=0)
+            server = cluster.address(0)
+            async with (
+                AIOKafkaProducer(bootstrap_servers=server) as producer,
+                AIOKafkaConsumer("t", bootstrap_servers=server) as consumer,
+                timeout(30),
+            ):
+                denied = cluster.intercept(FetchRequest, Edit(_deny), broker=1)
+                cluster.move_leader(partition, 2)
+                await denied.wait()
+                if role == "producer":
+                    await producer.send_and_wait("t", b"record")
+                    return cluster.log("t").records()[0].value
+                cluster.log("t").append(b"record")
+                return (await consumer.getone()).value
+
+    assert simulate(main) == b"record"
+
+
+def test_offsets_are_found_though_a_broker_names_a_leader_which_denies_it() -> None:
+    partition = TopicPartition("t", 0)
+
+    async def main(simulation: Simulation) -> dict[TopicPartition, int]:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(_name_broker_1), broker=0)
+            cluster.move_leader(partition, 2)
+            async with AIOKafkaConsumer(bootstrap_servers=cluster.address(0)) as consumer:
+                return await consumer.end_offsets([partition])
+
+    assert simulate(main) == {partition: 0}
+
+
+def test_ranges_are_read_though_a_broker_names_a_leader_which_denies_it() -> None:
+    """Nothing was read of them, and after two minutes the reader failed."""
+    partition = TopicPartition("t", 0)
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(_name_broker_1), broker=0)
+            cluster.intercept(FetchRequest, Edit(_deny), broker=1)
+            cluster.move_leader(partition, 2)
+            cluster.log("t").append(b"record")
+            async with (
+                AIOKafkaClient(bootstrap_servers=cluster.address(0)) as client,
+                RangeReader(client, [PartitionRange("t", 0, 0, 1)]) as reader,
+            ):
+                assert await reader.next() is not None
+
+    simulate(main)
+
+
+def test_the_controller_is_found_though_a_broker_names_one_which_denies_it() -> None:
+    """Topics could not be created: the same two brokers were asked in turn."""
+
+    def name_broker_1(response: Any) -> None:
+        response.controller_id = 1
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3, as_version="2.8") as cluster:
+            cluster.intercept(MetadataRequest, Edit(name_broker_1), broker=0)
+            async with AIOKafkaAdminClient(bootstrap_servers=cluster.address(0)) as admin:
+                await admin.create_topics([NewTopic("t", 1, 1)])
+
+    simulate(main)
+
+
+def _name_broker_1(response: Any) -> None:
+    for topic in response.topics:
+        topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
+
+
+def _deny(response: Any) -> None:
+    """Say no more than brokers before Kafka 3.7 do."""
+    for topic in response.responses:
+        for each in topic.partitions:
+            each.error_code, each.records = NotLeaderForPartitionError.errno, None
+            each.current_leader.leader_id = -1

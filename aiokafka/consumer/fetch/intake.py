@@ -16,6 +16,7 @@ from aiokafka._reading.answers import (
     Fetched,
     NotNow,
     OutOfRange,
+    doubts_metadata,
     read_answer,
 )
 from aiokafka.consumer._partition_state import PartitionState
@@ -160,8 +161,13 @@ class Intake:
         self._postpone(state)
         if state.home.preferred is not None:
             self._host.refuse_replica(state)
-        if answer.is_stale_metadata:
-            self._shared.client.request_metadata(f"{state.tp}: fetch answered {name}")
+        if not answer.is_stale_metadata:
+            return
+        why, client = f"{state.tp}: fetch answered {name}", self._shared.client
+        if doubts_metadata(answer.error, state.retry.failures):
+            client.doubt_metadata(why)
+        else:
+            client.request_metadata(why)
 
     def _on_out_of_range(self, state: PartitionState, failure: Failure) -> None:
         """Look for the cause: a replica that lags, data buffered ahead of the reader that the log

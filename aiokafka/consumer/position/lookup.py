@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
-from aiokafka._reading.answers import is_passing
+from aiokafka._reading.answers import doubts_metadata, is_passing
 from aiokafka._reading.offsets import FoundOffset, Offsets, by_topic, list_offsets, offsets_in
 from aiokafka._tasks import together
 from aiokafka.errors import (
@@ -147,7 +147,7 @@ class OffsetLookup:
         for topic in {tp.topic for tp in pending}:
             await self._learn(topic, deadline)
         while pending:
-            answers = await self._round(pending, deadline)
+            answers = await self._round(pending, deadline, delays.failures + 1)
             for tp, answer in answers.items():
                 if isinstance(answer, KafkaError):
                     reasons[tp] = str(answer)
@@ -169,9 +169,9 @@ class OffsetLookup:
             log.debug("Offsets of a topic that no broker knows: %s", error)
 
     async def _round(
-        self, pending: Mapping[TopicPartition, int], deadline: float
+        self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Ask every leader once, at the same time."""
+        """Ask every leader once, at the same time; this is round `number`."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         homes: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
@@ -187,8 +187,12 @@ class OffsetLookup:
         )
         for part in parts:
             answers.update(part)
-        if any(isinstance(answer, KafkaError) for answer in answers.values()):
-            self._client.request_metadata("offsets were not found everywhere")
+        errors = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+        why = "offsets were not found everywhere"
+        if any(doubts_metadata(error, number) for error in errors):
+            self._client.doubt_metadata(why)
+        elif errors:
+            self._client.request_metadata(why)
         return answers
 
     async def _ask_within(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
-from aiokafka._reading.answers import is_passing
+from aiokafka._reading.answers import doubts_metadata, is_passing
 from aiokafka._reading.offsets import FoundOffset, Offsets
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState, Phase
@@ -413,7 +413,11 @@ class OffsetResolver:
         self._postpone(state)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if is_passing(error):
-            self._client.request_metadata(f"{state.tp}: offset lookup answered {error.__name__}")
+            why = f"{state.tp}: offset lookup answered {error.__name__}"
+            if doubts_metadata(error, state.retry.failures):
+                self._client.doubt_metadata(why)
+            else:
+                self._client.request_metadata(why)
             return
         self._desk.report(state, lambda: for_partition(error, state.tp))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
+from aiokafka._reading.answers import doubts_metadata
 from aiokafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumber,
@@ -244,7 +245,7 @@ class Delivery:
         elif error.retriable:
             is_told = self._learn_leader(queue, result, response)
             if not is_told:
-                self._ask_who_leads(error)
+                self._ask_who_leads(error, batch.attempts)
             # The pause is for the metadata to change. Here it has.
             is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
@@ -295,14 +296,14 @@ class Delivery:
             and is_oldest(queue, batch)
         )
 
-    def _ask_who_leads(self, error: KafkaError) -> None:
+    def _ask_who_leads(self, error: KafkaError, attempts: int = 0) -> None:
         """Ask for metadata if what is known may be to blame for `error`."""
-        if error.invalid_metadata:
-            self.client.request_metadata(f"a produce request failed: {error}")
-        elif isinstance(error, RequestTimedOutError):
-            # With acks=all a leader waits for the other replicas. One that was cut off from them
-            # waits in vain, and goes on naming itself; they know who leads.
-            self.client.doubt_metadata(f"a produce request failed: {error}")
+        why = f"a produce request failed: {error}"
+        # With acks=all one that was cut off waits for the other replicas: they know who leads.
+        if isinstance(error, RequestTimedOutError) or doubts_metadata(error, attempts):
+            self.client.doubt_metadata(why)
+        elif error.invalid_metadata:
+            self.client.request_metadata(why)
 
     def _learn_leader(
         self,
