@@ -209,7 +209,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 break
             if transaction.records and not transaction.is_void:
                 return transaction
-            self._abandon(transaction)
+            await self._abandon(transaction)
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
@@ -323,7 +323,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
            its offsets by member and generation (KIP-447), so the commit fails.
         """
         transaction.enter(SessionPhase.SENDING_OFFSETS)
-        await self.producer.send_offsets_to_transaction(transaction.next, self.consumer)
+        offsets = {tp: await self._in_log(tp, offset) for tp, offset in transaction.next.items()}
+        await self.producer.send_offsets_to_transaction(offsets, self.consumer)
         if transaction.is_void:
             raise CommitFailedError("partitions were revoked during the transaction")
         # Before the request: if this call ends here, what comes next must repeat the commit, and
@@ -343,19 +344,30 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self.producer.abort_transaction()
         if is_commit:
             transaction.enter(SessionPhase.ABORTING)
-        self._abandon(transaction)
+        await self._abandon(transaction)
 
-    def _abandon(self, transaction: SessionTransaction) -> None:
-        """Go back to the first records, in partitions that are still ours.
+    async def _abandon(self, transaction: SessionTransaction) -> None:
+        """Go back to the first records, in partitions that are still ours. Does not suspend.
 
         Not in one that was revoked and came back meanwhile: another member may have committed later
         positions, and the consumer begins at those.
         """
-        assigned = self.consumer.assignment()
         for tp, offset in transaction.first.items():
-            if tp in assigned:
-                self.consumer.seek(tp, offset)
+            if tp in self.consumer.assignment():
+                self.consumer.seek(tp, await self._in_log(tp, offset))
         transaction.enter(SessionPhase.ABORTED)
+
+    async def _in_log(self, tp: TopicPartition, offset: int) -> int:
+        """Return `offset`, or the position if the consumer has gone back behind it: the log was
+        cut, or the topic was made again, and there the offset would skip records. Does not suspend.
+        """
+        # Without a known position, asking for it would wait.
+        if tp not in self.consumer.assignment() or self.consumer.lag(tp) is None:
+            return offset
+        try:
+            return min(offset, await self.consumer.position(tp))
+        except (KafkaError, ConsumerStoppedError):
+            return offset  # what keeps the consumer from reading is raised by the next read
 
     async def _settle(self) -> None:
         """End a transaction whose block was left while it was ending.
@@ -369,7 +381,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         if transaction is None or transaction.phase in OVER:
             return
         if transaction.phase is SessionPhase.TAKEN:
-            self._abandon(transaction)
+            await self._abandon(transaction)
         elif transaction.phase is SessionPhase.COMMITTING:
             try:
                 await self.producer.commit_transaction()
