@@ -173,22 +173,44 @@ async def test_a_batch_of_the_user_that_nobody_acknowledges(cluster: FakeCluster
 
 
 async def test_a_batch_of_the_user_is_never_split(cluster: FakeCluster) -> None:
-    """Its future promises the offset of the first record, and that the others follow; those of
-    `send` may have joined them."""
-    async with new_producer(cluster, linger_ms=50) as producer:
+    """Its future promises the offset of the first record, and that the others follow."""
+    async with new_producer(cluster) as producer:
         batch = producer.create_batch()
         for value in numbers(10):
             batch.append(key=None, value=value, timestamp=None)
         with cluster.intercept(ProduceRequest, Fail(10)):
-            sent = [await producer.send_batch(batch, TOPIC, partition=0)]
-            sent += await send_all(producer, numbers(3))
-            for one in sent:
-                with pytest.raises(KafkaError, match="MessageSizeTooLarge"):
-                    async with timeout(5):
-                        await one
+            whole = await producer.send_batch(batch, TOPIC, partition=0)
+            with pytest.raises(KafkaError, match="MessageSizeTooLarge"):
+                async with timeout(5):
+                    await whole
         assert cluster.count(ProduceRequest) == 1
         await producer.send_and_wait(TOPIC, b"next", partition=0)
     assert values(cluster) == [b"next"]
+
+
+@pytest.mark.parametrize("codec", [None, "gzip"])
+async def test_records_that_make_a_batch_of_the_user_too_large_are_split_off(
+    codec: str | None,
+) -> None:
+    """It was left open, and small enough by itself: so are they."""
+    theirs = [random.Random(number).randbytes(400) for number in range(9)]
+    async with FakeCluster() as strict:
+        await strict.create_topic(TOPIC, config={"max.message.bytes": 2000})
+        async with new_producer(strict, linger_ms=50, compression_type=codec) as producer:
+            batch = producer.create_batch()
+            for value in numbers(3):
+                batch.append(key=b"k", value=value, timestamp=7, headers=[("h", value)])
+            sent = [await producer.send_batch(batch, TOPIC, partition=0)]
+            sent += await send_all(producer, theirs)
+            async with timeout(5):
+                found = [await one for one in sent]
+        records = strict.log(TOPIC, 0).records()
+    assert [record.value for record in records] == numbers(3) + theirs
+    assert [(r.key, r.timestamp, r.headers) for r in records[:3]] == [
+        (b"k", 7, (("h", value),)) for value in numbers(3)
+    ]
+    assert [metadata.offset for metadata in found] == [0, *range(3, 12)]
+    assert found[0].timestamp == 7
 
 
 async def test_what_is_in_flight_when_a_partition_loses_its_leader() -> None:
