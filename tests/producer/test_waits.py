@@ -20,9 +20,10 @@ from aiokafka.errors import (
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.transactions import AddPartitionsToTxnRequest
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, new_producer, numbers, results, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, transactional, values
 
 
 async def test_stop_ends_calls_that_wait_for_metadata(cluster: FakeCluster) -> None:
@@ -207,6 +208,27 @@ async def test_there_is_still_company_to_wait_for(cluster: FakeCluster) -> None:
             await producer.send(TOPIC, payload, partition=0)
         await asyncio.sleep(0.05)
         assert cluster.count(ProduceRequest) == 0
+
+
+async def test_what_waits_for_the_coordinator_takes_no_room_in_requests() -> None:
+    release = asyncio.Event()
+    async with FakeCluster(brokers=2, as_version="3.9") as cluster:
+        await cluster.create_topic(TOPIC, assignment=dict.fromkeys(range(20), (0,)))
+        cluster.move_coordinator("transaction", "worker", 1)
+        async with transactional(cluster, max_request_size=10_000) as producer, timeout(20):
+            async with producer.transaction():
+                for partition in range(10):
+                    await producer.send_and_wait(TOPIC, b"", partition=partition)
+                with cluster.intercept(AddPartitionsToTxnRequest, Hold(release)) as held:
+                    for partition in range(10, 20):
+                        await producer.send(TOPIC, b"x" * 900, partition=partition)
+                    await held.wait()
+                    cluster.forget_requests()
+                    await asyncio.gather(
+                        *[await producer.send(TOPIC, b"y" * 800, partition=n) for n in range(10)]
+                    )
+                    assert cluster.count(ProduceRequest) == 1
+                    release.set()
 
 
 def test_an_old_batch_does_not_linger_for_younger_ones_of_other_partitions() -> None:

@@ -331,8 +331,8 @@ class NodeSender:
                 # It begins the next request: in this one, smaller ones behind it would pass it for
                 # as long as they come.
                 return cargo
-            room -= size
             if self._take(queue, batch):
+                room -= size
                 cargo.append((queue, batch))
         return cargo
 
