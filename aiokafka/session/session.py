@@ -218,6 +218,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         deadline = 0.0
         loop = asyncio.get_running_loop()
         while wait_ms >= 0 and len(transaction.records) < self._max_records:
+            if deadline and self._is_ending:
+                return  # what was taken is the last transaction
             try:
                 batches = await self.consumer.getmany(
                     timeout_ms=wait_ms, max_records=self._max_records - len(transaction.records)
@@ -233,10 +235,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             transaction.take(batches)
             for tp in batches:
                 transaction.add_position(tp, await self.consumer.position(tp))
-            if not batches or not self._linger:
+            if not self._linger or not (batches or deadline):
                 return
             deadline = deadline or loop.time() + self._linger
-            wait_ms = (deadline - loop.time()) * 1000
+            wait_ms = min(_LOOK_EVERY_MS, (deadline - loop.time()) * 1000)
 
     # -- transactions
 

@@ -198,6 +198,27 @@ def test_a_cancelled_session_takes_its_time_once(where: str) -> None:
     simulate(main)
 
 
+def test_a_session_that_is_to_end_does_not_linger() -> None:
+    """What it has taken by then is its last transaction."""
+
+    async def main(simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(1) as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 3)
+            async with session_of(cluster, assign=[T0], linger_ms=60_000) as session:
+                copying = asyncio.ensure_future(copy(session, 4))
+                await asyncio.sleep(5)
+                session.request_stop()
+                asked = loop.time()
+                assert await copying == [numbers(3)]
+                assert loop.time() - asked < 1.0
+            assert stored(cluster, [0]) == [3]
+
+    simulate(main)
+
+
 async def cancel_in(cluster: FakeCluster, where: str) -> None:
     fill(cluster, 0, 3)
     loop = asyncio.get_running_loop()
