@@ -20,6 +20,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, transactional
 
 
@@ -74,6 +75,33 @@ async def test_no_time_to_find_out_whether_the_producer_was_fenced(cluster: Fake
         async with producer.transaction():
             await producer.send(TOPIC, b"yes", partition=0)
     assert committed(cluster) == [b"yes"]
+
+
+@pytest.mark.parametrize("call", ["commit", "begin"])
+def test_a_silent_coordinator_is_left_though_calls_are_short(call: str) -> None:
+    """Another one has taken over. No call lasts until the silent one counts as gone."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(3) as cluster:
+            await cluster.create_topic(TOPIC, assignment={0: (0,)})
+            cluster.move_coordinator("transaction", "worker", 2)
+            async with transactional(cluster, max_block_ms=1000) as producer:
+                if call == "commit":
+                    await producer.begin_transaction()
+                    await producer.send_and_wait(TOPIC, b"v", partition=0)
+                faults = simulation.faults(cluster)
+                faults.silence(2)
+                cluster.move_coordinator("transaction", "worker", 1)
+                if call == "begin":
+                    await asyncio.sleep(700)  # the idle connection is closed
+                method = getattr(producer, f"{call}_transaction")
+                with pytest.raises(KafkaTimeoutError):
+                    await method()
+                await asyncio.sleep(20)
+                await method()
+                await faults.heal()
+
+    simulate(main)
 
 
 async def test_a_second_commit_waits_no_longer_than_its_own_time(cluster: FakeCluster) -> None:

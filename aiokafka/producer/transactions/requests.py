@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
@@ -114,7 +115,17 @@ class TransactionRequests:
             check_response(response)
             return response
 
-        return await self._client.ask_coordinator(kind, key, deadline, ask)
+        return await self._ask_coordinator(kind, key, deadline, ask)
+
+    async def _ask_coordinator(
+        self, kind: CoordinationType, key: str, deadline: float, ask: Callable[[int], Awaitable[T]]
+    ) -> T:
+        try:
+            return await self._client.ask_coordinator(kind, key, deadline, ask)
+        except asyncio.TimeoutError:
+            # It may have moved, and the next call may have no time either to find that out.
+            self._client.forget_coordinator(kind, key, "no response in time")
+            raise
 
     def _watch(self, request: Any) -> AbstractContextManager[None]:
         if isinstance(request, TxnOffsetCommitRequest):
@@ -144,7 +155,7 @@ class TransactionRequests:
         return await self._retry(
             f"the coordinator of {self._id!r}",
             deadline,
-            lambda: self._client.ask_coordinator(
+            lambda: self._ask_coordinator(
                 kind, self._id, deadline, lambda node_id: self._connect(node_id, deadline)
             ),
         )
