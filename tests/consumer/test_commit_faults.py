@@ -16,6 +16,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
     GroupLoadInProgressError,
+    KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommit,
@@ -24,6 +25,7 @@ from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, until
 
@@ -458,3 +460,30 @@ def asks_for_1(cluster: FakeCluster) -> int:
         asked = (seen.request.groups[0] if seen.request.groups else seen.request).topics
         count += any(1 in topic.partition_indexes for topic in asked)
     return count
+
+
+def test_a_silent_coordinator_is_left_though_calls_are_short() -> None:
+    """Another one has taken over. No call lasts until the silent one counts as gone, and there are
+    no heartbeats."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(3) as cluster:
+            await cluster.create_topic("t", assignment={0: (0,)})
+            cluster.move_coordinator("group", "g", 2)
+            options = {"group_id": "g", "enable_auto_commit": False, "default_api_timeout_ms": 1000}
+            server = cluster.bootstrap_servers
+            consumer = AIOKafkaConsumer(bootstrap_servers=server, **options)
+            consumer.assign([T0])
+            async with consumer:
+                await consumer.commit({T0: 1})
+                faults = simulation.faults(cluster)
+                faults.silence(2)
+                cluster.move_coordinator("group", "g", 1)
+                with pytest.raises(KafkaTimeoutError):
+                    await consumer.commit({T0: 2})
+                await asyncio.sleep(20)
+                await consumer.commit({T0: 3})
+                assert await consumer.committed(T0) == 3
+                await faults.heal()
+
+    simulate(main)

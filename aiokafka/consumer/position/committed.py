@@ -227,8 +227,7 @@ class OffsetCommitter:
     async def _retry(
         self, attempt: Callable[[int], Awaitable[T]], deadline: float, what: str, request: str
     ) -> T:
-        client = self._config.client
-        backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+        backoff = Backoff(self._config.client.retry_backoff, self._config.client.retry_backoff_max)
         began = asyncio.get_running_loop().time()
 
         async def asked() -> T:
@@ -244,10 +243,11 @@ class OffsetCommitter:
             return result
 
         try:
-            return await until(
-                deadline, within(deadline, asked), lambda _: backoff.next(), _may_pass
-            )
+            timed = within(deadline, asked)
+            return await until(deadline, timed, lambda _: backoff.next(), _may_pass)
         except OutOfTimeError as late:
+            # It may have moved; no call may be long enough to tell.
+            self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
             reason = late.failure
             # The search for the coordinator tells its failures to the contact only.
             if self.contact.error is not None and self.contact.error_at >= began:
