@@ -95,7 +95,8 @@ _TRANSITIONS = {
     _P.COMMITTED: set(),
     _P.ABORTED: set(),
 }
-ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING, _P.ABORTING)
+# An abort does not count: whatever becomes of it, no offset is committed.
+ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING)
 OVER = (_P.COMMITTED, _P.ABORTED)
 
 

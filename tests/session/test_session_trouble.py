@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,10 @@ from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetComm
 from aiokafka.session import SessionTransaction, session
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, Start, fill
 from tests.support.producers import numbers
-from tests.support.sessions import Told, copy, session_of
+from tests.support.sessions import Told, consumer_of, copy, session_of
 from tests.support.transactions import READING, committed_values, stored, until
 
 T1 = TopicPartition("t", 1)
@@ -315,3 +317,39 @@ async def test_a_rebalance_does_not_wait_for_a_commit_for_ever(
             assert await copying == [numbers(3)]
     assert committed_values(cluster) == numbers(3)
     assert stored(cluster) == [3, None]
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer"])
+def test_a_rebalance_does_not_wait_for_an_abort(kind: str) -> None:
+    """It commits nothing, and may take as long as the coordinator of transactions is away."""
+    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+    reading: dict[str, Any] = cooperative if kind == "classic" else {"group_protocol": "consumer"}
+
+    async def main(simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(1) as cluster:
+            await cluster.create_topic("t", partitions=2)
+            await cluster.create_topic("out")
+            fill(cluster, 0, 3)
+            fill(cluster, 1, 3)
+
+            async def fail(transaction: SessionTransaction) -> None:
+                await aborting.producer.flush()
+                raise ZeroDivisionError
+
+            async with session_of(cluster, linger_ms=100, reading=reading) as aborting:
+                with cluster.intercept(EndTxnRequest, Silence()) as silent:
+                    copying = asyncio.ensure_future(copy(aborting, 6, fail))
+                    await silent.wait()
+                    began = loop.time()
+                    async with consumer_of(cluster, "t", **reading) as other:
+                        while not other.assignment():
+                            await asyncio.sleep(0.1)
+                        assert loop.time() - began < 15
+                        assert not copying.done()
+                cluster.drop_connections()
+                with pytest.raises(ZeroDivisionError):
+                    await copying
+            assert committed_values(cluster) == []
+
+    simulate(main)
