@@ -25,7 +25,7 @@ from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -143,6 +143,43 @@ async def test_each_partition_is_refused_for_its_own_reason(
 
 
 # -- end_offsets() and its kin ---------------------------------------------------------------------
+
+
+async def test_a_topic_that_is_denied_is_told_with_each_call(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """At once, also if it is known to be denied, for that may be over."""
+    await cluster.create_topic("t")
+
+    def deny(response: MetadataResponse) -> None:
+        response.topics[0].error_code = TopicAuthorizationFailedError.errno
+        response.topics[0].partitions = []
+
+    consumer = await start(cluster)
+    async with timeout(10):
+        with cluster.intercept(MetadataRequest, Edit(deny)):
+            for _ in range(2):
+                with pytest.raises(TopicAuthorizationFailedError, match="t"):
+                    await consumer.end_offsets([T0])
+        assert await consumer.end_offsets([T0]) == {T0: 0}
+
+
+async def test_a_topic_that_is_not_there_is_named_alone(start: Start) -> None:
+    """The others, which no broker had been asked about, were named with it, or in its place."""
+    config = {"auto.create.topics.enable": "false"}
+    async with FakeCluster(config=config) as cluster:
+        await cluster.create_topic("here")
+        await cluster.create_topic("read")
+        here, read = TopicPartition("here", 0), TopicPartition("read", 0)
+        consumer = await start(cluster, assign=[read], default_api_timeout_ms=500)
+        gone = [TopicPartition(topic, 0) for topic in ("a", "not", "z")]
+        async with timeout(10):
+            with pytest.raises(KafkaTimeoutError, match="UnknownTopicOrPartition") as caught:
+                await consumer.end_offsets([*gone, here, read])
+            assert not any(tp.topic in str(caught.value) for tp in (here, read))
+            assert all(repr(tp) in str(caught.value) for tp in gone)
+            assert await consumer.end_offsets([here, read]) == {here: 0, read: 0}
+        await consumer.stop()
 
 
 async def test_a_broker_that_says_nothing_is_named(two: FakeCluster, start: Start) -> None:

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
+from aiokafka import TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, UnknownTopicOrPartitionError
 from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import Fail, FakeCluster, Hold
+from aiokafka.testing import Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumers import T0, Start, fill, read
 
@@ -58,6 +59,29 @@ async def test_they_hear_that_it_stopped(
     assert caplog.messages == []
     with pytest.raises(ConsumerStoppedError):
         await call(consumer)
+
+
+@pytest.mark.parametrize("partition", [TopicPartition("t", 1), TopicPartition("u", 0)])
+async def test_they_hear_of_it_without_a_broker_to_ask(
+    cluster: FakeCluster, start: Start, partition: TopicPartition
+) -> None:
+    """There is no such partition, or no such topic; they went on until their own time was over."""
+    await cluster.create_topic("t")
+    cluster.intercept(MetadataRequest, Edit(lacks_u))
+    consumer = await start(cluster, assign=[T0])
+    call = asyncio.ensure_future(consumer.end_offsets([partition]))
+    asked = cluster.count(MetadataRequest)
+    await cluster.wait_for(lambda: cluster.count(MetadataRequest) > asked + 2)
+    await consumer.stop(timeout=0)
+    async with timeout(10):
+        with pytest.raises(ConsumerStoppedError):
+            await call
+
+
+def lacks_u(response: MetadataResponse) -> None:
+    for topic in response.topics:
+        if topic.name == "u":
+            topic.error_code, topic.partitions = UnknownTopicOrPartitionError.errno, []
 
 
 async def test_a_commit_is_made_before_the_group_is_left(

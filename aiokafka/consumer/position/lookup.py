@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
@@ -15,11 +16,12 @@ from aiokafka._reading.offsets import FoundOffset, Offsets, by_topic, list_offse
 from aiokafka._tasks import together
 from aiokafka.errors import (
     BrokerResponseError,
+    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     RequestTimedOutError,
-    UnknownTopicOrPartitionError,
+    TopicAuthorizationFailedError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     for_code,
@@ -36,6 +38,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.cluster import ClusterMetadata
 
 __all__ = ["EpochEnd", "OffsetLookup"]
 
@@ -144,8 +147,7 @@ class OffsetLookup:
         reasons: dict[TopicPartition, str] = {}
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
-        for topic in {tp.topic for tp in pending}:
-            await self._learn(topic, deadline)
+        await self._learn(dict.fromkeys(tp.topic for tp in pending), deadline)
         while pending:
             answers = await self._round(pending, deadline, delays.failures + 1)
             for tp, answer in answers.items():
@@ -158,15 +160,24 @@ class OffsetLookup:
                 await self._pause(delays.next(), deadline, pending, reasons)
         return found
 
-    async def _learn(self, topic: str, deadline: float) -> None:
-        """Learn the topic's leaders, or the reason why they cannot be known."""
-        if self._client.cluster.partitions_for_topic(topic) is not None:
-            self._client.touch_topic(topic)
-            return
-        try:
-            await self._client.wait_for_topic(topic, deadline)
-        except UnknownTopicOrPartitionError as error:
-            log.debug("Offsets of a topic that no broker knows: %s", error)
+    async def _learn(self, topics: Iterable[str], deadline: float) -> None:
+        """Ask for all of these topics at once, and wait for the next response about those that are
+        not known: one that does not exist must not keep the others from being asked about."""
+        found = [self._client.add_topic(topic) for topic in topics]
+        unknown = [future for future in found if not future.done()]
+        if unknown:
+            self._client.request_metadata("offsets of topics that are not known are asked for")
+            await asyncio.wait(unknown, timeout=deadline - asyncio.get_running_loop().time())
+
+    def _without_leader(self, tp: TopicPartition) -> KafkaError:
+        """Return why a partition has no leader; raise it if that does not pass."""
+        code = self._client.cluster.topic_error(tp.topic)
+        if not code:
+            return LeaderNotAvailableError(f"{tp} has no known leader")
+        error = for_partition(for_code(code), tp)
+        if isinstance(error, (TopicAuthorizationFailedError, InvalidTopicError)):
+            raise error
+        return error
 
     async def _round(
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
@@ -177,7 +188,7 @@ class OffsetLookup:
         for tp, timestamp in pending.items():
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader < 0:
-                answers[tp] = LeaderNotAvailableError(f"{tp} has no known leader")
+                answers[tp] = self._without_leader(tp)
             else:
                 homes.setdefault(leader, {})[tp] = timestamp
         # Side by side, each bounded by the deadline: what one leader does not say is asked again
@@ -235,7 +246,18 @@ class OffsetLookup:
         if now + delay >= deadline:
             why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
             raise KafkaTimeoutError(f"no offsets in time for {sorted(pending)}: {why}")
-        await asyncio.sleep(delay)
+
+        def has_leaders(cluster: ClusterMetadata) -> bool:
+            leaders = [cluster.leader_for_partition(tp) for tp in pending]
+            return all(leader is not None and leader >= 0 for leader in leaders)
+
+        if has_leaders(self._client.cluster):
+            await asyncio.sleep(delay)
+            return
+        # Not asleep: with no broker to ask, nothing else would tell that the client is closed.
+        with contextlib.suppress(KafkaTimeoutError):
+            why = "offsets are asked for"
+            await self._client.wait_for_metadata(has_leaders, now + delay, why)
 
 
 def _knows_epochs(api_versions: Mapping[int, tuple[int, int]]) -> bool:
