@@ -24,6 +24,8 @@ __all__ = ["Place", "first_timestamps"]
 Place = tuple[TopicPartition, int]
 """A partition and an offset in it."""
 Found = dict[TopicPartition, "int | KafkaError | None"]
+Read = dict[int, "int | None"]
+"""Timestamps by offset."""
 
 # Most batches fit into this. A greater one comes alone: the first of a response always comes whole
 # (KIP-74). Before Kafka 0.10.1 one that does not fit does not come at all.
@@ -38,32 +40,40 @@ async def first_timestamps(
 ) -> dict[Place, int]:
     """Return the timestamp of the first record at or after each place, in milliseconds.
 
-    A place where none can be read is left out. There is one request at a time to each broker, and a
-    response has about a megabyte.
+    A place where none can be read is left out. There is one request at a time to each broker, which
+    does not wait for others, and a response has about a megabyte.
     """
-    found: dict[Place, int] = {}
-    left = sorted(set(places))
-    while left:
+    offsets: dict[TopicPartition, list[int]] = {}
+    for tp, offset in sorted(set(places)):
+        offsets.setdefault(tp, []).append(offset)
+
+    async def send(
+        node_id: int, part: list[TopicPartition]
+    ) -> Mapping[TopicPartition, Read | KafkaError]:
+        read: dict[TopicPartition, Read] = {tp: {} for tp in part}
+        failed: dict[TopicPartition, KafkaError] = {}
         # A request can ask for one place in a partition: groups that are elsewhere go after it.
-        layer = dict(reversed(left))
-        left = [(tp, offset) for tp, offset in left if layer[tp] != offset]
-        for tp, timestamp in (await _one_layer(router, layer, deadline)).items():
-            if isinstance(timestamp, int):
-                found[tp, layer[tp]] = timestamp
-    return found
+        while wanted := {
+            tp: offsets[tp][len(read[tp])]
+            for tp in part
+            if tp not in failed and len(read[tp]) < len(offsets[tp])
+        }:
+            news = await _fetch(router, node_id, wanted, deadline)
+            for tp, each in (news or dict.fromkeys(wanted)).items():
+                if isinstance(each, KafkaError) and each.retriable:
+                    failed[tp] = each
+                else:
+                    read[tp][wanted[tp]] = each if isinstance(each, int) else None
+        return {**read, **failed}
 
-
-async def _one_layer(
-    router: Router, offsets: Mapping[TopicPartition, int], deadline: float
-) -> Mapping[TopicPartition, int | KafkaError | None]:
-    async def send(node_id: int, part: list[TopicPartition]) -> Found:
-        found: Found = {}
-        while left := {tp: offsets[tp] for tp in part if tp not in found}:
-            news = await _fetch(router, node_id, left, deadline)
-            found |= news or dict.fromkeys(left)
-        return found
-
-    return await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
+    found = await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
+    return {
+        (tp, offset): timestamp
+        for tp, read in found.items()
+        if not isinstance(read, KafkaError)
+        for offset, timestamp in read.items()
+        if timestamp is not None
+    }
 
 
 async def _fetch(

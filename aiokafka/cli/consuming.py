@@ -287,8 +287,11 @@ async def _assign(
             )
         found += [TopicPartition(topic, number) for number in wanted or sorted(there)]
     consumer.assign(found)
-    for tp, offset in (await offsets_at(consumer, found, start)).items():
-        consumer.seek(tp, offset)
+    places = await offsets_at(consumer, found, start)
+    # Beyond the end there is nothing, and the consumer would begin at the first record.
+    ends = await consumer.end_offsets(found) if start.kind == "offset" else places
+    for tp, offset in places.items():
+        consumer.seek(tp, min(offset, ends[tp]))
 
 
 def _is_moving(committer: Committer | None) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import is_number, partition_of
 from aiokafka.cli.session import Session, command
+from aiokafka.errors import AdminItemsError
 
 if TYPE_CHECKING:
     from aiokafka.admin import SendTo
@@ -67,11 +70,15 @@ async def commands(session: Session, api: str, fields: str, to: str) -> None:
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         text = error.args[0] if isinstance(error, LookupError) and error.args else error
         raise click.UsageError(str(text)) from None
+    failed: AdminItemsError | None = None
     async with session.admin() as admin:
         if where is None:
-            found: dict[int, Any] = await admin.send_to_all(request)
+            found: Mapping[int, Any]
+            found, failed = await parts(admin.send_to_all(request), None)
             lines = [{"broker": broker, **as_plain(response)} for broker, response in found.items()]
         else:
             lines = [as_plain(await admin.send(request, where))]
     for line in lines:
         click.echo(json.dumps(line))
+    if failed is not None:
+        raise failed

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Edit, Fail, FakeCluster
+from aiokafka.testing import Edit, Fail, FakeCluster, Silence
 from tests.admin.support import (
     FIRST,
     SECOND,
@@ -30,6 +30,7 @@ from tests.admin.support import (
     joined,
     make_admin,
     member,
+    simulated,
 )
 
 HOUR = 3_600_000
@@ -187,3 +188,17 @@ async def test_partitions_that_were_not_asked_for_are_not_taken() -> None:
         cluster.intercept(FetchRequest, Edit(other))
         (found,) = (await admin.groups.lag(["g"]))["g"].partitions.values()
         assert (found.lag, found.unread_since) == (6, None)
+
+
+@simulated
+async def test_times_of_other_partitions_are_read_though_a_broker_gives_no_records() -> None:
+    """Of all groups, also of those that are at other places than the first."""
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        await filled(cluster)
+        for group, offset in (("g", 4), ("h", 6)):
+            await commit(cluster, group, {FIRST: offset, SECOND: offset, THIRD: offset})
+        silent = cluster.state.topics["t"].partitions[1].leader
+        cluster.intercept(FetchRequest, Silence(), broker=silent)
+        for lag in (await admin.groups.lag(["g", "h"])).values():
+            since = {tp: each.unread_since is not None for tp, each in lag.partitions.items()}
+            assert since == {FIRST: True, SECOND: False, THIRD: True}

@@ -9,12 +9,13 @@ import pytest
 
 from aiokafka.cli.failures import CODES
 from aiokafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
+from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from aiokafka.testing import Edit, Fail
+from aiokafka.testing import Edit, Fail, Silence
 from tests.cli.support import Cli
 
-REFUSED, MISSING = 4, 5
+LATE, REFUSED, MISSING = 3, 4, 5
 
 PRINTED = {
     "groups describe billing nope": "billing",
@@ -85,3 +86,11 @@ def test_every_broker_that_can_be_asked_is_shown(cli: Cli) -> None:
     done = cli.run("brokers", "log-dirs", "--output", "json")
     assert done.code == REFUSED
     assert {row["broker"] for row in done.rows} == {0}
+
+
+def test_the_responses_of_brokers_are_shown_though_one_gives_none(cli: Cli) -> None:
+    cli.served.cluster.intercept(ListGroupsRequest, Silence(), broker=1)
+    done = cli.run("request", "ListGroups", "--to", "all", "-X", "request_timeout_ms=500")
+    assert done.code == LATE
+    assert [row["broker"] for row in done.rows] == [0]
+    assert "node 1" in done.err

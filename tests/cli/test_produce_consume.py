@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownMemberIdError
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -370,6 +371,21 @@ def test_a_reader_that_stops_gets_nothing_committed_that_it_did_not_take(
     assert child.stderr.read() == b""
     assert child.wait(30) == 0
     assert (cli.served.cluster.groups.committed("g", "t", 0) or 0) < 3000
+
+
+def test_an_offset_beyond_the_end_is_the_end(cli: Cli, lines: str, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines)
+    child = process(
+        *("consume", "t", "--from", "1000", "--count", "1"),
+        stdout=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    cluster = cli.served.cluster
+    cli.served.run(cluster.wait_for(lambda: cluster.count(FetchRequest)))
+    (tmp_path / "new").write_text("new")
+    cli("produce", "t", str(tmp_path / "new"))
+    assert child.communicate(timeout=30)[0] == b"new\n"
 
 
 def test_ctrl_c_delivers_what_was_read(cli: Cli) -> None:
