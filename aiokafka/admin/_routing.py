@@ -117,7 +117,7 @@ class Router:
         """Ask the controller. Where the cluster hides it (KRaft), any broker forwards the call."""
 
         silent: set[int] = set()
-        denials: list[int] = []
+        denials: set[int] = set()
         moved = _NOT_ACTIVE if self.is_for_controllers else {NotControllerError.errno}
 
         async def attempt() -> R:
@@ -138,7 +138,7 @@ class Router:
                     self._client.doubt_metadata(why)
                 else:
                     self._client.request_metadata(why)
-                denials.append(node_id)
+                denials.add(node_id)
                 if controller is not None:
                     # No other will do: unless one has taken over by then, this one is asked again.
                     silent.discard(controller.nodeId)
