@@ -31,20 +31,9 @@ if sys.version_info >= (3, 11):
         def _end_after_this_turn(self, loop: asyncio.AbstractEventLoop) -> None:
             self._timer = loop.call_soon(self.reschedule, self._due_at)
 
-    def expire(limit: asyncio.Timeout, _: object = None) -> None:
-        """End what runs in `limit` now, as at its time."""
-        if not limit.expired():
-            limit.reschedule(asyncio.get_running_loop().time())
-
 else:
-    from async_timeout import Timeout, timeout, timeout_at
+    from async_timeout import timeout, timeout_at
 
     timeout_after_reading = timeout_at
 
-    def expire(limit: Timeout, _: object = None) -> None:
-        """End what runs in `limit` now, as at its time."""
-        if not limit.expired:
-            limit.update(asyncio.get_running_loop().time())
-
-
-__all__ = ["expire", "timeout", "timeout_after_reading", "timeout_at"]
+__all__ = ["timeout", "timeout_after_reading", "timeout_at"]

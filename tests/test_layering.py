@@ -44,6 +44,7 @@ LAYERS = {
     "protocol": 1,
     "record": 1,
     # 2, net
+    "_tasks": 2,
     "helpers": 2,
     "net": 2,
     "oauth": 2,
@@ -59,7 +60,6 @@ LAYERS = {
     "_metadata": 3,
     "_retry": 3,
     "_shared_start": 3,
-    "_tasks": 3,
     "_telemetry": 3,
     "_vitals": 3,
     "client": 3,

@@ -6,11 +6,11 @@ import asyncio
 import inspect
 import logging
 import socket
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from aiokafka._compat import expire, timeout_at
+from aiokafka._compat import timeout_at
 from aiokafka._subject import Subject, about
+from aiokafka._tasks import unless
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
 from aiokafka.net.connection import BrokerConnection
@@ -274,16 +274,10 @@ class Connector:
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
         """Return another connection; None if it cannot be made, or the broker responds before."""
+        # A busy broker may accept none for a while, and respond on the first one meanwhile.
         try:
-            async with timeout_at(deadline) as limit:
-                # A busy broker may accept none for a while, and respond on the first one meanwhile.
-                give_up = partial(expire, limit)
-                unanswered.add_done_callback(give_up)
-                try:
-                    return await self._connect(address, deadline)
-                finally:
-                    unanswered.remove_done_callback(give_up)
-        except (asyncio.TimeoutError, KafkaConnectionError):
+            return await unless(asyncio.wait((unanswered,)), self._connect(address, deadline))
+        except KafkaConnectionError:
             return None
 
     def _assume_0_9(self, connection: BrokerConnection) -> BrokerConnection:
