@@ -394,6 +394,8 @@ class History:
         self.remade = Remade(world)
         self.lost_when_unsafe: set[str] = set()
         """Topics in which records may be lost that not all replicas have acknowledged."""
+        self.gone: dict[TopicPartition, int] = {}
+        """Up to where the records of a partition were deleted once."""
         self.kept: dict[TopicPartition, dict[int, list[int]]] = {}
         """Records that retention has deleted since: offset to number."""
 

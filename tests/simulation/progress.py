@@ -73,7 +73,11 @@ def go_on(
     end: int,
     known: dict[int, int] | set[int],
 ) -> int:
-    """The first offset from `start` on that is visible and not among those known, at most `end`."""
+    """The first offset from `start` on that is visible and not among those known, at most `end`.
+
+    What was deleted once is passed by: a replica that lagged has it, and may lead later.
+    """
+    start = max(start, min(end, world.history.gone.get(tp, 0)))
     while start < end:
         if start in known:
             start += 1

@@ -48,6 +48,8 @@ class Retention(Fault):
         log = found.log
         stable = min(log.last_stable_offset, log.high_watermark)
         log.delete_before((log.start_offset + stable + 1) // 2)
+        gone = self.world.history.gone
+        gone[tp] = max(gone.get(tp, 0), log.start_offset)
         self.hit()
 
 
@@ -71,6 +73,7 @@ class TopicAgain(Fault):
             history.remade.note_end(name)
             # What retention removed before is gone with it, too: no other log has these offsets.
             history.kept = {tp: known for tp, known in history.kept.items() if tp.topic != name}
+            history.gone = {tp: end for tp, end in history.gone.items() if tp.topic != name}
             await cluster.delete_topic(name)
             self.hit()
 
