@@ -11,7 +11,7 @@ from tests.simulation.calls import AllowedError, Caller, InterruptedCall
 from tests.simulation.history import Reading
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.accounts import buffered
-from tests.simulation.workloads.reading import generation_of, read_once
+from tests.simulation.workloads.reading import generation_of, read_once, take
 
 # Virtual seconds in which one that has read everything has nothing in memory: members may be
 # without records for as long as the group has to wait for one that is gone.
@@ -144,10 +144,8 @@ async def see_empty(caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
         except (KafkaError, InterruptedCall, AllowedError):
             await asyncio.sleep(0.1)
             continue
-        generation = generation_of(consumer)
-        for records in found.values():
-            for record in records:
-                reading.took(record, generation)
+        records = [record for some in found.values() for record in some]
+        take(reading, records, generation_of(consumer))
     left = buffered(consumer)
     if left:
         world.violate("memory", f"{caller.name}: all was read, but {left} bytes stay in memory")

@@ -83,14 +83,21 @@ async def read_once(
         text = f"{caller.name}: {waiting} was there {longest} s ago and is not returned"
         caller.world.violate("slept", text)
     generation = generation_of(consumer)
-    if reading.shows is not None:
-        reading.shows.returned(records, generation)
-    else:
-        for record in records:
-            reading.took(record, generation)
+    take(reading, records, generation)
     if options["work_s"] and records:
         await asyncio.sleep(caller.random.random() * 2 * options["work_s"])
     return records
+
+
+def take(
+    reading: Reading, records: list[ConsumerRecord[Any, Any]], generation: int | None
+) -> None:
+    """Note that a call has returned these records, and its interceptors left out others."""
+    if reading.shows is not None:
+        reading.shows.returned(records, generation)
+        return
+    for record in records:
+        reading.took(record, generation)
 
 
 def _waiting_for(
