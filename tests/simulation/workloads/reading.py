@@ -89,9 +89,7 @@ async def read_once(
     return records
 
 
-def take(
-    reading: Reading, records: list[ConsumerRecord[Any, Any]], generation: int | None
-) -> None:
+def take(reading: Reading, records: list[ConsumerRecord[Any, Any]], generation: int | None) -> None:
     """Note that a call has returned these records, and its interceptors left out others."""
     if reading.shows is not None:
         reading.shows.returned(records, generation)
