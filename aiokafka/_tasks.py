@@ -201,3 +201,8 @@ async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]
         calling.cancel()
         ending.cancel()
         await asyncio.wait((calling, ending))
+        # Where one fails in the turn in which this call is cancelled, asyncio would log that.
+        if not calling.cancelled():
+            calling.exception()
+        if not ending.cancelled():
+            ending.exception()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Call, Router, raise_for
@@ -55,13 +56,7 @@ async def renew(router: Router, hmac: bytes, renew_period_ms: int, deadline: flo
         return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
 
     call = Call(RenewDelegationTokenRequest, build, lambda answer: (answer.error_code,))
-
-    async def attempt() -> int:
-        response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, None, "renew_delegation_token")
-        return response.expiry_timestamp_ms
-
-    return await router.retry(attempt, deadline)
+    return await _new_expiry(router, call, deadline, "renew_delegation_token")
 
 
 async def expire(router: Router, hmac: bytes, expiry_period_ms: int, deadline: float) -> int:
@@ -71,11 +66,14 @@ async def expire(router: Router, hmac: bytes, expiry_period_ms: int, deadline: f
         return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
 
     call = Call(ExpireDelegationTokenRequest, build, lambda answer: (answer.error_code,))
+    return await _new_expiry(router, call, deadline, "expire_delegation_token")
 
+
+async def _new_expiry(router: Router, call: Call[Any], deadline: float, name: str) -> int:
     async def attempt() -> int:
         response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, None, "expire_delegation_token")
-        return response.expiry_timestamp_ms
+        raise_for(response.error_code, None, name)
+        return int(response.expiry_timestamp_ms)
 
     return await router.retry(attempt, deadline)
 

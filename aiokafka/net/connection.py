@@ -332,8 +332,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise
 
     def pause_writing(self) -> None:
-        """Close the gate: the write buffer is full. Requests without a response have no deadline of
-        their own, but it has: a broker that takes no bytes is gone."""
+        """Close the gate: the write buffer is full. A request without a response has no deadline, a
+        full buffer has one: a broker that takes no bytes is gone."""
         self._timer.arm(self.gate.pause() + self._request_timeout)
 
     def resume_writing(self) -> None:

@@ -31,7 +31,7 @@ log = logging.getLogger("aiokafka.conn")
 # Kafka 0.9. The first question stays open meanwhile, so a slow broker is not mistaken for an old
 # one.
 _PATIENCE = 1.0
-# It is so, if ApiVersions takes so many times longer than another request there.
+# A broker is Kafka 0.9 only if ApiVersions takes so many times longer than another request there.
 _TIMES_SLOWER = 10
 
 
@@ -274,11 +274,22 @@ class Connector:
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
         """Return another connection; None if it cannot be made, or the broker responds before."""
+        made: list[BrokerConnection] = []
+
+        async def connect() -> BrokerConnection:
+            made.append(await self._connect(address, deadline))
+            return made[0]
+
         # A busy broker may accept none for a while, and respond on the first one meanwhile.
         try:
-            return await unless(asyncio.wait((unanswered,)), self._connect(address, deadline))
+            return await unless(asyncio.wait((unanswered,)), connect())
         except KafkaConnectionError:
             return None
+        except asyncio.CancelledError:
+            # The task that connects may have ended in this very turn.
+            for connection in made:
+                connection.abort()
+            raise
 
     def _assume_0_9(self, connection: BrokerConnection) -> BrokerConnection:
         connection.versions = BrokerVersions.assumed_0_9()
