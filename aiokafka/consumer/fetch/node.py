@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading.fetch import room_for_records
 from aiokafka.consumer._names import some_names
@@ -131,9 +132,13 @@ class NodeFetcher:
         if request is None:
             return
         try:
-            await self._shared.client.send_nowait(self.node_id, request, timeout=_CLOSE_TIMEOUT)
-        except (KafkaError, OSError) as error:
-            self._log.debug("Broker %s: session not closed: %s", self.node_id, error)
+            # A throttled broker has the request's own time begin again with each response before
+            # it.
+            async with timeout(_CLOSE_TIMEOUT):
+                await self._shared.client.send_nowait(self.node_id, request)
+        except (KafkaError, OSError, asyncio.TimeoutError) as error:
+            reason = error if str(error) else "no answer"
+            self._log.debug("Broker %s: session not closed: %s", self.node_id, reason)
 
     # -- when --------------------------------------------------------------------------------------
 
