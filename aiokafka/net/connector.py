@@ -74,8 +74,9 @@ class Connector:
         Raises KafkaConnectionError with the likely cause, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
-        if self._assumed is not None and not self._assumed.is_proven:
-            # It did not respond in the versions of Kafka 0.9: perhaps it was upgraded.
+        if self._assumed is not None and not (may_be_0_9 and self._assumed.is_proven):
+            # It did not respond in the versions of Kafka 0.9, or is beside a broker that is too new
+            # for that: perhaps it was upgraded, or slow.
             self._greeting, self._assumed = Greeting(), None
         addresses = await self._resolve(deadline)
         first = self._first_address % len(addresses)
@@ -205,6 +206,7 @@ class Connector:
         left = deadline - asyncio.get_running_loop().time()
         asked = self._greeting.api_versions_version
         answer = ask_versions(connection, self._greeting, left)
+        is_kept = False
         try:
             is_unknown = self._greeting.is_untested and may_be_0_9
             if is_unknown and not self._config.security.uses_sasl:
@@ -212,11 +214,13 @@ class Connector:
                 if not answer.done():
                     old = await self._probe(address, answer, deadline)
                     if old is not None:
-                        connection.abort()
+                        is_kept = True
+                        self._keep_asking(connection, answer, old)
                         return old
             connection.versions = await negotiate(connection, self._greeting, answer, asked, left)
         finally:
-            _discard(answer)
+            if not is_kept:
+                _discard(answer)
         if self._config.security.uses_sasl:
             from aiokafka.net.authentication import authenticate  # not all have SASL
 
@@ -269,6 +273,25 @@ class Connector:
         )
         self._greeting.is_kafka_0_9 = True
         return self._assume_0_9(await self._connect(address, deadline))
+
+    def _keep_asking(
+        self, asked: BrokerConnection, answer: asyncio.Future[Any], assumed: BrokerConnection
+    ) -> None:
+        """Close the connection to what was taken for Kafka 0.9 if ApiVersions is answered after
+        all, as long as that may take."""
+
+        def judge(_: asyncio.Future[Any]) -> None:
+            asked.abort()
+            if answer.cancelled() or answer.exception() is not None:
+                return
+            text = "answers ApiVersions after all, so it is not Kafka 0.9"
+            log.info("%s: %s", self.peer, text, extra=about(self.peer))
+            self._greeting, self._assumed = Greeting(), None
+            self._greeting.is_untested = False
+            assumed.abort(KafkaConnectionError(f"{assumed.peer}: {text}"))
+
+        answer.add_done_callback(judge)
+        assumed.closed.add_done_callback(lambda _: asked.abort())
 
     async def _connect_beside(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float

@@ -26,6 +26,8 @@ log = logging.getLogger("aiokafka.conn")
 
 # No cluster has brokers of this release or later beside those of Kafka 0.9.
 _MODERN = (2, 4, 0)
+# The first release that answers ApiVersions.
+_WITH_VERSIONS = (0, 10, 0)
 
 
 class ConnectionGroup(enum.IntEnum):
@@ -366,7 +368,7 @@ class ConnectionPool:
             return
         node.succeed(connection)
         if connection.versions is not None and connection.versions.release >= _MODERN:
-            self._is_modern = True
+            self._learn_of_modern()
         self.traffic.connects += 1
         connection.join(self.traffic.of(key[0]))
         adopted = self._open.get(key)
@@ -387,6 +389,17 @@ class ConnectionPool:
         self._arm_idle_timer()
         log.debug("%s: connected", connection.peer, extra=about(connection.peer))
         attempt.succeed(connection)
+
+    def _learn_of_modern(self) -> None:
+        """Note that a broker of the cluster is too new for others to be Kafka 0.9: those that were
+        taken for it were slow, and are asked again."""
+        if self._is_modern:
+            return
+        self._is_modern = True
+        for connection in self._open.values():
+            if connection.versions is not None and connection.versions.release < _WITH_VERSIONS:
+                text = f"{connection.peer}: is beside a newer broker, so it is not Kafka 0.9"
+                connection.close(KafkaConnectionError(text))
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
         if connection.session_lifetime:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tests.simulation.aims.base import Aim
 from tests.simulation.aims.delivering import DELIVERING_AIMS
+from tests.simulation.aims.hurrying import HURRYING_AIMS
 from tests.simulation.aims.intercepting import INTERCEPTING_AIMS
 from tests.simulation.aims.memory import MEMORY_AIMS
 from tests.simulation.aims.reading import READING_AIMS
@@ -26,6 +27,7 @@ AIMS: tuple[type[Aim], ...] = (
     *WORKING_AIMS,
     *MEMORY_AIMS,
     *INTERCEPTING_AIMS,
+    *HURRYING_AIMS,
 )
 BY_NAME = {aim.name: aim for aim in AIMS}
 

@@ -1,0 +1,48 @@
+"""Slow brokers that were taken for Kafka 0.9 all the same: not for long."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
+from aiokafka.testing import Delay, FakeCluster, Silence
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.net.support import pooled
+
+
+def test_what_was_taken_for_kafka_0_9_is_asked_again_when_it_answers() -> None:
+    """It answered both questions late; it was Kafka 0.9 for ever then."""
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(as_version="3.9") as cluster:
+            cluster.intercept(ApiVersionsRequest, Delay(5.0), times=2)
+            async with pooled(cluster.bootstrap_servers) as pool:
+                connection = await pool.get(0)
+                assert connection.pick(MetadataRequest) == 0
+                await connection.closed
+                return (await pool.get(0)).pick(MetadataRequest)
+
+    assert simulate(main) > 10
+
+
+def test_what_was_taken_for_kafka_0_9_is_asked_again_beside_a_new_one() -> None:
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(brokers=2, as_version="3.9") as cluster:
+            cluster.intercept(ApiVersionsRequest, Silence(), broker=0, times=2)
+            async with pooled(cluster.address(0), cluster.address(1)) as pool:
+                connection = await pool.get(0)
+                assert connection.pick(MetadataRequest) == 0
+                await pool.get(1)
+                await connection.closed
+                return (await pool.get(0)).pick(MetadataRequest)
+
+    assert simulate(main) > 10
+
+
+def test_the_open_question_is_closed_with_the_pool() -> None:
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(as_version="0.9") as cluster:
+            async with pooled(cluster.bootstrap_servers) as pool:
+                await pool.get(0)
+                assert len(simulation.network.connections()) == 2
+            return len(simulation.network.connections())
+
+    assert simulate(main) == 0
