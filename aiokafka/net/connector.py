@@ -233,15 +233,16 @@ class Connector:
     async def _probe(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return a new connection if the broker is Kafka 0.9: it does not respond to ApiVersions
-        only.
+        """Return a new connection if the broker is Kafka 0.9: it does not respond to what newer
+        brokers know.
 
-        So that a slow or lossy network is not mistaken for an old broker, ApiVersions must get no
-        response on a second connection either, behind a request that did get one there, in many
-        times the time that this took. Kafka 4 is never mistaken: it closes the connection on that
-        request, of a version that it has dropped (KIP-896).
+        So that a slow or lossy network is not mistaken for an old broker, another such request must
+        get no response on a second connection either, behind one of Kafka 0.9 that did get one
+        there, in many times the time that this took. Kafka 4 is never mistaken: it closes the
+        connection on that request, of a version that it has dropped (KIP-896).
         """
         from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+        from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
 
         loop = asyncio.get_running_loop()
         connection = await self._connect_beside(address, unanswered, deadline)
@@ -251,20 +252,23 @@ class Connector:
         left = deadline - asked_at
         nothing = ListOffsetsRequest(replica_id=-1, topics=[])
         control = connection.send_nowait(nothing, version=0, timeout=left)
-        again = ask_versions(connection, self._greeting, left)
+        # Not ApiVersions again: a broker may be slow with that alone. It is refused here, by all
+        # that know it.
+        unasked = SaslHandshakeRequest(mechanism="")
+        newer = connection.send_nowait(unasked, version=0, timeout=left)
         try:
             await asyncio.wait((control, unanswered), return_when=asyncio.FIRST_COMPLETED)
             if unanswered.done() or control.exception() is not None:
                 return None
             patience = max(_PATIENCE, _TIMES_SLOWER * (loop.time() - asked_at))
             await asyncio.wait(
-                (again, unanswered), timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                (newer, unanswered), timeout=patience, return_when=asyncio.FIRST_COMPLETED
             )
-            if unanswered.done() or again.done():
+            if unanswered.done() or newer.done():
                 return None
         finally:
             _discard(control)
-            _discard(again)
+            _discard(newer)
             connection.abort()
         log.info(
             "%s: leaves ApiVersions unanswered, taken for Kafka 0.9",
