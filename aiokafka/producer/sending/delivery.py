@@ -259,8 +259,7 @@ class Delivery:
         error: BrokerResponseError,
         sequencer: Sequencer,
     ) -> None:
-        """Send `batch` again after an error about its sequence number, or fail it if that could
-        write it twice."""
+        """Send `batch` again after an error about its number; fail it if that could write twice."""
         is_gap = error.errno == OutOfOrderSequenceNumber.errno
         if batch.is_doubtful and is_gap and is_oldest(queue, batch):
             self.fail(queue, batch, in_doubt(queue.partition, error))
@@ -387,8 +386,7 @@ class Delivery:
            Nothing is missing between them and batch 3, so batch 3 keeps its number.
         3. Their futures are those of the records. Calls of `flush` that waited for batch 2 wait for
            both parts, and the parts hold the memory that it held.
-        4. A part can be refused as well, and is split again. A single record cannot: it fails, with
-           the error that says so.
+        4. A part can be refused as well, and is split again. A single record fails with the error.
 
         The topic's limit was learnt before (`BatchSizing.refuse`), so later batches are smaller.
         """
@@ -446,6 +444,8 @@ class Delivery:
         elif self.sequencer is not None and self.sequencer.lacks_id(queue):
             cause = self.sequencer.id_error
             reason = f"there is no producer id: {cause or 'no broker has answered'}"
+        elif self.transaction is not None and self.transaction.holds(queue.partition):
+            reason = "it waits for the coordinator of the transaction"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
         doubt = "; it may have been written" if batch.attempts else ""
