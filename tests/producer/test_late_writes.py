@@ -12,6 +12,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
+    TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
@@ -63,6 +64,32 @@ def test_what_followed_a_record_without_answer_is_not_written_twice() -> None:
     assert written == [b"known", b"1" * 80, b"2" * 80]
     assert isinstance(second, OutOfOrderSequenceNumber)
     assert "may have been written" in str(second)
+
+
+def test_what_followed_a_record_refused_when_it_came_again_is_not_written_twice() -> None:
+    """The first request got no response. It is carried out behind the one that was refused."""
+
+    async def main(simulation: Simulation) -> tuple[list[Any], list[bytes | None]]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, max_batch_size=100, **TIMES) as producer:
+                await producer.send_and_wait(TOPIC, b"known", partition=0)
+                goes_on = asyncio.Event()
+                cluster.intercept(ProduceRequest, Hold(goes_on), times=1)
+                cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError), times=1)
+                cluster.intercept(ProduceRequest, Edit(lambda _: goes_on.set()))
+                payloads = [b"1" * 80, b"2" * 80]
+                sent = [await producer.send(TOPIC, each, partition=0) for each in payloads]
+                found = await results(sent)
+                await producer.send_and_wait(TOPIC, b"last", partition=0)
+            return found, values(cluster)
+
+    (refused, behind), written = simulate(main)
+    assert written == [b"known", b"1" * 80, b"2" * 80, b"last"]
+    assert isinstance(refused, TopicAuthorizationFailedError)
+    assert "may have been written" in str(refused)
+    assert isinstance(behind, OutOfOrderSequenceNumber)
+    assert "may have been written" in str(behind)
 
 
 def test_an_aborted_record_that_is_written_late_is_not_in_the_next_transaction() -> None:

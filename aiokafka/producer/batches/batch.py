@@ -86,6 +86,8 @@ class ProducerBatch:
         """How many times it was put into a request."""
         self.is_doubtful = False
         """A part of a batch that may have been written whole: see `split_batch`."""
+        self.is_unanswered = False
+        """A request with it got no response, and may be carried out at any time."""
         self.error: BaseException | None = None
         """What the last attempt failed with, or what keeps it from being sent."""
         self.producer_id = -1
@@ -135,6 +137,10 @@ class ProducerBatch:
         """Wait again, the last attempt having failed with `error`."""
         self.error = error
         self.transition(BatchState.SEALED)
+
+    def note_silence(self) -> None:
+        """Note that a request with it got no response."""
+        self.is_unanswered = True
 
     def note_error(self, error: BaseException) -> None:
         """Keep what prevents the batch from being sent."""
@@ -199,6 +205,7 @@ class ProducerBatch:
         # Sent more than once, it may be in the log whole, where the leader would not recognise a
         # part of it (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_identity and self.attempts > 1)
+        part.is_unanswered = self.is_unanswered
         part.error = self.error
         return part
 

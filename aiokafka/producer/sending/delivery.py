@@ -33,6 +33,7 @@ from aiokafka.producer.sending.flight import Flight
 from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
     batch_error,
+    final_error,
     in_doubt,
     record_errors,
     results_of,
@@ -52,8 +53,7 @@ __all__ = ["Delivery"]
 
 log = logging.getLogger("aiokafka.producer.producer")
 
-# After so many attempts there is a pause before the next, even if the response names a leader:
-# brokers that name each other would be asked without end, as fast as they respond.
+# So many attempts without a pause, if responses name leaders: brokers may name each other.
 _MOST_PROMPT_ATTEMPTS = 3
 
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
@@ -118,8 +118,7 @@ class Delivery:
     def max_version(self) -> int | None:
         """The newest version of ProduceRequest that may be used, None for no limit.
 
-        Later ones enter the partition into the transaction, which takes version 2 of them
-        (KIP-890).
+        Later ones enter the partition into the transaction, which takes version 2 of it (KIP-890).
         """
         transaction = self.transaction
         if transaction is None or transaction.is_version_2:
@@ -183,6 +182,7 @@ class Delivery:
         # Refused credentials: the next connection tries again.
         passes = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in flight.cargo:
+            batch.note_silence()
             # With acks=0 there is no telling which of the batches on that connection were written.
             if passes and self.config.acks != 0:
                 self._retry(queue, batch, error)
@@ -250,7 +250,7 @@ class Delivery:
             is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
-            self.fail(queue, batch, error, record_errors(batch, error, result))
+            self.fail(queue, batch, final_error(batch, error), record_errors(batch, error, result))
 
     def _refuse_number(
         self,
@@ -282,7 +282,7 @@ class Delivery:
         """Return whether `batch`, refused as a gap, may be written all the same:
 
         1. Two batches are in flight; the broker hangs.
-        2. The time of the first is over, and nothing tells whether it will be written.
+        2. The time of the first is over, or it is refused when it comes again. It may be written.
         3. The second is sent again on another connection, and refused: the first is missing.
         4. The broker goes on with what it has received on the old connection, and writes both.
 
