@@ -182,7 +182,6 @@ class Delivery:
         # Refused credentials: the next connection tries again.
         passes = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in flight.cargo:
-            batch.note_silence()
             # With acks=0 there is no telling which of the batches on that connection were written.
             if passes and self.config.acks != 0:
                 self._retry(queue, batch, error)

@@ -154,7 +154,7 @@ def batch_error(partition: TopicPartition, result: PartitionProduceResponse) -> 
 
 def may_be_written(batch: ProducerBatch, error: BaseException) -> bool:
     """Return whether `batch`, given up with `error`, may still be written: its time was up before
-    it was accepted or refused, or a request before the one that was refused got no response."""
+    it was accepted or refused, or that was left open of a request before the one refused."""
     if batch.is_done or isinstance(error, KafkaTimeoutError):
         return True
     return batch.is_unanswered and not isinstance(error, _UNFIT)
@@ -165,8 +165,8 @@ def final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerRespo
     if not may_be_written(batch, error):
         return error
     return type(error)(
-        f"{error.args[0]} (An earlier request with the records got no response: they may have been "
-        "written.)"
+        f"{error.args[0]} (The response to an earlier request with the records was lost, or left "
+        "it open: they may have been written.)"
     )
 
 
