@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka.errors import (
     KafkaTimeoutError,
+    NotEnoughReplicasError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
     TopicAuthorizationFailedError,
@@ -90,6 +91,38 @@ def test_what_followed_a_record_refused_when_it_came_again_is_not_written_twice(
     assert "may have been written" in str(refused)
     assert isinstance(behind, OutOfOrderSequenceNumber)
     assert "may have been written" in str(behind)
+
+
+def test_what_was_refused_behind_a_record_whose_time_is_up_goes_on() -> None:
+    """Every request of both was answered, so none can be carried out any more."""
+
+    async def main(simulation: Simulation) -> tuple[list[Any], list[bytes | None]]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            times = {"delivery_timeout_ms": 6000, "request_timeout_ms": 5000}
+            async with new_producer(cluster, max_batch_size=100, **times) as producer:
+                await producer.send_and_wait(TOPIC, b"known", partition=0)
+                loop = asyncio.get_running_loop()
+                until = loop.time() + 6
+
+                def lack_replicas(request: Any, context: Any) -> Any:
+                    is_slow = cluster.count(ProduceRequest) == 2
+                    refusal = Fail(NotEnoughReplicasError)
+                    if loop.time() < until:
+                        return Delay(4, refusal) if is_slow else refusal
+                    return None
+
+                cluster.intercept(ProduceRequest, lack_replicas)
+                first = await producer.send(TOPIC, b"1" * 80, partition=0)
+                await asyncio.sleep(3.5)
+                second = await producer.send(TOPIC, b"2" * 80, partition=0)
+                found = await results([first, second])
+            return found, values(cluster)
+
+    (late, behind), written = simulate(main)
+    assert isinstance(late, KafkaTimeoutError)
+    assert not isinstance(behind, BaseException)
+    assert written == [b"known", b"2" * 80]
 
 
 def test_an_aborted_record_that_is_written_late_is_not_in_the_next_transaction() -> None:

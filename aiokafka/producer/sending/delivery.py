@@ -290,7 +290,7 @@ class Delivery:
         return (
             code in _GAPS
             and queue.sequence.is_unresolved
-            and batch.attempts > 1
+            and batch.is_unanswered
             and is_oldest(queue, batch)
         )
 

@@ -10,7 +10,6 @@ from aiokafka.errors import (
     IncompatibleBrokerVersion,
     InvalidRecord,
     InvalidTimestampError,
-    KafkaTimeoutError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
     RecordListTooLargeError,
@@ -153,11 +152,9 @@ def batch_error(partition: TopicPartition, result: PartitionProduceResponse) -> 
 
 
 def may_be_written(batch: ProducerBatch, error: BaseException) -> bool:
-    """Return whether `batch`, given up with `error`, may still be written: its time was up before
-    it was accepted or refused, or that was left open of a request before the one refused."""
-    if batch.is_done or isinstance(error, KafkaTimeoutError):
-        return True
-    return batch.is_unanswered and not isinstance(error, _UNFIT)
+    """Return whether `batch`, given up with `error`, may still be written: its time was up in
+    flight, or a request before the last one has left it open."""
+    return batch.is_done or (batch.is_unanswered and not isinstance(error, _UNFIT))
 
 
 def final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
