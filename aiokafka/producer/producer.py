@@ -254,9 +254,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
 
         Takes at most `request_timeout_ms` for each of the two. Raises KafkaConnectionError with the
         reason of every bootstrap server, AuthenticationFailedError, UnsupportedVersionError for an
-        option that the brokers are too old for. After a failure or a cancellation everything is
-        closed. A producer that runs is left as it is. Calls that are made at the same time share
-        one outcome; a cancelled one leaves the work to the others.
+        option that the brokers are too old for, ProducerClosed after `stop()`. After a failure or a
+        cancellation everything is closed. A producer that runs is left as it is. Calls that are
+        made at the same time share one outcome; a cancelled one leaves the work to the others.
         """
         self._refuse_if_closed()
         if self._is_started:
@@ -269,6 +269,21 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         if self._is_started:
             return
         self._refuse_if_closed()
+        try:
+            await self._connect()
+        except KafkaError:
+            self._refuse_if_closed()  # by `stop()`, which has led to the error
+            raise
+        self._refuse_if_closed()
+        self._is_started = True
+        self._sender.start()
+        if self._interception is not None:
+            self._owner.start(self._interception.run(), name="interceptors")
+        self._message_accumulator.appender.accept(self._transactions is None)
+        self._health.enter(None)
+
+    async def _connect(self) -> None:
+        """Find the cluster, and get a producer id."""
         await self.client.bootstrap()
         self._is_connected = True
         if self._transactions is not None:
@@ -279,13 +294,6 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
                 await self._sender.obtain_producer_id(deadline)
             else:
                 await self._sender.try_to_obtain_producer_id(deadline)
-        self._refuse_if_closed()
-        self._is_started = True
-        self._sender.start()
-        if self._interception is not None:
-            self._owner.start(self._interception.run(), name="interceptors")
-        self._message_accumulator.appender.accept(self._transactions is None)
-        self._health.enter(None)
 
     async def _undo_start(self) -> None:
         if self._is_connected:  # otherwise the client has closed everything, and may try again

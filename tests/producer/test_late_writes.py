@@ -10,8 +10,10 @@ import pytest
 
 from aiokafka.errors import (
     KafkaTimeoutError,
+    NotEnoughReplicasError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
+    TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
@@ -63,6 +65,64 @@ def test_what_followed_a_record_without_answer_is_not_written_twice() -> None:
     assert written == [b"known", b"1" * 80, b"2" * 80]
     assert isinstance(second, OutOfOrderSequenceNumber)
     assert "may have been written" in str(second)
+
+
+def test_what_followed_a_record_refused_when_it_came_again_is_not_written_twice() -> None:
+    """The first request got no response. It is carried out behind the one that was refused."""
+
+    async def main(simulation: Simulation) -> tuple[list[Any], list[bytes | None]]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, max_batch_size=100, **TIMES) as producer:
+                await producer.send_and_wait(TOPIC, b"known", partition=0)
+                goes_on = asyncio.Event()
+                cluster.intercept(ProduceRequest, Hold(goes_on), times=1)
+                cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError), times=1)
+                cluster.intercept(ProduceRequest, Edit(lambda _: goes_on.set()))
+                payloads = [b"1" * 80, b"2" * 80]
+                sent = [await producer.send(TOPIC, each, partition=0) for each in payloads]
+                found = await results(sent)
+                await producer.send_and_wait(TOPIC, b"last", partition=0)
+            return found, values(cluster)
+
+    (refused, behind), written = simulate(main)
+    assert written == [b"known", b"1" * 80, b"2" * 80, b"last"]
+    assert isinstance(refused, TopicAuthorizationFailedError)
+    assert "may have been written" in str(refused)
+    assert isinstance(behind, OutOfOrderSequenceNumber)
+    assert "may have been written" in str(behind)
+
+
+def test_what_was_refused_behind_a_record_whose_time_is_up_goes_on() -> None:
+    """Every request of both was answered, so none can be carried out any more."""
+
+    async def main(simulation: Simulation) -> tuple[list[Any], list[bytes | None]]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            times = {"delivery_timeout_ms": 6000, "request_timeout_ms": 5000}
+            async with new_producer(cluster, max_batch_size=100, **times) as producer:
+                await producer.send_and_wait(TOPIC, b"known", partition=0)
+                loop = asyncio.get_running_loop()
+                until = loop.time() + 6
+
+                def lack_replicas(request: Any, context: Any) -> Any:
+                    is_slow = cluster.count(ProduceRequest) == 2
+                    refusal = Fail(NotEnoughReplicasError)
+                    if loop.time() < until:
+                        return Delay(4, refusal) if is_slow else refusal
+                    return None
+
+                cluster.intercept(ProduceRequest, lack_replicas)
+                first = await producer.send(TOPIC, b"1" * 80, partition=0)
+                await asyncio.sleep(3.5)
+                second = await producer.send(TOPIC, b"2" * 80, partition=0)
+                found = await results([first, second])
+            return found, values(cluster)
+
+    (late, behind), written = simulate(main)
+    assert isinstance(late, KafkaTimeoutError)
+    assert not isinstance(behind, BaseException)
+    assert written == [b"known", b"2" * 80]
 
 
 def test_an_aborted_record_that_is_written_late_is_not_in_the_next_transaction() -> None:

@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import InvalidRecord
+from aiokafka.errors import InvalidRecord, KafkaTimeoutError
 from aiokafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     ProduceRequest,
     ProduceResponse,
 )
-from aiokafka.testing import Edit, FakeCluster
-from tests.support.producers import TOPIC, new_producer, numbers, results, send_all
+from aiokafka.protocol.messages.transactions import AddPartitionsToTxnRequest
+from aiokafka.testing import Edit, FakeCluster, Silence
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.producers import (
+    TOPIC,
+    new_producer,
+    numbers,
+    results,
+    send_all,
+    transactional,
+)
 
 
 def blame(number: int, of_record: str | None, of_batch: str | None) -> Edit:
@@ -63,3 +72,22 @@ async def test_a_batch_that_the_user_made_names_the_record(
             await (await producer.send_batch(batch, TOPIC, partition=0))
     reason = told or "some are wrong"
     assert caught.value.args == (f"{TOPIC}-0: record 2 of the batch: {reason}",)
+
+
+def test_a_record_that_waited_for_the_coordinator_says_so() -> None:
+    """Not that its leader cannot be reached, which would have taken it."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(brokers=2, as_version="3.9") as cluster:
+            await cluster.create_topic(TOPIC)
+            cluster.move_leader((TOPIC, 0), 0)
+            cluster.move_coordinator("transaction", "worker", 1)
+            cluster.intercept(AddPartitionsToTxnRequest, Silence())
+            times = {"delivery_timeout_ms": 3000, "request_timeout_ms": 2000}
+            async with transactional(cluster, **times) as producer:
+                await producer.begin_transaction()
+                with pytest.raises(KafkaTimeoutError, match="waits for the coordinator of the tra"):
+                    await producer.send_and_wait(TOPIC, b"v", partition=0)
+                await producer.stop(0)
+
+    simulate(main)

@@ -253,3 +253,24 @@ def test_an_old_batch_does_not_linger_for_younger_ones_of_other_partitions() -> 
                 assert 18 <= loop.time() - began < 19
 
     simulate(main)
+
+
+def test_topics_in_steady_use_are_not_forgotten() -> None:
+    """Records follow each other, none waits for long, and nothing else asks for metadata."""
+    names = ["a", "b", "c", "d"]
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            for name in names:
+                await cluster.create_topic(name)
+            times = {"metadata_max_idle_ms": 60_000, "metadata_max_age_ms": 300_000}
+            async with new_producer(cluster, **times) as producer:
+                for name in names:
+                    await producer.send_and_wait(name, b"first")
+                cluster.forget_requests()
+                for number in range(330):
+                    await producer.send_and_wait(names[number % 4], b"v")
+                    await asyncio.sleep(1)
+                return cluster.count(MetadataRequest)
+
+    assert simulate(main) == 1

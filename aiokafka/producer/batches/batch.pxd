@@ -17,6 +17,7 @@ cdef class ProducerBatch:
     cdef readonly int64_t reserved
     cdef readonly int attempts
     cdef readonly bint is_doubtful
+    cdef readonly bint is_unanswered
     cdef readonly object error
     cdef readonly int64_t producer_id
     cdef readonly int producer_epoch

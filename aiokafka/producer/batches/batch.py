@@ -10,6 +10,14 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaProtocolError,
+    NodeNotReadyError,
+    NotEnoughReplicasAfterAppendError,
+    RequestTimedOutError,
+)
+from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.batches.record_future import BatchOutcome
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import RecordMetadata, TopicPartition
@@ -25,6 +33,17 @@ RECORD_OVERHEAD = 160
 """Bytes of buffer memory counted for a record besides its own: its future and timestamp."""
 
 _OVERHEAD = RECORD_OVERHEAD  # as a C number where this is compiled
+
+# After these the batch may be written: there was no response, or none that says that it is not.
+# (A session that cannot be renewed ends its connection with what was in flight.)
+_OPEN = (
+    KafkaConnectionError,
+    KafkaProtocolError,
+    NodeNotReadyError,
+    NotEnoughReplicasAfterAppendError,
+    RequestTimedOutError,
+    *REFUSALS,
+)
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
@@ -86,6 +105,8 @@ class ProducerBatch:
         """How many times it was put into a request."""
         self.is_doubtful = False
         """A part of a batch that may have been written whole: see `split_batch`."""
+        self.is_unanswered = False
+        """A request with it got no response, or one that leaves open whether it is written."""
         self.error: BaseException | None = None
         """What the last attempt failed with, or what keeps it from being sent."""
         self.producer_id = -1
@@ -134,6 +155,8 @@ class ProducerBatch:
     def come_back(self, error: BaseException) -> None:
         """Wait again, the last attempt having failed with `error`."""
         self.error = error
+        if isinstance(error, _OPEN):
+            self.is_unanswered = True
         self.transition(BatchState.SEALED)
 
     def note_error(self, error: BaseException) -> None:
@@ -196,9 +219,10 @@ class ProducerBatch:
         loop = self.outcome.loop
         part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts
-        # Sent more than once, it may be in the log whole, where the leader would not recognise a
-        # part of it (`split_batch`).
-        part.is_doubtful = self.is_doubtful or (self.has_identity and self.attempts > 1)
+        # It may be in the log whole, where the leader would not recognise a part of it
+        # (`split_batch`).
+        part.is_doubtful = self.is_doubtful or (self.has_identity and self.is_unanswered)
+        part.is_unanswered = self.is_unanswered
         part.error = self.error
         return part
 

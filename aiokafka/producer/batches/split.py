@@ -19,7 +19,7 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     nothing is missing between them. A batch that the user made stays whole, as its future promises
     one base offset: it is the first part, and records of `send` that came behind it are in others.
 
-    The parts of a batch that was sent more than once are doubtful:
+    The parts of a batch are doubtful if it may be written (`ProducerBatch.is_unanswered`):
 
     1. The batch is written, and the response is lost.
     2. The topic's limit becomes smaller.

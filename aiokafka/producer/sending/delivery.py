@@ -33,6 +33,7 @@ from aiokafka.producer.sending.flight import Flight
 from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
     batch_error,
+    final_error,
     in_doubt,
     record_errors,
     results_of,
@@ -52,8 +53,7 @@ __all__ = ["Delivery"]
 
 log = logging.getLogger("aiokafka.producer.producer")
 
-# After so many attempts there is a pause before the next, even if the response names a leader:
-# brokers that name each other would be asked without end, as fast as they respond.
+# So many attempts without a pause, if responses name leaders: brokers may name each other.
 _MOST_PROMPT_ATTEMPTS = 3
 
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
@@ -118,8 +118,7 @@ class Delivery:
     def max_version(self) -> int | None:
         """The newest version of ProduceRequest that may be used, None for no limit.
 
-        Later ones enter the partition into the transaction, which takes version 2 of them
-        (KIP-890).
+        Later ones enter the partition into the transaction, which takes version 2 of it (KIP-890).
         """
         transaction = self.transaction
         if transaction is None or transaction.is_version_2:
@@ -250,7 +249,7 @@ class Delivery:
             is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
-            self.fail(queue, batch, error, record_errors(batch, error, result))
+            self.fail(queue, batch, final_error(batch, error), record_errors(batch, error, result))
 
     def _refuse_number(
         self,
@@ -259,8 +258,7 @@ class Delivery:
         error: BrokerResponseError,
         sequencer: Sequencer,
     ) -> None:
-        """Send `batch` again after an error about its sequence number, or fail it if that could
-        write it twice."""
+        """Send `batch` again after an error about its number; fail it if that could write twice."""
         is_gap = error.errno == OutOfOrderSequenceNumber.errno
         if batch.is_doubtful and is_gap and is_oldest(queue, batch):
             self.fail(queue, batch, in_doubt(queue.partition, error))
@@ -283,7 +281,7 @@ class Delivery:
         """Return whether `batch`, refused as a gap, may be written all the same:
 
         1. Two batches are in flight; the broker hangs.
-        2. The time of the first is over, and nothing tells whether it will be written.
+        2. The time of the first is over, or it is refused when it comes again. It may be written.
         3. The second is sent again on another connection, and refused: the first is missing.
         4. The broker goes on with what it has received on the old connection, and writes both.
 
@@ -292,7 +290,7 @@ class Delivery:
         return (
             code in _GAPS
             and queue.sequence.is_unresolved
-            and batch.attempts > 1
+            and batch.is_unanswered
             and is_oldest(queue, batch)
         )
 
@@ -387,8 +385,7 @@ class Delivery:
            Nothing is missing between them and batch 3, so batch 3 keeps its number.
         3. Their futures are those of the records. Calls of `flush` that waited for batch 2 wait for
            both parts, and the parts hold the memory that it held.
-        4. A part can be refused as well, and is split again. A single record cannot: it fails, with
-           the error that says so.
+        4. A part can be refused as well, and is split again. A single record fails with the error.
 
         The topic's limit was learnt before (`BatchSizing.refuse`), so later batches are smaller.
         """
@@ -446,6 +443,8 @@ class Delivery:
         elif self.sequencer is not None and self.sequencer.lacks_id(queue):
             cause = self.sequencer.id_error
             reason = f"there is no producer id: {cause or 'no broker has answered'}"
+        elif self.transaction is not None and self.transaction.holds(queue.partition):
+            reason = "it waits for the coordinator of the transaction"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
         doubt = "; it may have been written" if batch.attempts else ""

@@ -42,20 +42,16 @@ _COMPANY = 0.005
 """Seconds that a batch which is not full waits for more records while requests are in flight.
 
 With nothing in flight it leaves at once. Under load it would be one of many requests with a record
-or two each, which cost more than they save: it leaves when the next response comes, or after this
-time.
+or two each, which cost more than they save: it leaves with the next response, or after this time.
 """
 
 _BUSY_COMPANY = 0.04
-"""... or this long, while the application sends without a pause: it does not wait for a result yet.
-With a thousand partitions every turn of the event loop would otherwise send a batch of a record or
-two to each.
+"""... or this long, while the application sends without a pause: it does not wait for a result yet,
+and with a thousand partitions every turn would otherwise send a record or two to each.
 """
 
 _SHARE = 4
-"""... or this many times what it takes to send, if that is longer: sending must not take all the
-time.
-"""
+"""... or as many times what it takes to send, if longer: that must not take all the time."""
 
 
 class NodeSender:
@@ -217,7 +213,12 @@ class NodeSender:
         if connection is not None and connection.is_ready:
             return True
         try:
-            self._connection = connection = await self._client.connection(self.node_id)
+            connection = await self._client.connection(self.node_id)
+            if self._config.acks == 0 and connection is not self._connection:
+                # All that a broker can say of records which it does not lead.
+                why = f"node {self.node_id} has closed the connection of a producer with acks=0"
+                connection.closed.add_done_callback(lambda _: self._client.doubt_metadata(why))
+            self._connection = connection
             if not connection.is_ready:
                 await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
             if not connection.is_ready:
@@ -328,8 +329,7 @@ class NodeSender:
                 self._wake.set()
                 continue
             if cargo and size > room:
-                # It begins the next request: in this one, smaller ones behind it would pass it for
-                # as long as they come.
+                # It begins the next: in this one, smaller ones would pass it as long as they come.
                 return cargo
             if self._take(queue, batch):
                 room -= size

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiokafka.errors import (
     BrokerResponseError,
     IncompatibleBrokerVersion,
+    InvalidRecord,
+    InvalidTimestampError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
+    RecordListTooLargeError,
     for_code,
 )
 from aiokafka.producer.batches.batch import ProducerBatch
@@ -36,9 +39,11 @@ __all__ = [
     "Payload",
     "batch_error",
     "check_version",
+    "final_error",
     "group_by_topic",
     "ids_of_topics",
     "in_doubt",
+    "may_be_written",
     "record_errors",
     "results_of",
     "wire_form",
@@ -50,6 +55,9 @@ NAMED_TOPICS_VERSION = 12
 LAST_PLAIN_VERSION = 11
 """The last version that leaves it to the client to enter partitions into a transaction (KIP-890).
 """
+
+# What is refused for itself was refused the first time, too.
+_UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord, InvalidTimestampError)
 
 _FIRST_V2_BATCH = 3
 _FIRST_TIMESTAMPED = 2
@@ -143,6 +151,22 @@ def batch_error(partition: TopicPartition, result: PartitionProduceResponse) -> 
     return for_code(result.error_code)(f"{partition.topic}-{partition.partition}: {text}")
 
 
+def may_be_written(batch: ProducerBatch, error: BaseException) -> bool:
+    """Return whether `batch`, given up with `error`, may still be written: its time was up in
+    flight, or a request before the last one has left it open."""
+    return batch.is_done or (batch.is_unanswered and not isinstance(error, _UNFIT))
+
+
+def final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
+    """Return the error of records that a broker has refused."""
+    if not may_be_written(batch, error):
+        return error
+    return type(error)(
+        f"{error.args[0]} (The response to an earlier request with the records was lost, or left "
+        "it open: they may have been written.)"
+    )
+
+
 def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSizeTooLargeError:
     """Return the error of records whose batch was too large, but may have been written before the
     limit was lowered.
@@ -158,8 +182,8 @@ def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSi
 def unresolved(partition: TopicPartition, error: BrokerResponseError) -> OutOfOrderSequenceNumber:
     """Return the error of records that were sent behind a batch of unknown outcome."""
     failure = OutOfOrderSequenceNumber(
-        f"{partition.topic}-{partition.partition}: the broker misses records before these, whose "
-        "time was over before they were acknowledged; these may have been written with them"
+        f"{partition.topic}-{partition.partition}: the broker misses records before these, which "
+        "were given up without a response; these may have been written with them"
     )
     failure.__cause__ = error
     return failure

@@ -74,6 +74,8 @@ class Sender:
         self.sender_task: asyncio.Task[None] | None = None
         self._nodes: dict[int, NodeSender] = {}
         self._something = asyncio.Event()
+        self._sent: dict[str, int] = {}
+        """How many batches had gone to each topic when `_keep_topics` looked last."""
         self.health = ProducerHealthMonitor(client, self.delivery, self._nodes, self.owner)
 
     @property
@@ -234,6 +236,8 @@ class Sender:
         pending = self.accumulator.pending
         while True:
             if not pending:
+                # Before the wait, however long it is: this was sent lately.
+                self._keep_topics()
                 self._something.clear()
                 await self._something.wait()
             self._keep_topics()
@@ -247,9 +251,15 @@ class Sender:
             await asyncio.sleep(min(nearest - now, idle))
 
     def _keep_topics(self) -> None:
-        """Keep topics with something to send in use, however long it takes."""
-        for _, queue in self.accumulator.pending.entries():
-            self._client.touch_topic(queue.partition.topic)
+        """Keep topics with something to send in use, however long it takes, and those to which
+        something was sent since the last look: `Appender.append` asks the client for none of them.
+        """
+        sent = {topic: counts.batches for topic, counts in self.meter.topics.items()}
+        used = {topic for topic, count in sent.items() if count != self._sent.get(topic)}
+        self._sent = sent
+        used.update(queue.partition.topic for _, queue in self.accumulator.pending.entries())
+        for topic in used:
+            self._client.touch_topic(topic)
 
     def fail_all(self, error: BaseException) -> None:
         """Fail everything that was not delivered: it will not be sent any more."""

@@ -35,10 +35,10 @@ comes with the abort.
 
 from __future__ import annotations
 
-from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.batches.batch import ProducerBatch
 from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.sending.partition_sequence import PartitionSequence, advance
+from aiokafka.producer.sending.requests import may_be_written
 from aiokafka.producer.transactions.state import Transaction
 
 __all__ = ["Sequencer", "is_oldest"]
@@ -154,8 +154,7 @@ class Sequencer:
         transaction = None if self.is_past(batch) else self.transaction
         if batch.has_identity and self._is_current(sequence, batch):
             sequence.is_uncertain = True
-            # Its time was up before the broker had accepted or refused it.
-            sequence.is_unresolved |= batch.is_done or isinstance(error, KafkaTimeoutError)
+            sequence.is_unresolved |= may_be_written(batch, error)
             if transaction is not None:
                 transaction.require_new_epoch()
         if transaction is not None:

@@ -223,6 +223,10 @@ class Transaction:
             return False
         return True
 
+    def holds(self, partition: TopicPartition) -> bool:
+        """Return whether records of `partition` wait for the coordinator."""
+        return self.doubt is not None or partition in self.wanted
+
     def fail(self, error: BaseException) -> None:
         """Note that a part has failed: only an abort is possible.
 

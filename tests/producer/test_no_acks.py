@@ -1,0 +1,75 @@
+"""Producers with acks=0: a broker that does not take a record can only close the connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.testing import Edit, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.producers import TOPIC, new_producer, values
+
+NEVER = 10**7
+"""So long, in milliseconds, that metadata is not asked for because it is old."""
+
+
+async def send_for_a_minute(producer: AIOKafkaProducer) -> None:
+    for number in range(60):
+        await producer.send_and_wait(TOPIC, b"%d" % number, partition=0)
+        await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("version", ["0.11", "2.8", "4.3"])
+def test_the_new_leader_is_asked_for(version: str) -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=3, as_version=version) as cluster:
+            await cluster.create_topic(TOPIC, assignment={0: (0, 1, 2)})
+            async with new_producer(cluster, acks=0, metadata_max_age_ms=NEVER) as producer:
+                await producer.send_and_wait(TOPIC, b"first", partition=0)
+                await asyncio.sleep(1)
+                cluster.move_leader((TOPIC, 0), 1)
+                await send_for_a_minute(producer)
+            return values(cluster)
+
+    found = simulate(main)
+    assert found[:2] == [b"first", b"1"]
+    assert len(found) == 60
+
+
+def test_the_id_of_a_topic_made_again_is_asked_for() -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, acks=0, metadata_max_age_ms=NEVER) as producer:
+                await producer.send_and_wait(TOPIC, b"first", partition=0)
+                await asyncio.sleep(1)
+                await cluster.delete_topic(TOPIC)
+                await cluster.create_topic(TOPIC)
+                await send_for_a_minute(producer)
+            return values(cluster)
+
+    assert simulate(main) == [b"%d" % number for number in range(1, 60)]
+
+
+def name_the_former_leader(response: MetadataResponse) -> None:
+    for topic in response.topics:
+        topic.partitions[0].leader_id = 0
+
+
+def test_another_broker_is_asked_than_the_one_that_names_the_former_leader() -> None:
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(brokers=3) as cluster:
+            await cluster.create_topic(TOPIC, assignment={0: (0, 1, 2)})
+            known = {"bootstrap_servers": cluster.address(0), "metadata_max_age_ms": NEVER}
+            async with new_producer(cluster, acks=0, **known) as producer:
+                await producer.send_and_wait(TOPIC, b"first", partition=0)
+                await asyncio.sleep(1)
+                cluster.intercept(MetadataRequest, Edit(name_the_former_leader), broker=0)
+                cluster.move_leader((TOPIC, 0), 1)
+                await send_for_a_minute(producer)
+            return len(values(cluster))
+
+    assert simulate(main) > 50

@@ -1,0 +1,66 @@
+"""Batches that are split more than once, and what may have been written before it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aiokafka.errors import (
+    MessageSizeTooLargeError,
+    NotEnoughReplicasAfterAppendError,
+    RequestTimedOutError,
+)
+from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
+
+
+@pytest.mark.parametrize("codec", [None, "gzip"])
+async def test_a_record_too_large_fails_alone_among_many(codec: str | None) -> None:
+    """What is behind it was refused as well, several times, but never written."""
+    source = random.Random(1)
+    before = [source.randbytes(80) for _ in range(40)]
+    behind = [source.randbytes(80) for _ in range(110)]
+    async with FakeCluster() as cluster:
+        await cluster.create_topic(TOPIC, config={"max.message.bytes": 1000})
+        async with new_producer(cluster, linger_ms=20, compression_type=codec) as producer:
+            payloads = [*before, source.randbytes(1500), *behind]
+            found = await results(await send_all(producer, payloads))
+        assert [isinstance(one, MessageSizeTooLargeError) for one in found].index(True) == 40
+        assert sum(isinstance(one, BaseException) for one in found) == 1
+        assert values(cluster) == before + behind
+
+
+def answer_with(errno: int) -> Edit:
+    """Write the batch, and say that it is not replicated."""
+
+    def edit(response: ProduceResponse) -> None:
+        response.responses[0].partition_responses[0].error_code = errno
+
+    return Edit(edit)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Cut(handled=True),
+        answer_with(NotEnoughReplicasAfterAppendError.errno),
+        answer_with(RequestTimedOutError.errno),
+    ],
+    ids=["lost", "not replicated", "timed out"],
+)
+async def test_what_may_be_written_is_not_written_in_parts(
+    cluster: FakeCluster, answer: Any
+) -> None:
+    payloads = numbers(50)
+    async with new_producer(cluster, linger_ms=20) as producer:
+        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        cluster.intercept(ProduceRequest, answer, times=1)
+        cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=2)
+        found = await results(await send_all(producer, payloads))
+        await producer.send_and_wait(TOPIC, b"last", partition=0)
+    assert values(cluster) == [b"first", *payloads, b"last"]
+    assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
+    assert all("may have been written" in str(one) for one in found)
