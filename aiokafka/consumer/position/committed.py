@@ -233,7 +233,9 @@ class OffsetCommitter:
             try:
                 # In each attempt, so that health() knows since when there is no response.
                 with self.contact.asked(request):
-                    result = await self._ask(attempt)
+                    result = await self._client.ask_coordinator(
+                        CoordinationType.GROUP, self.group_id, deadline, attempt, self.contact.fail
+                    )
             except KafkaError as error:
                 self._log.debug("%s", error)
                 self.contact.note(error)
@@ -254,12 +256,6 @@ class OffsetCommitter:
             raise KafkaTimeoutError(
                 f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
             ) from reason
-
-    async def _ask(self, attempt: Callable[[int], Awaitable[T]]) -> T:
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        return await self._client.ask_coordinator(
-            CoordinationType.GROUP, self.group_id, deadline, attempt, self.contact.fail
-        )
 
     # -- commit ------------------------------------------------------------------------------------
 

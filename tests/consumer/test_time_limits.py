@@ -1,0 +1,75 @@
+"""How long calls and heartbeats take beside brokers that are slow or silent, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.consumers import T0
+
+SEEDS = range(6)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def member(cluster: FakeCluster, *topics: str, **options: Any) -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
+        *topics,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="g",
+        enable_auto_commit=False,
+        **options,
+    )
+
+
+# -- the coordinator is looked for -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_silent_broker_has_a_part_of_the_time_of_the_call(seed: int) -> None:
+    """It had a third of `request_timeout_ms`, which may be more than the call has."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t", assignment={0: [0]})
+            cluster.move_coordinator("group", "g", 1)
+            consumer = member(cluster, default_api_timeout_ms=6000)
+            consumer.assign([T0])
+            async with consumer:
+                await consumer.commit({T0: 7})
+                cluster.faults.hang(2)
+                cluster.move_coordinator("group", "g", 0)
+                assert await consumer.committed(T0) == 7
+
+    simulate(main, seed=seed)
+
+
+def test_a_call_waits_for_a_coordinator_as_long_as_it_may() -> None:
+    """It gave up after `request_timeout_ms`."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=2) as cluster:
+            await cluster.create_topic("t")
+            cluster.move_coordinator("group", "g", 0)
+            consumer = member(cluster, request_timeout_ms=5000, default_api_timeout_ms=20_000)
+            consumer.assign([T0])
+            async with consumer:
+                await consumer.commit({T0: 6})
+                cluster.move_coordinator("group", "g", 1)
+                refusal = Fail(GroupCoordinatorNotAvailableError)
+                refused = cluster.intercept(FindCoordinatorRequest, refusal)
+                asyncio.get_running_loop().call_later(8, refused.remove)
+                began = now()
+                await consumer.commit({T0: 7})
+                assert 8 < now() - began < 10
+
+    simulate(main)
