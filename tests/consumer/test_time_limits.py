@@ -73,3 +73,19 @@ def test_a_call_waits_for_a_coordinator_as_long_as_it_may() -> None:
                 assert 8 < now() - began < 10
 
     simulate(main)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_silent_broker_costs_no_member_its_session(seed: int) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t", assignment={0: [0]})
+            cluster.move_coordinator("group", "g", 1)
+            async with member(cluster, "t") as consumer:
+                before = consumer.group_metadata()
+                cluster.faults.hang(2, [FindCoordinatorRequest])
+                cluster.move_coordinator("group", "g", 0)
+                await asyncio.sleep(40)
+                assert consumer.group_metadata() == before
+
+    simulate(main, seed=seed)

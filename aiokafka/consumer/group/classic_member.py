@@ -197,7 +197,9 @@ class ClassicMember:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
-        self.link.check((await self.link.send(request, limit)).error_code)
+        # Not longer: the session runs out while the first broker to be asked keeps silent.
+        response = await self.link.send(request, limit, search=limit)
+        self.link.check(response.error_code)
 
     async def shares(self) -> Shares | None:
         """Return what the members have in this generation; None while a rebalance is under way.

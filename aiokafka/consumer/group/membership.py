@@ -117,6 +117,7 @@ class GroupLink:
         limit: float,
         patience: float = 0.0,
         pick: Callable[[BrokerConnection, Request[R]], int] | None = None,
+        search: float | None = None,
     ) -> R:
         """Send a request to the coordinator, on the connection of the group; returns the response.
 
@@ -124,6 +125,8 @@ class GroupLink:
             limit: Seconds after which this gives up.
             patience: Seconds for which the broker may let us wait.
             pick: Chooses another version than the highest.
+            search: Seconds after which a search for the coordinator is given up, of which a silent
+                broker gets a part; None for the request timeout.
 
         Raises errors of the connection.
         """
@@ -149,7 +152,7 @@ class GroupLink:
             self._on_answer(type(request), sent_at)
             return response
 
-        return await self._ask(ask)
+        return await self._ask(ask, search)
 
     async def send_aside(self, make: Callable[[BrokerConnection], Request[R]]) -> R:
         """Send what `make` makes for a connection on which no join can be waiting."""
@@ -161,10 +164,11 @@ class GroupLink:
 
         return await self._ask(ask)
 
-    async def _ask(self, ask: Callable[[int], Awaitable[T]]) -> T:
+    async def _ask(self, ask: Callable[[int], Awaitable[T]], search: float | None = None) -> T:
         """Return what `ask` returns for the node id of the coordinator, which is looked up if it is
         not known, or may have moved."""
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        limit = self._config.client.request_timeout if search is None else search
+        deadline = asyncio.get_running_loop().time() + limit
 
         async def ask_and_tell(node_id: int) -> T:
             if node_id != self._told:
