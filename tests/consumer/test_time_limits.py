@@ -89,3 +89,25 @@ def test_a_silent_broker_costs_no_member_its_session(seed: int) -> None:
                 assert consumer.group_metadata() == before
 
     simulate(main, seed=seed)
+
+
+# -- heartbeats ------------------------------------------------------------------------------------
+
+
+def test_a_slow_coordinator_counts_on_heartbeats_in_time() -> None:
+    """The pause between two began with the response to the first: added to the time that this took,
+    it was longer than the session."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=1) as cluster:
+            await cluster.create_topic("t")
+            faults = simulation.faults(cluster)
+            async with member(cluster, "t") as consumer:
+                before = consumer.group_metadata()
+                faults.slow(0, 3.7, 3.7)
+                await asyncio.sleep(120)
+                assert consumer.group_metadata() == before
+                assert consumer.assignment() == {T0}
+                await faults.heal()
+
+    simulate(main)
