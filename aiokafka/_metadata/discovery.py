@@ -41,6 +41,9 @@ log = logging.getLogger("aiokafka.cluster")
 # all of the time: where every broker is slow, there would never be a response.
 _LONGEST_ASK = 10.0
 
+# A bootstrap server that keeps silent has this part of the time that is left, if that is less.
+_PART = 1 / 3
+
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
 # for this long.
 _STAGGER = 0.5
@@ -243,8 +246,10 @@ class Discovery:
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
-                    is_last = not (waiting or connecting)
-                    limit = deadline if is_last else min(deadline, loop.time() + _LONGEST_ASK)
+                    limit = deadline
+                    if waiting or connecting:
+                        now = loop.time()
+                        limit = now + min(_LONGEST_ASK, (deadline - now) * _PART)
                     try:
                         connection = future.result()
                         return await self._ask_bootstrap_server(

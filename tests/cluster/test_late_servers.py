@@ -7,7 +7,7 @@ import asyncio
 from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.messages import MetadataRequest
-from aiokafka.testing import Delay, FakeCluster, FaultProxy
+from aiokafka.testing import Delay, FakeCluster, FaultProxy, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 
 
@@ -24,6 +24,19 @@ async def test_a_connection_that_comes_too_late_is_closed() -> None:
             while slow.connections:
                 await asyncio.sleep(0.01)
             assert slow.forwarded["responses"] > 0
+
+
+def test_a_server_that_responds_to_apiversions_alone_leaves_time_for_others() -> None:
+    """With less than ten seconds it had all of them."""
+
+    async def main(simulation: Simulation) -> tuple[int, ...]:
+        async with simulation.cluster(brokers=3) as cluster:
+            cluster.intercept(MetadataRequest, Silence(), broker=0)
+            servers = cluster.bootstrap_servers
+            async with AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=5000) as client:
+                return client.cluster.node_ids
+
+    assert simulate(main) == (0, 1, 2)
 
 
 def test_two_calls_that_ask_one_bootstrap_server_both_get_its_response() -> None:
