@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaTimeoutError
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.testing import Fail, FakeCluster
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.testing import Fail, FakeCluster, RequestContext, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0
 
@@ -111,3 +112,36 @@ def test_a_slow_coordinator_counts_on_heartbeats_in_time() -> None:
                 await faults.heal()
 
     simulate(main)
+
+
+# -- what any broker can tell ----------------------------------------------------------------------
+
+
+def test_topics_are_asked_for_as_long_as_other_calls_may_take() -> None:
+    """Ten seconds of each broker, and `request_timeout_ms` of the bootstrap servers."""
+
+    async def main(simulation: Simulation) -> float:
+        async with simulation.cluster(brokers=5) as cluster:
+            async with member(cluster, default_api_timeout_ms=15_000) as consumer:
+                for broker in range(5):
+                    cluster.faults.hang(broker)
+                began = now()
+                with pytest.raises(KafkaTimeoutError, match="all topics: no broker has answered"):
+                    await consumer.topics()
+                return now() - began
+
+    assert simulate(main) == pytest.approx(15, abs=0.1)
+
+
+def test_a_start_waits_for_all_topics_as_long_as_for_its_brokers() -> None:
+    async def main(simulation: Simulation) -> float:
+        async with simulation.cluster(brokers=5) as cluster:
+            cluster.intercept(MetadataRequest, only_of_some)
+            began = now()
+            async with member(cluster, request_timeout_ms=15_000):
+                return now() - began
+
+    def only_of_some(request: MetadataRequest, context: RequestContext) -> Silence | None:
+        return Silence() if request.topics is None else None
+
+    assert simulate(main) < 16
