@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaTimeoutError
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    KafkaTimeoutError,
+    KafkaUnreachableError,
+)
+from aiokafka.health import ConsumerState
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.testing import Fail, FakeCluster, RequestContext, Silence
@@ -145,3 +151,46 @@ def test_a_start_waits_for_all_topics_as_long_as_for_its_brokers() -> None:
         return Silence() if request.topics is None else None
 
     assert simulate(main) < 16
+
+
+# -- throttles -------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_throttles_is_not_unreachable() -> None:
+    """It has responded, and said for how long it will read nothing."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=1) as cluster:
+            await cluster.create_topic("t")
+            async with member(cluster, "t", unreachable_timeout_ms=3000) as consumer:
+                cluster.throttle(9000)
+                began = now()
+                while now() - began < 60:
+                    assert not await consumer.getmany(timeout_ms=1000)
+                    assert consumer.health().state is not ConsumerState.UNREACHABLE
+                cluster.throttle(0)
+
+    simulate(main)
+
+
+def test_a_broker_that_is_silent_after_a_throttle_is_unreachable() -> None:
+    async def main(simulation: Simulation) -> float:
+        async with simulation.cluster(brokers=1) as cluster:
+            await cluster.create_topic("t")
+            faults = simulation.faults(cluster)
+            async with member(cluster, unreachable_timeout_ms=3000) as consumer:
+                consumer.assign([T0])
+                assert not await consumer.getmany(timeout_ms=1000)
+                cluster.throttle(9000)
+                await cluster.wait_for(lambda: cluster.count(FetchRequest) > 2)
+                throttled_at = now()
+                await asyncio.sleep(2)
+                faults.silence(0)
+                with pytest.raises(KafkaUnreachableError):
+                    await consumer.getone()
+                cluster.throttle(0)
+                await faults.heal()
+                return now() - throttled_at
+
+    # The throttle, a second for the response, and the limit.
+    assert 9 + 1 + 3 < simulate(main) < 15

@@ -112,11 +112,13 @@ Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Brok
 
 def coordinator_contact(shared: Shared, group_id: str) -> Contact:
     """Return what is known of whether a group's coordinator answers; nothing yet."""
+    client, kind = shared.client, CoordinationType.GROUP
     return Contact(
         f"The coordinator of group {group_id}",
         SubjectLog(log, shared.config.subject),
         shared.on_change,
-        partial(shared.client.address_of_coordinator, CoordinationType.GROUP, group_id),
+        partial(client.address_of_coordinator, kind, group_id),
+        lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
     )
 
 
