@@ -213,9 +213,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         added to it.
         """
         if not self.gate.is_open:
-            limit = self._request_timeout if timeout is None else timeout
-            now = self._loop.time()
-            await self.gate.wait(max(now, self.gate.throttled_until) + limit)
+            await self.gate.wait(self._request_timeout if timeout is None else timeout)
         return await self.send_nowait(request, version, timeout, on_response)
 
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:

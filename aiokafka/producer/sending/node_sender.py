@@ -214,7 +214,7 @@ class NodeSender:
         try:
             self._connection = connection = await self._client.connection(self.node_id)
             if not connection.is_ready:
-                await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
+                await connection.gate.wait(self._config.client.request_timeout)
             if not connection.is_ready:
                 # The connection closed while we waited: wake up to make another.
                 self._wake.set()
