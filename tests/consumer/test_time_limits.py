@@ -12,14 +12,16 @@ from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     KafkaTimeoutError,
     KafkaUnreachableError,
+    RebalanceInProgressError,
 )
 from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster, RequestContext, Silence
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.consumers import T0
+from tests.support.consumers import T0, fill, read
 
 SEEDS = range(6)
 
@@ -33,8 +35,7 @@ def member(cluster: FakeCluster, *topics: str, **options: Any) -> AIOKafkaConsum
         *topics,
         bootstrap_servers=cluster.bootstrap_servers,
         group_id="g",
-        enable_auto_commit=False,
-        **options,
+        **{"enable_auto_commit": False, **options},
     )
 
 
@@ -96,6 +97,47 @@ def test_a_silent_broker_costs_no_member_its_session(seed: int) -> None:
                 assert consumer.group_metadata() == before
 
     simulate(main, seed=seed)
+
+
+# -- commits that are refused ----------------------------------------------------------------------
+
+REFUSAL = Fail(RebalanceInProgressError)
+LONG_PAUSES = {"retry_backoff_ms": 8000, "retry_backoff_max_ms": 8000}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_ends_in_time_between_two_attempts(protocol: str) -> None:
+    """It ended after the pause, with "no answer"."""
+
+    async def main(simulation: Simulation) -> float:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic("t")
+            options = {**LONG_PAUSES, "group_protocol": protocol, "default_api_timeout_ms": 3000}
+            async with member(cluster, "t", **options) as consumer:
+                cluster.intercept(OffsetCommitRequest, REFUSAL)
+                began = now()
+                with pytest.raises(KafkaTimeoutError, match=r"in time: .*RebalanceInProgressError"):
+                    await consumer.commit({T0: 7})
+                return now() - began
+
+    assert simulate(main) == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_stop_ends_in_time_between_two_attempts_to_commit(protocol: str) -> None:
+    async def main(simulation: Simulation) -> float:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 2)
+            options = {**LONG_PAUSES, "group_protocol": protocol, "enable_auto_commit": True}
+            async with member(cluster, "t", auto_offset_reset="earliest", **options) as consumer:
+                await read(consumer, 2)
+                cluster.intercept(OffsetCommitRequest, REFUSAL)
+                began = now()
+                await consumer.stop(timeout=4)
+                return now() - began
+
+    assert simulate(main) < 4.1
 
 
 # -- heartbeats ------------------------------------------------------------------------------------
