@@ -69,6 +69,25 @@ def test_the_time_of_throttles_that_begin_meanwhile_is_granted_as_well() -> None
     assert simulate(main) == pytest.approx(3 * THROTTLE_S, abs=0.5)
 
 
+def test_a_throttle_in_the_handshake_counts() -> None:
+    """It was not heard of, so that the first request was late, and ended the connection."""
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            address = cluster.bootstrap_servers
+            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
+                cluster.throttle(int(THROTTLE_S * 1000))
+                began = loop.time()
+                connection = await pool.get(0)
+                assert not connection.is_ready
+                await connection.request(MetadataRequest(topics=[]))
+                cluster.throttle(0)
+                return loop.time() - began
+
+    assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
+
+
 def test_after_a_throttle_silence_is_a_failure_again() -> None:
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
