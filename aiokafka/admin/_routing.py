@@ -218,7 +218,8 @@ class Router:
         version = connection.pick(call.request, call.max_version)
         timeout = self._left(deadline)
         try:
-            async with timeout_after_reading((deadline if end is None else end) + _LATE):
+            # Before the timer of the whole call, which knows no reason.
+            async with timeout_after_reading((deadline if end is None else end) + _LATE / 2):
                 request = call.build(version)
                 return await connection.request(request, version=version, timeout=timeout)
         except asyncio.TimeoutError:
