@@ -561,16 +561,15 @@ class AIOKafkaClient:
         """
         return ClusterMetadata().updated(await self.fetch_all_topics())
 
-    async def fetch_all_topics(self) -> MetadataResponse:
-        """Return a response about every topic, for less than a snapshot costs.
-
-        Asks one broker after the other until one responds. Raises what the last one, or the
-        bootstrap servers, failed with, and KafkaConnectionError when no broker is known.
-        """
+    async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
+        """Return a response about every topic, for less than a snapshot costs. Asks one broker
+        after the other until one responds, each for a part of the time until `deadline` (loop
+        time), with which the caller ends this. Raises what the last one, or the bootstrap servers,
+        failed with, and KafkaConnectionError when no broker is known."""
         self._owner.check()
         if not self.cluster.node_ids:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
-        return await self._metadata.fetch_all(self._pool)
+        return await self._metadata.fetch_all(self._pool, deadline)
 
     def update_leader(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from aiokafka._compat import timeout
+from aiokafka._compat import timeout_at
 from aiokafka.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ __all__ = ["AllTopics"]
 class Client(Protocol):
     """Who asks: an AIOKafkaClient."""
 
-    async def fetch_all_topics(self) -> MetadataResponse:
-        """Return what a broker says of all topics."""
+    async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
+        """Return what a broker says of all topics; each has a part of the time until then."""
 
 
 class AllTopics:
@@ -46,9 +46,10 @@ class AllTopics:
     @classmethod
     async def of(cls, client: Client, limit: float) -> AllTopics:
         """Ask the brokers for at most `limit` seconds, then raise KafkaTimeoutError."""
+        deadline = asyncio.get_running_loop().time() + limit
         try:
-            async with timeout(limit):
-                return cls(await client.fetch_all_topics())
+            async with timeout_at(deadline):
+                return cls(await client.fetch_all_topics(deadline))
         except asyncio.TimeoutError:
             raise KafkaTimeoutError(f"all topics: no broker has answered in {limit:g} s") from None
 

@@ -41,8 +41,10 @@ log = logging.getLogger("aiokafka.cluster")
 # all of the time: where every broker is slow, there would never be a response.
 _LONGEST_ASK = 10.0
 
-# A bootstrap server that keeps silent has this part of the time that is left, if that is less.
+# A broker that keeps silent has this part of the time that is left, if that is less; and the least
+# that is worth it, in seconds.
 _PART = 1 / 3
+_LEAST = 0.2
 
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
 # for this long.
@@ -91,11 +93,16 @@ class Discovery:
             self._doubted.add(self._told_by)
 
     async def ask_anybody(
-        self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
+        self,
+        pool: ConnectionPool,
+        nodes: tuple[int, ...],
+        wanted: Set[str] | None,
+        deadline: float | None = None,
     ) -> MetadataResponse:
         """Return the first response of a known broker, else of a bootstrap server.
 
-        `wanted` None means all topics. Raises the KafkaError that tells most.
+        `wanted` None means all topics. No broker has more than a part of the time until `deadline`
+        (loop time), if there is one, which is no end. Raises the KafkaError that tells most.
         """
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
@@ -110,6 +117,8 @@ class Discovery:
             if trigger is None and node_id == candidates[-1]:
                 limit = max(limit, self._config.request_timeout)
             limit = min(limit, max(left, _LONGEST_CHECK))
+            if deadline is not None:
+                limit = min(limit, max(_LEAST, (deadline - loop.time()) * _PART))
             try:
                 async with timeout(limit):
                     response = await self.ask(await pool.get(node_id), wanted)

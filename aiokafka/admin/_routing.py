@@ -172,7 +172,7 @@ class Router:
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
         """Return the controllers, as metadata without topics, if there are only those to ask."""
-        return await self.retry(self._client.fetch_all_topics, deadline)
+        return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, home: BrokerMetadata | KafkaError) -> int | KafkaError:
         """Note where a broker is that a response names, and return its id; let errors pass."""

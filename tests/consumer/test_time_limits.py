@@ -181,6 +181,18 @@ def test_topics_are_asked_for_as_long_as_other_calls_may_take() -> None:
     assert simulate(main) == pytest.approx(15, abs=0.1)
 
 
+@pytest.mark.parametrize("silent", range(3))
+def test_a_silent_broker_has_a_part_of_the_time_for_topics(silent: int) -> None:
+    async def main(simulation: Simulation) -> set[str]:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t")
+            async with member(cluster, default_api_timeout_ms=6000) as consumer:
+                cluster.faults.hang(silent)
+                return await consumer.topics()
+
+    assert simulate(main) == {"t"}
+
+
 def test_a_start_waits_for_all_topics_as_long_as_for_its_brokers() -> None:
     async def main(simulation: Simulation) -> float:
         async with simulation.cluster(brokers=5) as cluster:
