@@ -10,13 +10,16 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     KafkaTimeoutError,
     KafkaUnreachableError,
     RebalanceInProgressError,
 )
 from aiokafka.health import ConsumerState
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster, RequestContext, Silence
@@ -138,6 +141,40 @@ def test_a_stop_ends_in_time_between_two_attempts_to_commit(protocol: str) -> No
                 return now() - began
 
     assert simulate(main) < 4.1
+
+
+# -- the goodbye -----------------------------------------------------------------------------------
+
+GOODBYES = {"classic": LeaveGroupRequest, "consumer": ConsumerGroupHeartbeatRequest}
+
+
+@pytest.mark.parametrize("is_loading", [False, True])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_goodbye_reaches_the_coordinator_that_has_taken_over(
+    protocol: str, is_loading: bool
+) -> None:
+    """It was refused, and the others waited for the end of the session."""
+
+    async def main(simulation: Simulation) -> float:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 1)
+            cluster.move_coordinator("group", "g", 1)
+            options = {"group_protocol": protocol, "auto_offset_reset": "earliest"}
+            async with member(cluster, "t", **options) as first:
+                await read(first, 1)
+                if is_loading:
+                    refusal = Fail(GroupLoadInProgressError)
+                    loading = cluster.intercept(GOODBYES[protocol], refusal)
+                    asyncio.get_running_loop().call_later(1, loading.remove)
+                else:
+                    cluster.move_coordinator("group", "g", 2)
+            stopped_at = now()
+            async with member(cluster, "t", **options) as second:
+                await read(second, 1)
+                return now() - stopped_at
+
+    assert simulate(main) < 1
 
 
 # -- heartbeats ------------------------------------------------------------------------------------

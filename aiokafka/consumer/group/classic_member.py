@@ -231,7 +231,10 @@ class ClassicMember:
             member = MemberIdentity(member_id=member_id, reason=reason)
             return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
-        self.link.check((await self.link.send_aside(make)).error_code)
+        async def say() -> None:
+            self.link.check((await self.link.send_aside(make)).error_code)
+
+        await self.link.insist(say)
 
 
 def _shares_of(members: Iterable[DescribedGroupMember]) -> Shares:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.position.committed import Identity
@@ -14,8 +15,11 @@ from aiokafka.errors import (
     BrokerResponseError,
     FencedInstanceId,
     GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     InvalidSessionTimeoutError,
     KafkaError,
+    NotCoordinatorForGroupError,
     RebalanceInProgressError,
     for_code,
 )
@@ -34,6 +38,13 @@ __all__ = ["GroupLink", "Membership", "OnAnswer", "ignore_answer"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
+
+# By what the broker has not even looked at the request.
+_NOT_READY = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 
 
 class Membership(Protocol):
@@ -163,6 +174,18 @@ class GroupLink:
             return await connection.request(request, version=_newest(connection, request))
 
         return await self._ask(ask)
+
+    async def insist(self, say: Callable[[], Awaitable[T]]) -> T:
+        """Return what `say` returns, again and again while the coordinator says that it is another
+        broker, or not ready: for what is said once. The caller limits the time."""
+        client = self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        while True:
+            try:
+                return await say()
+            except _NOT_READY as error:
+                self._log.debug("Not said yet: %s", error)
+            await asyncio.sleep(delays.next())
 
     async def _ask(self, ask: Callable[[int], Awaitable[T]], search: float | None = None) -> T:
         """Return what `ask` returns for the node id of the coordinator, which is looked up if it is
