@@ -46,6 +46,9 @@ _LONGEST_ASK = 10.0
 _PART = 1 / 3
 _LEAST = 0.2
 
+# The names of bootstrap servers may take this part of the time.
+_PART_FOR_NAMES = 2 / 3
+
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
 # for this long.
 _STAGGER = 0.5
@@ -236,7 +239,9 @@ class Discovery:
         """
         loop = asyncio.get_running_loop()
         if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-            self.servers = await canonical(self._config.bootstrap_servers, deadline)
+            # What is left is for the servers.
+            by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
+            self.servers = await canonical(self._config.bootstrap_servers, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
         connecting: dict[asyncio.Future[BrokerConnection], int] = {}
         failures: dict[int, KafkaError] = {}
