@@ -41,10 +41,10 @@ log = logging.getLogger("aiokafka.cluster")
 # all of the time: where every broker is slow, there would never be a response.
 _LONGEST_ASK = 10.0
 
-# A broker that keeps silent has this part of the time that is left, if that is less; and the least
-# that is worth it, in seconds.
+# A broker that keeps silent has this part of the time that is left, if that is less; but a slow one
+# at least so many seconds.
 _PART = 1 / 3
-_LEAST = 0.2
+_LEAST = 1.0
 
 # The names of bootstrap servers may take this part of the time.
 _PART_FOR_NAMES = 2 / 3
@@ -263,7 +263,8 @@ class Discovery:
                     limit = deadline
                     if waiting or connecting:
                         now = loop.time()
-                        limit = now + min(_LONGEST_ASK, (deadline - now) * _PART)
+                        part = max(_LEAST, (deadline - now) * _PART)
+                        limit = min(deadline, now + min(_LONGEST_ASK, part))
                     try:
                         connection = future.result()
                         return await self._ask_bootstrap_server(

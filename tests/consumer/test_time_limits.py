@@ -86,6 +86,32 @@ def test_a_call_waits_for_a_coordinator_as_long_as_it_may() -> None:
     simulate(main)
 
 
+def test_slow_brokers_name_the_coordinator_to_commits_that_have_little_time() -> None:
+    """A third of a second for each was too little, again and again."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 2)
+            cluster.move_coordinator("group", "g", 0)
+            options = {"enable_auto_commit": True, "auto_commit_interval_ms": 1000}
+            consumer = member(cluster, auto_offset_reset="earliest", **options)
+            consumer.assign([T0])
+            async with consumer:
+                await read(consumer, 1)
+                for broker in range(3):
+                    cluster.faults.slow(broker, 0.4)
+                cluster.move_coordinator("group", "g", 1)
+                await read(consumer, 1)
+                before = cluster.count(OffsetCommitRequest)
+                await cluster.wait_for(
+                    lambda: cluster.count(OffsetCommitRequest) > before + 1, timeout_s=30
+                )
+                assert await consumer.committed(T0) == 1
+
+    simulate(main)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_silent_broker_costs_no_member_its_session(seed: int) -> None:
     async def main(simulation: Simulation) -> None:

@@ -69,6 +69,8 @@ _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
 _FIRST_MEMBER_VERSION = 9
+# Seconds to look for a coordinator, of which a silent broker has a part, and a slow one enough.
+_SHORTEST_SEARCH = 3.0
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
@@ -232,11 +234,12 @@ class OffsetCommitter:
         began = asyncio.get_running_loop().time()
 
         async def asked() -> T:
+            by = max(deadline, asyncio.get_running_loop().time() + _SHORTEST_SEARCH)
             try:
                 # In each attempt, so that health() knows since when there is no response.
                 with self.contact.asked(request):
                     result = await self._client.ask_coordinator(
-                        CoordinationType.GROUP, self.group_id, deadline, attempt, self.contact.fail
+                        CoordinationType.GROUP, self.group_id, by, attempt, self.contact.fail
                     )
             except KafkaError as error:
                 self._log.debug("%s", error)
