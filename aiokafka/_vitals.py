@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._log import SubjectLog
@@ -22,15 +23,26 @@ from aiokafka.errors import (
 )
 
 if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
     from aiokafka.health import StateChange
 
-__all__ = ["Contact", "Due", "StateLog", "Trouble", "Verdict", "newest", "together"]
+__all__ = [
+    "Contact",
+    "Due",
+    "StateLog",
+    "Trouble",
+    "Verdict",
+    "broker_contact",
+    "newest",
+    "together",
+]
 
 Failure = tuple[float, BaseException | None]
 """The time (loop time) and the error."""
 
-Due = tuple[float, str]
-"""By when (loop time) a healthy broker answers a request, and what the request is called."""
+Due = tuple[float, str, float]
+"""When a request was made (loop time), what it is called, and the seconds that a healthy broker
+takes to answer it."""
 
 # No response, or that of a broker that is not, or not yet, the coordinator.
 _AWAY = (
@@ -70,6 +82,8 @@ class Contact:
         "_is_closed",
         "_log",
         "_loop",
+        "_resumed_at",
+        "_resumes_at",
         "answered_at",
         "error",
         "error_at",
@@ -84,9 +98,14 @@ class Contact:
         log: logging.Logger | SubjectLog,
         on_change: Callable[[], None] | None = None,
         address: Callable[[], str] | None = None,
+        resumes_at: Callable[[], float] | None = None,
     ) -> None:
+        """Begin without requests. `address()` is where the party is, `resumes_at()` the loop time
+        until which it has asked this client to wait."""
         self.name = name
         self._address = address
+        self._resumes_at = resumes_at
+        self._resumed_at = 0.0
         self.on_change = on_change
         """Called when it begins or ceases to fail."""
         self.answered_at: float | None = None
@@ -111,7 +130,7 @@ class Contact:
             request: What the request is called in a message, such as "Fetch".
             patience: Seconds that the broker may take, beyond :data:`PROMPT`.
         """
-        due = (self._loop.time() + patience + PROMPT, request)
+        due = (self._loop.time(), request, patience + PROMPT)
         self._due.append(due)
         return due
 
@@ -141,7 +160,7 @@ class Contact:
             self._log.warning("%s does not answer: %s", self.place, error)
             # Not from now on: the response may have been due for long, as when a request ran into
             # its timeout.
-            self.failing_since = min([now, *(due for due, _ in self._due)])
+            self.failing_since = min([now, *(due for due, _ in self._dues())])
             self._changed()
         else:
             self._log.debug("%s does not answer: %s", self.place, error)
@@ -183,9 +202,17 @@ class Contact:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
 
-    def _overdue(self, now: float) -> list[Due]:
+    def _overdue(self, now: float) -> list[tuple[float, str]]:
         heard = -1.0 if self.answered_at is None else self.answered_at
-        return [(due, request) for due, request in self._due if heard < due < now]
+        return [(due, request) for due, request in self._dues() if heard < due < now]
+
+    def _dues(self) -> list[tuple[float, str]]:
+        """Return by when the requests that are out are to be answered (loop time)."""
+        # A party that throttles this client reads nothing before, as it has said itself.
+        if self._due and self._resumes_at is not None:
+            self._resumed_at = max(self._resumed_at, self._resumes_at())
+        since = self._resumed_at
+        return [(max(asked_at, since) + limit, request) for asked_at, request, limit in self._due]
 
     @property
     def place(self) -> str:
@@ -209,6 +236,22 @@ class Contact:
         _, request = min(self._overdue(now))
         text = f"{self.place} has not answered {request} for {now - since + PROMPT:.1f} s"
         return Trouble(since, (self.name,), None, text)
+
+
+def broker_contact(
+    client: AIOKafkaClient,
+    node_id: int,
+    log: logging.Logger | SubjectLog,
+    on_change: Callable[[], None] | None,
+) -> Contact:
+    """Return what is known of whether a broker responds; nothing yet."""
+    return Contact(
+        Subject(f"Broker {node_id}", node_id=node_id),
+        log,
+        on_change,
+        partial(client.address_of_node, node_id),
+        partial(client.throttled_until, node_id),
+    )
 
 
 class _Question:

@@ -384,9 +384,7 @@ class AIOKafkaClient:
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
         """Return whether there is an open connection to the broker, after one attempt to make it.
-
-        Does not raise errors of the network.
-        """
+        Does not raise errors of the network."""
         if node_id is None:
             return False
         try:
@@ -399,6 +397,10 @@ class AIOKafkaClient:
     def versions(self, node_id: int) -> BrokerVersions | None:
         """Return a broker's API versions and features, None if it was never connected to."""
         return self._pool.versions(node_id)
+
+    def throttled_until(self, node_id: int | None) -> float:
+        """Return until when (loop time) a broker has asked this client to wait (KIP-219), or 0."""
+        return 0.0 if node_id is None else self._pool.throttled_until(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
         """Return the id of some broker, None if none is known. Brokers in backoff, those that
@@ -451,10 +453,8 @@ class AIOKafkaClient:
         return None if error is None else (self._metadata.failing_since, error)
 
     def request_metadata(self, why: str) -> None:
-        """Refresh the metadata soon; any number of requests make one refresh.
-
-        `why` is logged at debug level.
-        """
+        """Refresh the metadata soon; any number of requests make one refresh. `why` is logged at
+        debug level."""
         self._metadata.request_update(why)
 
     def doubt_metadata(self, why: str) -> None:
@@ -561,16 +561,15 @@ class AIOKafkaClient:
         """
         return ClusterMetadata().updated(await self.fetch_all_topics())
 
-    async def fetch_all_topics(self) -> MetadataResponse:
-        """Return a response about every topic, for less than a snapshot costs.
-
-        Asks one broker after the other until one responds. Raises what the last one, or the
-        bootstrap servers, failed with, and KafkaConnectionError when no broker is known.
-        """
+    async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
+        """Return a response about every topic, for less than a snapshot costs. Asks one broker
+        after the other until one responds, each for a part of the time until `deadline` (loop
+        time), with which the caller ends this. Raises what the last one, or the bootstrap servers,
+        failed with, and KafkaConnectionError when no broker is known."""
         self._owner.check()
         if not self.cluster.node_ids:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
-        return await self._metadata.fetch_all(self._pool)
+        return await self._metadata.fetch_all(self._pool, deadline)
 
     def update_leader(
         self,

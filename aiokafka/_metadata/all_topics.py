@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from aiokafka._compat import timeout_at
+from aiokafka.errors import KafkaTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -10,6 +14,13 @@ if TYPE_CHECKING:
     from aiokafka.protocol.messages.metadata import MetadataResponse
 
 __all__ = ["AllTopics"]
+
+
+class Client(Protocol):
+    """Who asks: an AIOKafkaClient."""
+
+    async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
+        """Return what a broker says of all topics; each has a part of the time until then."""
 
 
 class AllTopics:
@@ -31,6 +42,16 @@ class AllTopics:
             self._partitions[topic.name] = usual if max(numbers) == usual[-1] else numbers
             if topic.is_internal:
                 self._internal.add(topic.name)
+
+    @classmethod
+    async def of(cls, client: Client, limit: float) -> AllTopics:
+        """Ask the brokers for at most `limit` seconds, then raise KafkaTimeoutError."""
+        deadline = asyncio.get_running_loop().time() + limit
+        try:
+            async with timeout_at(deadline):
+                return cls(await client.fetch_all_topics(deadline))
+        except asyncio.TimeoutError:
+            raise KafkaTimeoutError(f"all topics: no broker has answered in {limit:g} s") from None
 
     def names(self, exclude_internal: bool) -> set[str]:
         """Return the names of the topics, without Kafka's internal ones if so wanted."""

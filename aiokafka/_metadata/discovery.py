@@ -41,6 +41,14 @@ log = logging.getLogger("aiokafka.cluster")
 # all of the time: where every broker is slow, there would never be a response.
 _LONGEST_ASK = 10.0
 
+# A broker that keeps silent has this part of the time that is left, if that is less; but a slow one
+# at least so many seconds.
+_PART = 1 / 3
+_LEAST = 1.0
+
+# The names of bootstrap servers may take this part of the time.
+_PART_FOR_NAMES = 2 / 3
+
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
 # for this long.
 _STAGGER = 0.5
@@ -88,11 +96,16 @@ class Discovery:
             self._doubted.add(self._told_by)
 
     async def ask_anybody(
-        self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
+        self,
+        pool: ConnectionPool,
+        nodes: tuple[int, ...],
+        wanted: Set[str] | None,
+        deadline: float | None = None,
     ) -> MetadataResponse:
         """Return the first response of a known broker, else of a bootstrap server.
 
-        `wanted` None means all topics. Raises the KafkaError that tells most.
+        `wanted` None means all topics. No broker has more than a part of the time until `deadline`
+        (loop time), if there is one, which is no end. Raises the KafkaError that tells most.
         """
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
@@ -107,6 +120,8 @@ class Discovery:
             if trigger is None and node_id == candidates[-1]:
                 limit = max(limit, self._config.request_timeout)
             limit = min(limit, max(left, _LONGEST_CHECK))
+            if deadline is not None:
+                limit = min(limit, max(_LEAST, (deadline - loop.time()) * _PART))
             try:
                 async with timeout(limit):
                     response = await self.ask(await pool.get(node_id), wanted)
@@ -224,7 +239,9 @@ class Discovery:
         """
         loop = asyncio.get_running_loop()
         if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-            self.servers = await canonical(self._config.bootstrap_servers, deadline)
+            # What is left is for the servers.
+            by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
+            self.servers = await canonical(self._config.bootstrap_servers, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
         connecting: dict[asyncio.Future[BrokerConnection], int] = {}
         failures: dict[int, KafkaError] = {}
@@ -243,8 +260,11 @@ class Discovery:
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
-                    is_last = not (waiting or connecting)
-                    limit = deadline if is_last else min(deadline, loop.time() + _LONGEST_ASK)
+                    limit = deadline
+                    if waiting or connecting:
+                        now = loop.time()
+                        part = max(_LEAST, (deadline - now) * _PART)
+                        limit = min(deadline, now + min(_LONGEST_ASK, part))
                     try:
                         connection = future.result()
                         return await self._ask_bootstrap_server(

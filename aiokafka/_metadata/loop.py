@@ -293,9 +293,10 @@ class MetadataLoop:
         self.error = error
         self._schedule.note_failure()
 
-    async def fetch_all(self, pool: ConnectionPool) -> MetadataResponse:
+    async def fetch_all(self, pool: ConnectionPool, deadline: float | None) -> MetadataResponse:
         """Return a response about all topics; the current snapshot stays as it is."""
-        return await self._discovery.ask_anybody(pool, self.cluster.node_ids, None)
+        nodes = self.cluster.node_ids
+        return await self._discovery.ask_anybody(pool, nodes, None, deadline)
 
     # -- bootstrap
 

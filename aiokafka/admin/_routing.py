@@ -172,7 +172,7 @@ class Router:
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
         """Return the controllers, as metadata without topics, if there are only those to ask."""
-        return await self.retry(self._client.fetch_all_topics, deadline)
+        return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, home: BrokerMetadata | KafkaError) -> int | KafkaError:
         """Note where a broker is that a response names, and return its id; let errors pass."""
@@ -218,7 +218,8 @@ class Router:
         version = connection.pick(call.request, call.max_version)
         timeout = self._left(deadline)
         try:
-            async with timeout_after_reading((deadline if end is None else end) + _LATE):
+            # Before the timer of the whole call, which knows no reason.
+            async with timeout_after_reading((deadline if end is None else end) + _LATE / 2):
                 request = call.build(version)
                 return await connection.request(request, version=version, timeout=timeout)
         except asyncio.TimeoutError:

@@ -57,6 +57,7 @@ from aiokafka.errors import (
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
@@ -357,12 +358,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         await self._await_positions(deadline)
 
     async def _look_at_cluster(self) -> None:
-        """Ask for the metadata of all topics. It is for the application's questions only, so a
-        failure that may pass is logged."""
+        """Ask for all topics, for the application's questions only: what may pass is logged."""
         try:
-            self._all_topics = AllTopics(await self._client.fetch_all_topics())
+            self._all_topics = await AllTopics.of(self._client, self._config.client.request_timeout)
         except KafkaError as error:
-            if not error.retriable:
+            if not (error.retriable or isinstance(error, KafkaTimeoutError)):
                 raise
             told = SubjectLog(log, self._config.subject)
             told.warning("The topics of the cluster are not known yet: %s", error)
@@ -761,11 +761,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     async def topics(self) -> set[str]:
         """Return all topics this user may see, asking one broker after the other until one answers.
 
-        Raises the last one's error of the connection when none does."""
+        Raises the last error when none does, KafkaTimeoutError after `default_api_timeout_ms`."""
         self._check_can_read()
         with self._unless_stopped():
-            found = await self._client.fetch_all_topics()
-        self._all_topics = everything = AllTopics(found)
+            limit = self._config.default_api_timeout
+            self._all_topics = everything = await AllTopics.of(self._client, limit)
         return everything.names(self._config.exclude_internal_topics)
 
     # -- how it was set up -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aiokafka._compat import timeout_at
+from aiokafka._tasks import together
 
 __all__ = ["canonical", "format_address", "is_address", "resolve"]
 
@@ -56,15 +57,17 @@ async def canonical(
     A name that the resolver does not know, or does not resolve before `deadline` (loop time), stays
     as it is.
     """
-    found: dict[tuple[str, int], None] = {}
-    for server in servers:
+
+    async def names_of(host: str, port: int) -> list[tuple[str, int]]:
         try:
             async with timeout_at(deadline):
-                names = [await _name_of(address, server[1]) for address in await resolve(*server)]
+                return [(await _name_of(ip, port), port) for ip in await resolve(host, port)]
         except (asyncio.TimeoutError, OSError, UnicodeError):
-            names = [server[0]]
-        found.update(((name, server[1]), None) for name in names)
-    return tuple(found)
+            return [(host, port)]
+
+    # At once, for one name may take the resolver as long as all the others have.
+    found = await together(names_of(*server) for server in servers)
+    return tuple(dict.fromkeys(place for places in found for place in places))
 
 
 async def _name_of(address: str, port: int) -> str:

@@ -213,9 +213,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         added to it.
         """
         if not self.gate.is_open:
-            limit = self._request_timeout if timeout is None else timeout
-            now = self._loop.time()
-            await self.gate.wait(max(now, self.gate.throttled_until) + limit)
+            await self.gate.wait(self._request_timeout if timeout is None else timeout)
         return await self.send_nowait(request, version, timeout, on_response)
 
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
@@ -380,7 +378,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle = getattr(response, "throttle_time_ms", 0)
         if throttle > 0:
             self.traffic.throttle_ms += throttle
-            self._on_throttle(throttle)
+            self._on_throttle(throttle, response)
         # Taken out even if nothing waits any more, or the hooks of cancelled requests would add up.
         hook = self._hooks.pop(future, None) if self._hooks else None
         if future.done():
@@ -397,13 +395,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _interrupted(self, error: BaseException) -> KafkaConnectionError:
         return KafkaConnectionError(f"{self.peer}: {error!r} while a response was read")
 
-    def _on_throttle(self, throttle_time_ms: int) -> None:
+    def _on_throttle(self, throttle_time_ms: int, response: Any) -> None:
         # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker responds first and then reads nothing
         # for that long; older brokers waited before they responded.
-        if (
-            self.versions is not None
-            and self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1] >= 2
-        ):
+        if self.versions is not None:
+            newest = self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1]
+        else:
+            told = getattr(response, "api_keys", ())
+            newest = max((k.max_version for k in told if k.api_key == _API_VERSIONS), default=0)
+        if newest >= 2:
             text = "%s: throttled for %d ms"
             log.debug(text, self.peer, throttle_time_ms, extra=about(self.peer))
             self._exchange.postpone(self.gate.throttle(throttle_time_ms / 1000))

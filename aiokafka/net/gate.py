@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from contextvars import copy_context
 
-from aiokafka._compat import timeout_at
 from aiokafka.errors import RequestTimedOutError
 
 __all__ = ["DeadlineTimer", "SendGate"]
@@ -91,26 +90,26 @@ class SendGate:
         self.throttled_until = max(self.throttled_until, self._loop.time() + granted)
         return granted
 
-    async def wait(self, deadline: float) -> None:
+    async def wait(self, limit: float) -> None:
         """Return once a request may be sent.
 
-        Raises RequestTimedOutError at `deadline` (loop time).
+        Raises RequestTimedOutError after `limit` seconds, to which the time of all throttles is
+        added: also of those that begin meanwhile, with responses to requests in flight.
         """
-        try:
-            async with timeout_at(deadline):
-                # There are three reasons, and one may begin when another ends.
-                while not self.is_open:
-                    await self._wait_once()
-        except asyncio.TimeoutError:
-            raise RequestTimedOutError(f"request not sent in time: {self._cause}") from None
+        now = self._loop.time()
+        # There are three reasons, and one may begin when another ends.
+        while not self.is_open:
+            is_shut = self._is_paused or self.is_held
+            throttled = max(0.0, self.throttled_until - now)
+            if is_shut and limit + throttled <= 0:
+                raise RequestTimedOutError(f"request not sent in time: {self._cause}")
+            await self._wait_once(throttled + (limit if is_shut else 0.0))
+            before, now = now, self._loop.time()
+            limit -= max(0.0, now - max(before, self.throttled_until))
 
     @property
     def _cause(self) -> str:
-        if self.is_held:
-            return "the connection re-authenticates"
-        if self._is_paused:
-            return "its write buffer is full"
-        return "the broker throttles this client"
+        return "the connection re-authenticates" if self.is_held else "its write buffer is full"
 
     def close(self) -> None:
         """Wake the requests that wait: nothing will ever be sent again."""
@@ -118,11 +117,10 @@ class SendGate:
         self._is_paused = False
         self.release()
 
-    async def _wait_once(self) -> None:
+    async def _wait_once(self, limit: float) -> None:
+        """Wait for a reason to end, for so many seconds at most."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters[waiter] = None
-        is_shut = self._is_paused or self.is_held
-        limit = None if is_shut else self.throttled_until - self._loop.time()
         try:
             await asyncio.wait((waiter,), timeout=limit)
         finally:

@@ -44,6 +44,9 @@ class ConnectionGroup(enum.IntEnum):
     OFFSETS = 3
 
 
+_PURPOSES = tuple(map(int, ConnectionGroup))
+
+
 class Endpoint(NamedTuple):
     """The address of a node, and its name in messages."""
 
@@ -170,6 +173,12 @@ class ConnectionPool:
         it."""
         connection = self.find(node_id)
         return connection is not None and not connection.is_ready
+
+    def throttled_until(self, node_id: int) -> float:
+        """Return the loop time until which the broker reads nothing on one of its connections, as
+        it throttles this client; it may be over."""
+        open_now = (self._open.get((node_id, purpose)) for purpose in _PURPOSES)
+        return max((c.gate.throttled_until for c in open_now if c is not None), default=0.0)
 
     def versions(self, node_id: int) -> BrokerVersions | None:
         """Return the versions from the last connection to the node; None before the first."""

@@ -369,6 +369,17 @@ async def test_a_call_ends_while_its_broker_throttles() -> None:
 
 
 @simulated
+async def test_a_call_of_one_request_tells_of_a_throttle_as_well() -> None:
+    """Its own timer and that of the request, which knows the reason, went off at one time."""
+    async with FakeCluster() as cluster, make_admin(cluster, request_timeout_ms=1000) as admin:
+        cluster.throttle(30_000)
+        await admin.list_topics()
+        with pytest.raises(KafkaTimeoutError, match="throttles this client"):
+            await admin.list_topics()
+        cluster.throttle(0)
+
+
+@simulated
 async def test_a_controller_that_throttles_is_waited_for() -> None:
     """With ZooKeeper no other broker can do what it does."""
     async with FakeCluster(3, as_version="2.8") as cluster:

@@ -47,6 +47,47 @@ def test_the_time_of_a_throttle_is_granted_on_top(is_patient: bool) -> None:
     assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
 
 
+def test_the_time_of_throttles_that_begin_meanwhile_is_granted_as_well() -> None:
+    """Each response to what is in flight brings one, and what waits to be sent had the first."""
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            address = cluster.bootstrap_servers
+            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
+                connection = await pool.get(0)
+                cluster.throttle(int(THROTTLE_S * 1000))
+                began = loop.time()
+                sent = [connection.send_nowait(MetadataRequest(topics=[])) for _ in range(3)]
+                await sent[0]
+                await connection.request(MetadataRequest(topics=[]))
+                assert connection.is_open
+                assert all(future.done() for future in sent)
+                cluster.throttle(0)
+                return loop.time() - began
+
+    assert simulate(main) == pytest.approx(3 * THROTTLE_S, abs=0.5)
+
+
+def test_a_throttle_in_the_handshake_counts() -> None:
+    """It was not heard of, so that the first request was late, and ended the connection."""
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            address = cluster.bootstrap_servers
+            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
+                cluster.throttle(int(THROTTLE_S * 1000))
+                began = loop.time()
+                connection = await pool.get(0)
+                assert not connection.is_ready
+                await connection.request(MetadataRequest(topics=[]))
+                cluster.throttle(0)
+                return loop.time() - began
+
+    assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
+
+
 def test_after_a_throttle_silence_is_a_failure_again() -> None:
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import KafkaConnectionError, KafkaError, NotEnoughReplicasError, ProducerFenced
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 
 QUICK: dict[str, Any] = {
     "retry_backoff_ms": 10,
@@ -103,3 +104,24 @@ async def test_fenced(cluster: FakeCluster) -> None:
             health = first.health()
             assert health.state is ProducerState.FAILED
             assert isinstance(health.last_exception, ProducerFenced)
+
+
+def test_a_throttle_longer_than_a_request_may_take_is_no_outage() -> None:
+    async def main(simulation: Simulation) -> set[ProducerState]:
+        async with simulation.cluster(brokers=1) as cluster:
+            await cluster.create_topic("t")
+            servers = cluster.bootstrap_servers
+            async with AIOKafkaProducer(
+                bootstrap_servers=servers, request_timeout_ms=3000
+            ) as producer:
+                cluster.throttle(9000)
+                await producer.send_and_wait("t", b"v")
+                sent = await producer.send("t", b"v")
+                states = set()
+                while not sent.done():
+                    states.add(producer.health().state)
+                    await asyncio.sleep(0.5)
+                cluster.throttle(0)
+                return states
+
+    assert simulate(main) == {ProducerState.RUNNING}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka._subject import Subject
-from aiokafka._vitals import Contact
+from aiokafka._vitals import Contact, broker_contact
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.structs import TopicPartition
@@ -176,12 +174,8 @@ class Placement:
 
     def add_contact(self, node_id: int) -> Contact:
         """Return a new Contact for a broker that a partition was placed at."""
-        contact = self._contacts[node_id] = Contact(
-            Subject(f"Broker {node_id}", node_id=node_id),
-            self._log,
-            self._on_change,
-            partial(self._client.address_of_node, node_id),
-        )
+        contact = broker_contact(self._client, node_id, self._log, self._on_change)
+        self._contacts[node_id] = contact
         return contact
 
     def drop_contact(self, node_id: int) -> Contact:

@@ -305,6 +305,7 @@ class ClassicProtocol:
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         interval = min(self._config.heartbeat_interval, self._config.max_poll_interval / 2)
+        loop = asyncio.get_running_loop()
         delay = interval
         while True:
             await asyncio.sleep(delay)
@@ -316,12 +317,15 @@ class ClassicProtocol:
             # An error is about the generation that the heartbeat named. By now a join may have
             # brought the next one, to which it means nothing.
             generation = self.member.generation
+            sent_at = loop.time()
             try:
                 await self.member.heartbeat()
                 delays.reset()
                 self._parts.errors.clear()
                 if self._is_back:
                     await self._look_for_unread()
+                # The session began again when it came to the coordinator, not with its response.
+                delay = max(0.0, sent_at + interval - loop.time())
             except KafkaError as error:
                 if generation == self.member.generation and not self._is_joining:
                     self._on_heartbeat_failed(error)

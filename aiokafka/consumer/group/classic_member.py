@@ -197,7 +197,9 @@ class ClassicMember:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
-        self.link.check((await self.link.send(request, limit)).error_code)
+        # Not longer: the session runs out while the first broker to be asked keeps silent.
+        response = await self.link.send(request, limit, search=limit)
+        self.link.check(response.error_code)
 
     async def shares(self) -> Shares | None:
         """Return what the members have in this generation; None while a rebalance is under way.
@@ -229,7 +231,10 @@ class ClassicMember:
             member = MemberIdentity(member_id=member_id, reason=reason)
             return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
-        self.link.check((await self.link.send_aside(make)).error_code)
+        async def say() -> None:
+            self.link.check((await self.link.send_aside(make)).error_code)
+
+        await self.link.insist(say)
 
 
 def _shares_of(members: Iterable[DescribedGroupMember]) -> Shares:

@@ -314,7 +314,8 @@ class GroupCommits:
                     self._on_refused(identity, error)
                     if not self._is_suspended and not isinstance(error.__cause__, _PASSING):
                         raise
-            await asyncio.sleep(delays.next())
+                refusal = error
+            await self._pause(delays.next(), deadline, refusal)
         # Auto-commit must not store what lies before an offset of the application's own.
         for tp, entry in offsets.items():
             state = self._subscriptions.assignment.get(tp)
@@ -325,6 +326,16 @@ class GroupCommits:
                 del self._forfeited[tp]
         # A rebalance may be waiting for the application to finish what it has (`Handover.revoke`).
         self._desk.polls.notify()
+
+    async def _pause(self, delay: float, deadline: float, refusal: CommitFailedError) -> None:
+        """Wait before another attempt. Raises KafkaTimeoutError if there is no time for one."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, min(delay, deadline - loop.time())))
+        if loop.time() >= deadline:
+            raise KafkaTimeoutError(
+                f"group {self._committer.group_id!r}: offsets not committed in time: "
+                f"{refusal.__cause__ or refusal}"
+            ) from refusal
 
     @contextmanager
     def _sending(self, partitions: Iterable[TopicPartition]) -> Iterator[None]:

@@ -297,7 +297,8 @@ class Kip848Member:
         """
         self._transition(MemberState.LEAVING)
         self._forget(self._goodbye)
-        await self._exchange(self._request(self._epoch), self._config.client.request_timeout)
+        goodbye, limit = self._request(self._epoch), self._config.client.request_timeout
+        await self.link.insist(lambda: self._exchange(goodbye, limit))
 
     async def _exchange(
         self, request: ConsumerGroupHeartbeatRequest, limit: float

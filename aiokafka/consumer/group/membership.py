@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.position.committed import Identity
@@ -14,8 +15,11 @@ from aiokafka.errors import (
     BrokerResponseError,
     FencedInstanceId,
     GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     InvalidSessionTimeoutError,
     KafkaError,
+    NotCoordinatorForGroupError,
     RebalanceInProgressError,
     for_code,
 )
@@ -34,6 +38,13 @@ __all__ = ["GroupLink", "Membership", "OnAnswer", "ignore_answer"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
+
+# By what the broker has not even looked at the request.
+_NOT_READY = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 
 
 class Membership(Protocol):
@@ -117,6 +128,7 @@ class GroupLink:
         limit: float,
         patience: float = 0.0,
         pick: Callable[[BrokerConnection, Request[R]], int] | None = None,
+        search: float | None = None,
     ) -> R:
         """Send a request to the coordinator, on the connection of the group; returns the response.
 
@@ -124,6 +136,8 @@ class GroupLink:
             limit: Seconds after which this gives up.
             patience: Seconds for which the broker may let us wait.
             pick: Chooses another version than the highest.
+            search: Seconds after which a search for the coordinator is given up, of which a silent
+                broker gets a part; None for the request timeout.
 
         Raises errors of the connection.
         """
@@ -149,7 +163,7 @@ class GroupLink:
             self._on_answer(type(request), sent_at)
             return response
 
-        return await self._ask(ask)
+        return await self._ask(ask, search)
 
     async def send_aside(self, make: Callable[[BrokerConnection], Request[R]]) -> R:
         """Send what `make` makes for a connection on which no join can be waiting."""
@@ -161,10 +175,23 @@ class GroupLink:
 
         return await self._ask(ask)
 
-    async def _ask(self, ask: Callable[[int], Awaitable[T]]) -> T:
+    async def insist(self, say: Callable[[], Awaitable[T]]) -> T:
+        """Return what `say` returns, again and again while the coordinator says that it is another
+        broker, or not ready: for what is said once. The caller limits the time."""
+        client = self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        while True:
+            try:
+                return await say()
+            except _NOT_READY as error:
+                self._log.debug("Not said yet: %s", error)
+            await asyncio.sleep(delays.next())
+
+    async def _ask(self, ask: Callable[[int], Awaitable[T]], search: float | None = None) -> T:
         """Return what `ask` returns for the node id of the coordinator, which is looked up if it is
         not known, or may have moved."""
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        limit = self._config.client.request_timeout if search is None else search
+        deadline = asyncio.get_running_loop().time() + limit
 
         async def ask_and_tell(node_id: int) -> T:
             if node_id != self._told:

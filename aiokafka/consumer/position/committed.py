@@ -69,6 +69,8 @@ _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
 _FIRST_MEMBER_VERSION = 9
+# Seconds to look for a coordinator, of which a silent broker has a part, and a slow one enough.
+_SHORTEST_SEARCH = 3.0
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
@@ -112,11 +114,13 @@ Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Brok
 
 def coordinator_contact(shared: Shared, group_id: str) -> Contact:
     """Return what is known of whether a group's coordinator answers; nothing yet."""
+    client, kind = shared.client, CoordinationType.GROUP
     return Contact(
         f"The coordinator of group {group_id}",
         SubjectLog(log, shared.config.subject),
         shared.on_change,
-        partial(shared.client.address_of_coordinator, CoordinationType.GROUP, group_id),
+        partial(client.address_of_coordinator, kind, group_id),
+        lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
     )
 
 
@@ -230,10 +234,13 @@ class OffsetCommitter:
         began = asyncio.get_running_loop().time()
 
         async def asked() -> T:
+            by = max(deadline, asyncio.get_running_loop().time() + _SHORTEST_SEARCH)
             try:
                 # In each attempt, so that health() knows since when there is no response.
                 with self.contact.asked(request):
-                    result = await self._ask(attempt)
+                    result = await self._client.ask_coordinator(
+                        CoordinationType.GROUP, self.group_id, by, attempt, self.contact.fail
+                    )
             except KafkaError as error:
                 self._log.debug("%s", error)
                 self.contact.note(error)
@@ -254,12 +261,6 @@ class OffsetCommitter:
             raise KafkaTimeoutError(
                 f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
             ) from reason
-
-    async def _ask(self, attempt: Callable[[int], Awaitable[T]]) -> T:
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        return await self._client.ask_coordinator(
-            CoordinationType.GROUP, self.group_id, deadline, attempt, self.contact.fail
-        )
 
     # -- commit ------------------------------------------------------------------------------------
 

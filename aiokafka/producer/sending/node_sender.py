@@ -10,8 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
-from aiokafka._subject import Subject
-from aiokafka._vitals import Contact
+from aiokafka._vitals import broker_contact
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.net.gate import DeadlineTimer
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
@@ -79,12 +78,8 @@ class NodeSender:
         when it responds again; `on_bug(error)` with what a callback of the event loop has raised.
         """
         self.node_id = node_id
-        self.contact = Contact(
-            Subject(f"Broker {node_id}", node_id=node_id),
-            SubjectLog(log, delivery.config.subject),
-            on_change,
-            partial(delivery.client.address_of_node, node_id),
-        )
+        told = SubjectLog(log, delivery.config.subject)
+        self.contact = broker_contact(delivery.client, node_id, told, on_change)
         self._delivery = delivery
         self._client = delivery.client
         self._config = delivery.config
@@ -220,7 +215,7 @@ class NodeSender:
                 connection.closed.add_done_callback(lambda _: self._client.doubt_metadata(why))
             self._connection = connection
             if not connection.is_ready:
-                await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
+                await connection.gate.wait(self._config.client.request_timeout)
             if not connection.is_ready:
                 # The connection closed while we waited: wake up to make another.
                 self._wake.set()
