@@ -137,8 +137,8 @@ class NodeFetcher:
             async with timeout(_CLOSE_TIMEOUT):
                 await self._shared.client.send_nowait(self.node_id, request)
         except (KafkaError, OSError, asyncio.TimeoutError) as error:
-            reason = error if str(error) else "no answer"
-            self._log.debug("Broker %s: session not closed: %s", self.node_id, reason)
+            why = str(error) or "no answer"
+            self._log.debug("Broker %s: session not closed: %s", self.node_id, why)
 
     # -- when --------------------------------------------------------------------------------------
 

@@ -452,7 +452,7 @@ class Group:
             async with timeout_at(limit if deadline is None else min(limit, deadline)):
                 await self._member.leave(reason)
         except (KafkaError, asyncio.TimeoutError) as error:
-            self._log.info("LeaveGroup failed: %s", error)
+            self._log.info("LeaveGroup failed: %s", str(error) or "no answer")
         finally:
             self._member.forget_member()
             self._goodbye = None

@@ -340,7 +340,7 @@ class Kip848Protocol:
             async with timeout_at(deadline):
                 await self.member.heartbeat(self._interest)
         except (KafkaError, asyncio.TimeoutError) as error:
-            self._log.info("No response to the last heartbeat: %s", error)
+            self._log.info("No response to the last heartbeat: %s", str(error) or "it is late")
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         is_joining = self.member.state is MemberState.JOINING

@@ -67,7 +67,7 @@ async def retry(
     try:
         return await until(deadline, attempt, pause, passes)
     except OutOfTimeError as late:
-        text = f"{what}: not in time; last failure: {late.failure}"
+        text = f"{what}: not in time; last failure: {late.failure or 'no answer'}"
         raise KafkaTimeoutError(text) from late.failure
 
 
