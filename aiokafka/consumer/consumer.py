@@ -690,7 +690,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._desk.buffer.pace(share)
         if share > 1:
             self._yielded_at = now
-            await asyncio.sleep(0)
+            await self._desk.pass_turn()
         return not self._closed
 
     def _begin_call(self) -> float:
