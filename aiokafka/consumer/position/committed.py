@@ -25,6 +25,7 @@ from aiokafka.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     GroupAuthorizationFailedError,
+    GroupIdNotFound,
     IllegalGenerationError,
     KafkaError,
     KafkaProtocolError,
@@ -72,6 +73,7 @@ _FIRST_MEMBER_VERSION = 9
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
+    GroupIdNotFound,
     IllegalGenerationError,
     UnknownMemberIdError,
     RebalanceInProgressError,
