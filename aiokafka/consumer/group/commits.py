@@ -438,6 +438,9 @@ class GroupCommits:
             # The application may have committed more than we know to be finished.
             most = committed if state.position is None else state.position
             is_covered = offset <= committed <= most
+            # As far as before in a topic that was made again: its offsets went with the former one.
+            if 0 <= offset == committed and self._committed[state.tp][1] != state.epoch:
+                is_covered = False
             if offset >= 0 and not is_covered:
                 epoch = state.epoch_before(offset)
                 finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)
