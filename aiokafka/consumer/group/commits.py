@@ -13,6 +13,7 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.group.stored import Stored
 from aiokafka.consumer.position.committed import (
     CommittedOffset,
     Identity,
@@ -132,8 +133,7 @@ class GroupCommits:
         self._desk = shared.desk
         self._identity = identity
         self._on_refused = on_refused
-        self._committed: dict[TopicPartition, tuple[int, int]] = {}
-        """Offset, and the epoch of the position then."""
+        self._committed: dict[TopicPartition, Stored] = {}
         self._turns: dict[_Turn, None] = {}
         self._out: set[_Turn] = set()
         self._forfeited: dict[TopicPartition, _Forfeit] = {}
@@ -318,7 +318,7 @@ class GroupCommits:
         # Auto-commit must not store what lies before an offset of the application's own.
         for tp, entry in offsets.items():
             state = self._subscriptions.assignment.get(tp)
-            self._committed[tp] = entry.offset, -1 if state is None else state.epoch
+            self._committed[tp] = Stored.now(entry, -1 if state is None else state.epoch)
             # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
@@ -429,19 +429,21 @@ class GroupCommits:
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions before what the latest call got, where they moved since the last
-        commit."""
+        commit; and what was committed long ago, as it was."""
         call = self._desk.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
+            if offset < 0:
+                continue
             committed = self._last_committed(state)
             # The application may have committed more than we know to be finished.
             most = committed if state.position is None else state.position
-            is_covered = offset <= committed <= most
+            stored = self._committed[state.tp] if offset <= committed <= most else None
+            if stored is not None and stored.is_due(state.epoch):
+                finished[state.tp] = stored.entry
             # As far as before in a topic that was made again: its offsets went with the former one.
-            if 0 <= offset == committed and self._committed[state.tp][1] != state.epoch:
-                is_covered = False
-            if offset >= 0 and not is_covered:
+            elif stored is None or (offset == committed and stored.epoch != state.epoch):
                 epoch = state.epoch_before(offset)
                 finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)
         return finished
@@ -470,9 +472,11 @@ class GroupCommits:
         An application may commit beyond its position. But one that has gone back since, by `seek()`
         or because the topic was made again, has still to commit what it has in hand.
         """
-        offset, epoch = self._committed.get(state.tp, (-1, -1))
-        position = state.position
-        is_void = epoch != state.epoch and position is not None and offset > position
+        stored = self._committed.get(state.tp)
+        if stored is None:
+            return -1
+        offset, position = stored.entry.offset, state.position
+        is_void = stored.epoch != state.epoch and position is not None and offset > position
         return -1 if is_void else offset
 
 
