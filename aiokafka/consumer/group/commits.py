@@ -440,10 +440,10 @@ class GroupCommits:
             # The application may have committed more than we know to be finished.
             most = committed if state.position is None else state.position
             stored = self._committed[state.tp] if offset <= committed <= most else None
-            if stored is not None and stored.is_due(state.epoch):
+            if stored is not None and stored.is_due(state):
                 finished[state.tp] = stored.entry
             # As far as before in a topic that was made again: its offsets went with the former one.
-            elif stored is None or (offset == committed and stored.epoch != state.epoch):
+            elif stored is None or (offset == committed and stored.is_before(state)):
                 epoch = state.epoch_before(offset)
                 finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)
         return finished

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.position.committed import CommittedOffset
 
 __all__ = ["Stored"]
@@ -28,9 +29,13 @@ class Stored(NamedTuple):
         """Return what was stored at this moment."""
         return cls(entry, epoch, _now())
 
-    def is_due(self, epoch: int) -> bool:
-        """Return whether to store it again, as it is, if the position has this epoch."""
-        return epoch == self.epoch and _now() - self.at > _LONGEST_REST
+    def is_due(self, state: PartitionState) -> bool:
+        """Return whether to store it again, as it is."""
+        return state.epoch == self.epoch and _now() - self.at > _LONGEST_REST
+
+    def is_before(self, state: PartitionState) -> bool:
+        """Return whether the position was sought or reset since, and is still wanted."""
+        return state.epoch != self.epoch and state.phase is not Phase.RETIRED
 
 
 def _now() -> float:
