@@ -508,9 +508,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions from now on.
 
-        A partition that was assigned before keeps its position and pause. Raises IllegalStateError
-        after `subscribe()`, TypeError for anything but TopicPartitions (a tuple of topic and number
-        is one), ValueError for a name that no topic can have.
+        One that was assigned before keeps its position and pause; of others, with auto-commit, what
+        is finished is committed. Raises IllegalStateError after `subscribe()`, TypeError for
+        anything but TopicPartitions (a tuple is one), ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._desk, "assign()")
         self._subscription.assign(to_assign(partitions))
