@@ -449,8 +449,9 @@ class GroupCommits:
                 finished[state.tp] = stored.entry
             # As far as before in a topic that was made again: its offsets went with the former one.
             elif stored is None or (offset == committed and stored.is_before(state)):
+                metadata = "" if stored is None else stored.entry.metadata
                 epoch = state.epoch_before(offset)
-                finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)
+                finished[state.tp] = CommittedOffset(offset, metadata, epoch)
         return finished
 
     def in_work(self, partitions: Iterable[TopicPartition]) -> bool:
