@@ -312,8 +312,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if asyncio.get_running_loop() is not self._loop:
             raise IllegalStateError("start() is called in another event loop than the constructor")
         if self._has_failed and not self._stopping.locked():
-            if self._subscription.is_by_group:
-                self._subscription.assign_from_subscribed([])
+            self._subscription.begin_again()
             self._assemble(self._subscription)
             self._open()
         self._refuse_if_closed()

@@ -266,6 +266,13 @@ class SubscriptionState:
             self._replace([])
         self._replace(tps, topic_ids)
 
+    def begin_again(self) -> None:
+        """Forget what has come of the subscription: another life of the consumer begins."""
+        if self.is_by_group:
+            self.assign_from_subscribed([])
+            # Those that the broker found may be gone. No application has named them.
+            self.take_topics(frozenset())
+
     def unsubscribe(self) -> None:
         """Give up everything; any kind of subscription may follow."""
         self._subscription = None

@@ -10,7 +10,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.testing import Cut, Edit, FakeCluster
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.testing import Cut, Edit, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill
 from tests.support.groups import until
@@ -102,5 +103,29 @@ def test_a_static_member_needs_no_broker_that_knows_expressions() -> None:
             cluster.intercept(ApiVersionsRequest, Edit(without))
             async with AIOKafkaConsumer("t", **options(cluster), group_instance_id="i") as consumer:
                 assert consumer.assignment() == {T0}
+
+    simulate(main)
+
+
+def test_a_second_start_waits_for_no_topic_that_the_first_was_given() -> None:
+    """It was deleted meanwhile, and nobody has asked for it by name: start() raised
+    UnknownTopicOrPartitionError after 40 s."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("tt")
+            given = options(cluster) | {"auto_offset_reset": "latest"}
+            consumer = AIOKafkaConsumer(**given, allow_auto_create_topics=False)
+            consumer.subscribe(pattern=SubscriptionPattern("t+"))
+            with cluster.intercept(ListOffsetsRequest, Silence()) as script:
+                starting = asyncio.create_task(consumer.start())
+                await until(cluster, lambda: script.hits)
+                starting.cancel()
+                await asyncio.wait([starting])
+            await cluster.delete_topic("tt")
+            async with consumer:
+                assert consumer.assignment() == {T0}
+                assert consumer.subscription() == {"t"}
 
     simulate(main)
