@@ -108,7 +108,7 @@ def test_a_static_member_needs_no_broker_that_knows_expressions() -> None:
 
 
 def test_a_second_start_waits_for_no_topic_that_the_first_was_given() -> None:
-    """It was deleted meanwhile, and nobody has asked for it by name: start() raised
+    """It was deleted meanwhile, and it was not asked for by name: start() raised
     UnknownTopicOrPartitionError after 40 s."""
 
     async def main(simulation: Simulation) -> None:
