@@ -313,8 +313,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if asyncio.get_running_loop() is not self._loop:
             raise IllegalStateError("start() is called in another event loop than the constructor")
         if self._has_failed and not self._stopping.locked():
-            if self._subscription.is_by_group:
-                self._subscription.assign_from_subscribed([])
+            self._subscription.begin_again()
             self._assemble(self._subscription)
             self._open()
         self._refuse_if_closed()
@@ -508,9 +507,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions from now on.
 
-        A partition that was assigned before keeps its position and pause. Raises IllegalStateError
-        after `subscribe()`, TypeError for anything but TopicPartitions (a tuple of topic and number
-        is one), ValueError for a name that no topic can have.
+        One that was assigned before keeps its position and pause; of others, with auto-commit, what
+        is finished is committed. Raises IllegalStateError after `subscribe()`, TypeError for
+        anything but TopicPartitions (a tuple is one), ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._desk, "assign()")
         self._subscription.assign(to_assign(partitions))
@@ -690,7 +689,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._desk.buffer.pace(share)
         if share > 1:
             self._yielded_at = now
-            await asyncio.sleep(0)
+            await self._desk.pass_turn()
         return not self._closed
 
     def _begin_call(self) -> float:

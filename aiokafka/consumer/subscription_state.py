@@ -206,9 +206,11 @@ class SubscriptionState:
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read every topic that the broker finds to match."""
+        """Read every topic that the broker finds to match. Until it has said which, the topics are
+        those with partitions of ours: it says nothing if these are all that matches."""
         self._refuse_manual()
-        self._subscribe(Subscription(self, frozenset(), regex=regex, listener=listener))
+        topics = frozenset(tp.topic for tp in self._assignment.tps)
+        self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
         """Take the topics that the broker found to match; True if that changed anything."""
@@ -263,6 +265,13 @@ class SubscriptionState:
         if not keep:
             self._replace([])
         self._replace(tps, topic_ids)
+
+    def begin_again(self) -> None:
+        """Forget what has come of the subscription: another life of the consumer begins."""
+        if self.is_by_group:
+            self.assign_from_subscribed([])
+            # Those that the broker found may be gone. No application has named them.
+            self.take_topics(frozenset())
 
     def unsubscribe(self) -> None:
         """Give up everything; any kind of subscription may follow."""

@@ -25,6 +25,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from tests.support.consumers import T0, T1, T2, Start, fill, read
+from tests.support.groups import until
 
 
 async def test_a_second_consumer_goes_on_where_the_first_committed(
@@ -252,3 +253,48 @@ async def test_every_release(start: Start, version: str) -> None:
         await consumer.commit({T0: 5})
         assert await consumer.committed(T0) == 5
         assert cluster.failures == []
+
+
+# -- partitions that are given up ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["assign", "unsubscribe", "subscribe", "stop"])
+async def test_auto_commit_takes_along_what_was_finished_of_partitions_that_are_given_up(
+    cluster: FakeCluster, start: Start, way: str
+) -> None:
+    """It looked at the partitions of now only: a program that goes through partitions one by one
+    committed next to nothing."""
+    await cluster.create_topic("t", partitions=2)
+    await cluster.create_topic("u")
+    fill(cluster, 0, 5)
+    consumer = await start(cluster, assign=[T0, T1], group_id="g")
+    await read(consumer, 5)
+    fill(cluster, 1, 1)
+    assert (await consumer.getone()).partition == 1
+    if way == "assign":
+        consumer.assign([T1])
+    else:
+        consumer.unsubscribe()
+    if way == "subscribe":
+        consumer.subscribe(["u"])
+    elif way == "stop":
+        await consumer.stop()
+    await until(cluster, lambda: cluster.groups.committed("g", "t") == 5)
+    # What is in hand counts as finished with `stop()` only.
+    expected = {"assign": None, "stop": 1}.get(way, 0)
+    assert cluster.groups.committed("g", "t", 1) == expected
+
+
+async def test_partitions_that_come_back_are_not_committed_twice(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 5)
+    consumer = await start(cluster, assign=[T0], group_id="g")
+    await read(consumer, 5)
+    assert await consumer.getmany() == {}
+    consumer.assign([])
+    consumer.assign([T0])
+    await consumer.commit({T0: 2})
+    await consumer.stop()
+    assert cluster.groups.committed("g", "t") == 2

@@ -12,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AsyncConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import CommitFailedError
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import fill
@@ -102,5 +103,41 @@ def test_the_listener_may_commit_when_the_member_is_back(protocol: str, way: str
                     consumer.unsubscribe()
                     consumer.subscribe(["t"], listener=Commits())
                 await until(cluster, lambda: cluster.groups.committed("g", "t") == 2)
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["removed", "group deleted"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_commit_is_told_once_that_the_member_was_removed(protocol: str, is_deleted: bool) -> None:
+    """The next one, of the first record after that, was stored and raised CommitFailedError as
+    well. Where the group had been deleted, as one without members may be, the first raised
+    GroupIdNotFound, and the member went on until its next heartbeat."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 5)
+            log = Log()
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                **PROTOCOLS[protocol],
+            )
+            consumer.subscribe(["t"], listener=log)
+            async with consumer:
+                await consumer.getmany(timeout_ms=10_000)
+                cluster.groups.expire("g", consumer.group_metadata().member_id)
+                if is_deleted:
+                    assert cluster.groups.delete("g") == 0
+                with pytest.raises(CommitFailedError):
+                    await consumer.commit()
+                assert (await consumer.getone()).offset == 0
+                told = [call for call in log.calls if call[1]]
+                assert told == [("assigned", {0}), ("lost", {0}), ("assigned", {0})]
+                await consumer.commit()
+                assert cluster.groups.committed("g", "t") == 1
 
     simulate(main)

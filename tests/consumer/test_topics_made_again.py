@@ -18,6 +18,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Edit, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, Start, client_of, fill, read
 from tests.support.groups import until
 
@@ -256,3 +257,36 @@ def test_an_id_of_the_assignment_goes_before_that_of_the_metadata() -> None:
     assert ids.current == {"t": b"a"}
     assert list(ids.update("t", {"t": b"b"}, Snapshot(t=b"a"))) == []  # type: ignore[arg-type]
     assert ids.current == {"t": b"b"}
+
+
+@pytest.mark.parametrize("is_member", [True, False], ids=["member", "assigned"])
+def test_as_many_records_as_before_are_committed_once_more(is_member: bool) -> None:
+    """The offset had gone with the former topic, and for auto-commit it was stored already."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 5)
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+                allow_auto_create_topics=False,
+            )
+            if is_member:
+                consumer.subscribe(["t"])
+            else:
+                consumer.assign([T0])
+            async with consumer:
+                await read(consumer, 5)
+                assert await consumer.getmany(timeout_ms=10_000) == {}
+                assert cluster.groups.committed("g", "t") == 5
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t")
+                fill(cluster, 0, 5)
+                assert cluster.groups.committed("g", "t") is None
+                await read(consumer, 5)
+                assert await consumer.getmany(timeout_ms=10_000) == {}
+                assert cluster.groups.committed("g", "t") == 5
+
+    simulate(main)

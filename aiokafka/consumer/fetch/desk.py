@@ -43,6 +43,7 @@ class ReaderDesk:
         """The error that the application was, or will be, told last (loop time, error)."""
         self._arrivals = Arrivals()
         self._errors: list[BaseException] = []
+        self._passing = 0
         self._is_held = False
         self._is_intercepted = False
         self._is_showing = False
@@ -70,6 +71,14 @@ class ReaderDesk:
         `deadline`."""
         return await self._arrivals.wait_for(wanted, deadline)
 
+    async def pass_turn(self) -> None:
+        """Let other tasks run for one turn, as a reader that is about to look for records."""
+        self._passing += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._passing -= 1
+
     async def wait_for_release(self, deadline: float | None) -> bool:
         """Wait while records are held back, as a reader; return whether they are not any more:
         False at `deadline`, and when the consumer stops or fails."""
@@ -80,8 +89,8 @@ class ReaderDesk:
 
     @property
     def has_readers(self) -> bool:
-        """Whether a reader waits for records."""
-        return self._arrivals.has_waiters
+        """Whether a reader waits for records, or lets other tasks run before it looks."""
+        return self._arrivals.has_waiters or self._passing > 0
 
     @property
     def waiters(self) -> Collection[asyncio.Future[bool]]:

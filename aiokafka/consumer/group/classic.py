@@ -21,6 +21,7 @@ from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
+    GroupIdNotFound,
     IllegalGenerationError,
     KafkaError,
     KafkaProtocolError,
@@ -401,7 +402,7 @@ class ClassicProtocol:
             # `stop()` had it sent during a join: all members have joined, and the response to ours
             # brings the generation in which it is sent again.
             self._commits.suspend()
-        elif isinstance(cause, _LOST):
+        elif isinstance(cause, (*_LOST, GroupIdNotFound)):
             self._lose_membership(cause)
         elif isinstance(cause, RebalanceInProgressError):
             self._standing.request_join("the group is rebalancing")

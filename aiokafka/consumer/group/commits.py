@@ -13,6 +13,9 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.group.chosen import ChosenPartitions
+from aiokafka.consumer.group.stored import Stored
+from aiokafka.consumer.group.turn import Turn
 from aiokafka.consumer.position.committed import (
     CommittedOffset,
     Identity,
@@ -63,29 +66,6 @@ class _Forfeit(NamedTuple):
     position: int
 
 
-class _Turn:
-    """One call that commits, in the order of the calls."""
-
-    __slots__ = ("_ended", "_partitions")
-
-    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
-        self._partitions = frozenset(partitions)
-        self._ended: frozenset[TopicPartition] = frozenset()
-
-    @property
-    def ended(self) -> frozenset[TopicPartition]:
-        """Those of the partitions that were not the member's for a while since the call."""
-        return self._ended
-
-    def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
-        """Note that the member has these partitions only."""
-        self._ended |= self._partitions - kept
-
-    def concerns(self, other: _Turn) -> bool:
-        """Return whether both commit for one partition."""
-        return not self._partitions.isdisjoint(other._partitions)
-
-
 class GroupCommits:
     """Commits with the identity that the member has at that moment.
 
@@ -132,10 +112,9 @@ class GroupCommits:
         self._desk = shared.desk
         self._identity = identity
         self._on_refused = on_refused
-        self._committed: dict[TopicPartition, tuple[int, int]] = {}
-        """Offset, and the epoch of the position then."""
-        self._turns: dict[_Turn, None] = {}
-        self._out: set[_Turn] = set()
+        self._committed: dict[TopicPartition, Stored] = {}
+        self._turns: dict[Turn, None] = {}
+        self._out: set[Turn] = set()
         self._forfeited: dict[TopicPartition, _Forfeit] = {}
         self._is_closed = False
         self._is_failing = False
@@ -143,6 +122,9 @@ class GroupCommits:
         self._is_lost = False
         self._losses = 0
         self._changed = Signal()
+        self._chosen = ChosenPartitions(
+            shared, lambda gone: self._commit_chosen(self.give_up(gone))
+        )
 
     @property
     def is_suspended(self) -> bool:
@@ -166,6 +148,7 @@ class GroupCommits:
     def close(self) -> None:
         """Send no commit from here on: those that wait raise ConsumerStoppedError."""
         self._is_closed = True
+        self._chosen.cancel()
         self.resume()
 
     def lose(self) -> None:
@@ -182,6 +165,11 @@ class GroupCommits:
     def end_loss(self) -> None:
         """Take commits from here on: they are not about what the group had assigned."""
         self._is_lost = False
+
+    def follow_subscription(self) -> None:
+        """End what the application has given up by its new subscription."""
+        self.end_all_but(self._subscriptions.assignment.tps)
+        self._chosen.follow()
 
     def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
         """Refuse the commits called so far for other partitions than these, also if the member has
@@ -253,8 +241,8 @@ class GroupCommits:
     @asynccontextmanager
     async def _turn(
         self, partitions: Iterable[TopicPartition], deadline: float
-    ) -> AsyncIterator[_Turn]:
-        turn = _Turn(partitions)
+    ) -> AsyncIterator[Turn]:
+        turn = Turn(partitions)
         # Only those that are here before this turn is: no two turns ever wait for each other.
         earlier = [other for other in self._turns if other.concerns(turn)]
         self._turns[turn] = None
@@ -319,7 +307,7 @@ class GroupCommits:
         # Auto-commit must not store what lies before an offset of the application's own.
         for tp, entry in offsets.items():
             state = self._subscriptions.assignment.get(tp)
-            self._committed[tp] = entry.offset, -1 if state is None else state.epoch
+            self._committed[tp] = Stored.now(entry, -1 if state is None else state.epoch)
             # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
@@ -339,7 +327,7 @@ class GroupCommits:
 
     @contextmanager
     def _sending(self, partitions: Iterable[TopicPartition]) -> Iterator[None]:
-        turn = _Turn(partitions)
+        turn = Turn(partitions)
         self._out.add(turn)
         try:
             yield
@@ -370,6 +358,7 @@ class GroupCommits:
         interval = self._config.auto_commit_interval
         # One attempt does not keep the next from taking along what was finished since.
         limit = min(self._config.client.request_timeout, max(interval, _SHORTEST_ATTEMPT))
+        self._chosen.follow()
         while True:
             await asyncio.sleep(max(interval, _SHORTEST_INTERVAL))
             if not interval:
@@ -424,7 +413,7 @@ class GroupCommits:
         Commits that wait for an assignment are not waited for: they wait for this to end.
         """
         deadline = asyncio.get_running_loop().time() + timeout
-        turn = _Turn(given_up.assignment.tps)
+        turn = Turn(given_up.assignment.tps)
         while any(other.concerns(turn) for other in self._out):
             if not await self._changed.wait(deadline):
                 raise self._late_for_its_turn()
@@ -433,6 +422,22 @@ class GroupCommits:
             positions = Positions(finished, given_up.topic_ids)
             await self._committer.commit(positions, identity, deadline)
 
+    async def _commit_chosen(self, given_up: GivenUp) -> None:
+        """Commit what is finished of partitions that were no member's; failures are logged."""
+        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        try:
+            async with self._turn(given_up.assignment.tps, deadline):
+                await self._wait_for_assignment(deadline, self._losses)
+                # What the application has again, it has perhaps committed, or sought.
+                again = self._subscriptions.assignment.tps
+                found = self._finished(given_up.assignment)
+                finished = {tp: entry for tp, entry in found.items() if tp not in again}
+                if finished:
+                    positions = Positions(finished, given_up.topic_ids)
+                    await self._committer.commit(positions, Identity(), deadline)
+        except KafkaError as error:
+            self.complain(error)
+
     def give_up(self, assignment: Assignment) -> GivenUp:
         """Return what `commit_abandoned()` needs of an assignment that ends now: its positions do
         not follow the topics from here on."""
@@ -440,18 +445,24 @@ class GroupCommits:
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions before what the latest call got, where they moved since the last
-        commit."""
+        commit; and what was committed long ago, as it was."""
         call = self._desk.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
+            if offset < 0:
+                continue
             committed = self._last_committed(state)
             # The application may have committed more than we know to be finished.
             most = committed if state.position is None else state.position
-            is_covered = offset <= committed <= most
-            if offset >= 0 and not is_covered:
+            stored = self._committed[state.tp] if offset <= committed <= most else None
+            if stored is not None and stored.is_due(state):
+                finished[state.tp] = stored.entry
+            # As far as before in a topic that was made again: its offsets went with the former one.
+            elif stored is None or (offset == committed and stored.is_before(state)):
+                metadata = "" if stored is None else stored.entry.metadata
                 epoch = state.epoch_before(offset)
-                finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)
+                finished[state.tp] = CommittedOffset(offset, metadata, epoch)
         return finished
 
     def in_work(self, partitions: Iterable[TopicPartition]) -> bool:
@@ -478,9 +489,11 @@ class GroupCommits:
         An application may commit beyond its position. But one that has gone back since, by `seek()`
         or because the topic was made again, has still to commit what it has in hand.
         """
-        offset, epoch = self._committed.get(state.tp, (-1, -1))
-        position = state.position
-        is_void = epoch != state.epoch and position is not None and offset > position
+        stored = self._committed.get(state.tp)
+        if stored is None:
+            return -1
+        offset, position = stored.entry.offset, state.position
+        is_void = stored.epoch != state.epoch and position is not None and offset > position
         return -1 if is_void else offset
 
 

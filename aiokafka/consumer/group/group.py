@@ -315,7 +315,7 @@ class Group:
     def _follow_subscription(self) -> None:
         standing = self._standing
         # Of none after `unsubscribe()`, also if another subscription follows before they are sent.
-        self._commits.end_all_but(self._subscriptions.assignment.tps)
+        self._commits.follow_subscription()
         is_owed = self._handover.is_owed
         is_member = self._member.is_member or is_owed
         if not self._subscriptions.is_by_group and standing.state is not StandingState.LEAVING:

@@ -373,7 +373,7 @@ class Kip848Protocol:
         cause = error.__cause__
         if isinstance(cause, StaleMemberEpoch):
             self._hurry()
-        elif isinstance(cause, _LOST):
+        elif isinstance(cause, (*_LOST, GroupIdNotFound)):
             self._lose_membership(cause)
         elif isinstance(cause, BrokerResponseError):
             self._end_with(cause)

@@ -120,7 +120,7 @@ class Kip848Member:
     to have; `owned`, what we have told it, or will tell it next, that we have; `interval`, seconds
     between heartbeats; until when requests without a response may reach the coordinator; whether it
     may count us when we join: a static member, or one whose goodbye had no response, or whose
-    join was refused for its epoch.
+    join was refused for its epoch; whether it may know a regular expression of ours.
     """
 
     def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
@@ -142,6 +142,7 @@ class Kip848Member:
         # Of the consumer, not of one membership: each has the same member id.
         self._strays_until = 0.0
         self._may_be_counted = False
+        self._may_have_regex = config.group_instance_id is not None
 
     @property
     def identity(self) -> Identity:
@@ -345,8 +346,13 @@ class Kip848Member:
             request.rack_id = config.client.client_rack
         if said is None or said.interest.topics != saying.interest.topics:
             request.subscribed_topic_names = sorted(saying.interest.topics)
-        if saying.interest.regex != (None if said is None else said.interest.regex):
-            request.subscribed_topic_regex = saying.interest.regex or ""
+        regex = saying.interest.regex
+        self._may_have_regex |= regex is not None
+        # One that is not taken back stays beside the names. Whether it was is not known any more,
+        # and a static member that is back has that of its former life.
+        may_differ = self._may_have_regex if said is None else regex != said.interest.regex
+        if may_differ:
+            request.subscribed_topic_regex = regex or ""
         if said is None or said.owned != saying.owned or saying.is_answer:
             request.topic_partitions = _by_topic(saying.owned)
         return request
@@ -425,8 +431,11 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
         version = connection.pick(type(request))
     except UnsupportedVersionError:
         raise UnsupportedVersionError(_lacks_protocol(connection.peer)) from None
-    regex = getattr(request, "subscribed_topic_regex", None)
-    if regex is not None and version < _FIRST_REGEX_VERSION:
+    is_old = version < _FIRST_REGEX_VERSION
+    if is_old and isinstance(request, ConsumerGroupHeartbeatRequest):
+        if not request.subscribed_topic_regex:
+            request.subscribed_topic_regex = None  # there is none to take back
+            return version
         raise UnsupportedVersionError(
             f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
             "a str is matched by the client"

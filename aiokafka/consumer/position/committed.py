@@ -17,7 +17,7 @@ from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer.position.known_ids import KnownIds
 from aiokafka.consumer.position.late_commits import LateCommits
-from aiokafka.consumer.position.refusals import common_refusal
+from aiokafka.consumer.position.refusals import common_refusal, most_urgent
 from aiokafka.consumer.position.way import OffsetsWay
 from aiokafka.errors import (
     BrokerResponseError,
@@ -25,6 +25,7 @@ from aiokafka.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     GroupAuthorizationFailedError,
+    GroupIdNotFound,
     IllegalGenerationError,
     KafkaError,
     KafkaProtocolError,
@@ -74,6 +75,7 @@ _SHORTEST_SEARCH = 3.0
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
+    GroupIdNotFound,
     IllegalGenerationError,
     UnknownMemberIdError,
     RebalanceInProgressError,
@@ -207,8 +209,7 @@ class OffsetCommitter:
         async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
             found, refused = await self._fetch_once(node_id, wanted)
             if refused:
-                # Behind one that passes, another that does not would never be told.
-                raise min(refused.values(), key=_may_pass)
+                raise most_urgent(refused.values())
             return found
 
         return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
@@ -376,7 +377,7 @@ class OffsetCommitter:
     ) -> None:
         """Drop from `pending` what was stored, and what has no topic any more: its error goes to
         `gone`. Raises the error of what is left."""
-        failure: KafkaError | None = None
+        failures: list[KafkaError] = []
         for topic in response.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
@@ -390,10 +391,10 @@ class OffsetCommitter:
                     self._client.request_metadata(f"commit: {tp.topic} is gone")
                     text = f"{tp.topic}-{tp.partition}: offset not committed"
                     gone.append(UnknownTopicOrPartitionError(text))
-                elif failure is None or failure.retriable:
-                    failure = self._commit_failure(error, tp)
-        if failure is not None:
-            raise failure
+                else:
+                    failures.append(self._commit_failure(error, tp))
+        if failures:
+            raise most_urgent(failures)
         if pending:
             names = some_names(pending)
             raise KafkaProtocolError(f"a commit was answered without a word about {names}")

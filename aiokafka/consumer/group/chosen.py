@@ -1,0 +1,46 @@
+"""Partitions that the application chose by `assign()`, and what is left to do when it gives them
+up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._tasks import TaskOwner
+from aiokafka.consumer.subscription_state import Assignment
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+
+__all__ = ["ChosenPartitions"]
+
+
+class ChosenPartitions:
+    """Has committed what was finished of them, if so configured. They are no member's, so nothing
+    waits for that but `stop()`.
+
+    Owns: the last of these assignments; the tasks of the commits.
+    """
+
+    def __init__(
+        self, shared: Shared, commit: Callable[[Assignment], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._subscriptions = shared.subscriptions
+        self._is_auto = shared.config.enable_auto_commit
+        self._commit = commit
+        self._tasks = TaskOwner(f"{shared.config.client.client_id}-chosen")
+        self._latest: Assignment | None = None
+
+    def follow(self) -> None:
+        """Look at the assignment of now: the application has perhaps changed it."""
+        latest, now = self._latest, self._subscriptions.assignment
+        self._latest = now if self._subscriptions.is_manual else None
+        if latest is None or not self._is_auto or self._tasks.is_stopping:
+            return
+        gone = {state.tp: state for state in latest.states() if now.get(state.tp) is not state}
+        if gone:
+            self._tasks.start(self._commit(Assignment(gone, -1)), name="commit")
+
+    def cancel(self) -> None:
+        """End the commits that are not made yet."""
+        self._tasks.cancel()
