@@ -10,7 +10,7 @@ from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import refuse_unknown
 from aiokafka._partitions import as_partition, check_topic_name
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import IllegalOperation
+from aiokafka.errors import IllegalOperation, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 _STOP_TIMEOUT = 10.0
@@ -99,6 +99,11 @@ class WrongKey(TypeError, ValueError):
 
 class WrongPartition(TypeError, AssertionError):
     """An argument is no partition: TypeError by meaning, AssertionError as aiokafka has it."""
+
+
+class WrongStart(IllegalStateError, AssertionError):
+    """The consumer cannot be started here, or now: IllegalStateError by meaning, AssertionError as
+    aiokafka has it."""
 
 
 def is_offset(value: Any) -> bool:

@@ -32,6 +32,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
     DEFAULT_STRATEGY,
+    WrongStart,
     as_wanted,
     configure,
     record_limit,
@@ -305,12 +306,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         assignment within `max_poll_interval_ms` (which other members may take for a rebalance),
         5/4 of `rebalance_timeout_ms` or `default_api_timeout_ms`, whichever is longest;
         GroupAuthorizationFailedError;
-        ConsumerStoppedError when another task calls `stop()`; IllegalStateError when it was started
-        before. After a failure or a cancellation everything is closed; the next call begins
-        again, with the same subscription.
+        ConsumerStoppedError when another task calls `stop()`; IllegalStateError, also an
+        AssertionError, when it was started before, or in another event loop. After a failure or a
+        cancellation everything is closed; the next call begins again, with the same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:
-            raise IllegalStateError("start() is called in another event loop than the constructor")
+            raise WrongStart("start() is called in another event loop than the constructor")
         if self._has_failed and not self._stopping.locked():
             if self._subscription.is_by_group:
                 self._subscription.assign_from_subscribed([])
@@ -318,7 +319,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             self._open()
         self._refuse_if_closed()
         if self._is_started:
-            raise IllegalStateError("Did you call `start` twice? The consumer was started before")
+            raise WrongStart("Did you call `start` twice? The consumer was started before")
         self._is_started = True
         self._health.live(ConsumerState.STARTING)
         try:

@@ -644,11 +644,11 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         return None if sequencer is None else TransactionView(sequencer)
 
     def _transactional(self) -> ProducerTransactions:
-        self._check_usable()
         if self._transactions is None:
             raise IllegalOperation(
                 "You need to configure transaction_id to use transactions: transactional_id=..."
             )
+        self._check_usable()
         return self._transactions
 
     @contextmanager
