@@ -247,7 +247,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def _open(self) -> None:
         self._closed = False
         self._has_failed = False
-        self._report(self._client.telemetry, partial(telemetry_labels, self._config, self._group))
+        labels = partial(telemetry_labels, self._config, self._group)
+        self._report(AIOKafkaConsumer.metrics, self._client.telemetry, labels)
 
     def _assemble(self, subscription: SubscriptionState) -> None:
         config = self._config

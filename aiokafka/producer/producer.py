@@ -7,6 +7,7 @@ import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -202,7 +203,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._starts = SharedStart()
         self._is_stopped = False
         self._closed = False
-        self._report(self.client.telemetry, config.telemetry_labels)
+        self._report(AIOKafkaProducer.metrics, self.client.telemetry, config.telemetry_labels)
 
     def _assemble(self, config: ProducerConfig) -> None:
         self._log = SubjectLog(log, config.subject)
@@ -233,8 +234,8 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         if self._closed is None:
             return f"<{type(self).__name__} in the making>"
         names = [f"client_id={self._config.client.client_id}"]
-        if self.transactional_id is not None:
-            names.append(f"transactional_id={self.transactional_id}")
+        if self._config.transactional_id is not None:
+            names.append(f"transactional_id={self._config.transactional_id}")
         return f"<{type(self).__name__} {' '.join(names)}>"
 
     def __del__(self) -> None:
@@ -754,7 +755,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     # The name that programs for aiokafka know.
     _metadata = property(lambda self: self.client.cluster)
 
-    @property
+    @cached_property  # which a subclass may set
     def transactional_id(self) -> str | None:
         """The name of the producer across restarts; None without transactions."""
         return self._config.transactional_id
