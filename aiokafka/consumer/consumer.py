@@ -245,8 +245,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._open()
 
     def _open(self) -> None:
-        self._closed = False
-        self._has_failed = False
+        self._closed = self._has_failed = False
         labels = partial(telemetry_labels, self._config, self._group)
         self._report(AIOKafkaConsumer.metrics, self._client.telemetry, labels)
 
@@ -301,14 +300,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         that is written after it has returned.
 
         Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when such a
-        topic does not come into being within `request_timeout_ms`,
-        TopicAuthorizationFailedError when all of them are denied, AuthenticationFailedError;
-        KafkaTimeoutError when the group has no coordinator for so long, or gives this member no
-        assignment within `max_poll_interval_ms` (which other members may take for a rebalance),
-        5/4 of `rebalance_timeout_ms` or `default_api_timeout_ms`, whichever is longest;
-        GroupAuthorizationFailedError;
+        topic does not come into being within `request_timeout_ms`, TopicAuthorizationFailedError
+        when all of them are denied, AuthenticationFailedError; KafkaTimeoutError when the group has
+        no coordinator for so long, or gives this member no assignment within `max_poll_interval_ms`
+        (which other members may take for a rebalance), 5/4 of `rebalance_timeout_ms` or
+        `default_api_timeout_ms`, whichever is longest; GroupAuthorizationFailedError;
         ConsumerStoppedError when another task calls `stop()`; IllegalStateError, also an
-        AssertionError, when it was started before, or in another event loop. After a failure or a
+        AssertionError, when it was started before, or in another loop. After a failure or a
         cancellation everything is closed; the next call begins again, with the same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:

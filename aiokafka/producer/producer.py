@@ -752,8 +752,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         deadline = self._loop.time() + self._config.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
-    # The name that programs for aiokafka know.
-    _metadata = property(lambda self: self.client.cluster)
+    _metadata = property(lambda self: self.client.cluster)  # as programs for aiokafka know it
 
     @cached_property  # which a subclass may set
     def transactional_id(self) -> str | None:
