@@ -182,7 +182,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     ) -> None:
         warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
         name = type(self).__name__
-        self._config = config = ProducerConfig.of(
+        self._given = config = ProducerConfig.of(
             name,
             {
                 **options,
@@ -218,7 +218,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             # Their records have no short way, and their serializers come later.
             self._append = decline
             self._serializes = False
-        self._health = self._sender.health
+        self._vitals = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
             # Only here: their messages are many, and most producers need none of them.
@@ -233,9 +233,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     def __repr__(self) -> str:
         if self._closed is None:
             return f"<{type(self).__name__} in the making>"
-        names = [f"client_id={self._config.client.client_id}"]
-        if self._config.transactional_id is not None:
-            names.append(f"transactional_id={self._config.transactional_id}")
+        names = [f"client_id={self._given.client.client_id}"]
+        if self._given.transactional_id is not None:
+            names.append(f"transactional_id={self._given.transactional_id}")
         return f"<{type(self).__name__} {' '.join(names)}>"
 
     def __del__(self) -> None:
@@ -264,9 +264,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             return
         if asyncio.get_running_loop() is not self._loop:
             raise WrongArgument("start() is called in another event loop than the constructor")
-        await self._starts.run(self._start, self._undo_start)
+        await self._starts.run(self._launch, self._undo_start)
 
-    async def _start(self) -> None:
+    async def _launch(self) -> None:
         if self._is_started:
             return
         self._refuse_if_closed()
@@ -274,8 +274,8 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._is_connected = True
         if self._transactions is not None:
             await self._become_transactional(self._transactions)
-        elif self._config.enable_idempotence:
-            deadline = self._loop.time() + self._config.client.request_timeout
+        elif self._given.enable_idempotence:
+            deadline = self._loop.time() + self._given.client.request_timeout
             if self._demands_idempotence:
                 await self._sender.obtain_producer_id(deadline)
             else:
@@ -286,20 +286,20 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         if self._interception is not None:
             self._owner.start(self._interception.run(), name="interceptors")
         self._message_accumulator.appender.accept(self._transactions is None)
-        self._health.enter(None)
+        self._vitals.enter(None)
 
     async def _undo_start(self) -> None:
         if self._is_connected:  # otherwise the client has closed everything, and may try again
             self._closed = True
-            self._health.enter(ProducerState.CLOSED)
+            self._vitals.enter(ProducerState.CLOSED)
             try:
-                await self._close(None)
+                await self._shut(None)
             finally:
                 self._abandon()
 
     async def _become_transactional(self, transactions: ProducerTransactions) -> None:
         with self._sender.meter.transacting("init"):
-            await transactions.start(self._loop.time() + self._config.client.request_timeout)
+            await transactions.start(self._loop.time() + self._given.client.request_timeout)
         self._sender.delivery.number_batches(transactions.sequencer)
         self._owner.start(transactions.contents.attend(), name="transaction")
 
@@ -316,7 +316,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._closed = True
         if self._is_stopped:
             return
-        self._health.enter(ProducerState.CLOSING)
+        self._vitals.enter(ProducerState.CLOSING)
         self._message_accumulator.appender.accept(False)
         self._message_accumulator.memory.refuse_waiters(
             lambda: ProducerClosed("the producer was stopped")
@@ -331,7 +331,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
                 await self._deliver_rest(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("Stopped before everything was delivered: %r", error)
-        await self._close(deadline)
+        await self._shut(deadline)
 
     async def _deliver_rest(self, deadline: float | None) -> None:
         """Wait for what is not delivered, and log it if that takes long."""
@@ -340,10 +340,10 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             try:
                 return await self._message_accumulator.flush(soon)
             except KafkaTimeoutError:
-                log.warning("%s is closing: %s", self, self._health.backlog(deadline))
+                log.warning("%s is closing: %s", self, self._vitals.backlog(deadline))
         await self._message_accumulator.flush(deadline)
 
-    async def _close(self, deadline: float | None) -> None:
+    async def _shut(self, deadline: float | None) -> None:
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
         if self._interception is not None:
             await self._interception.finish(deadline)
@@ -352,7 +352,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._sender.close()
         await self.client.close()
         self._is_stopped = True
-        self._health.enter(ProducerState.CLOSED)
+        self._vitals.enter(ProducerState.CLOSED)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -378,16 +378,16 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             self._interception.close()
         self._sender.close()
         self.client.abort()
-        self._health.enter(ProducerState.CLOSED)
+        self._vitals.enter(ProducerState.CLOSED)
 
     def health(self) -> ProducerHealth:
         """Return how the producer is doing now. Sends nothing, raises nothing, costs little, and
         may be called at any time, before `start()` and after `stop()` as well."""
-        return self._health.health()
+        return self._vitals.health()
 
     def metrics(self) -> MetricsSnapshot:
         """Return the numbers of the producer's work so far, at any time."""
-        return read_producer(self.client, self._config, self._sender)
+        return read_producer(self.client, self._given, self._sender)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -496,7 +496,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         number = self._check_may_send("send")
         if (interception := self._interception) is not None:
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
-            deadline = self._loop.time() + self._config.max_block
+            deadline = self._loop.time() + self._given.max_block
             return await send_intercepted(interception, given, deadline, self._send_record, number)
         return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
 
@@ -519,8 +519,8 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         headers: Headers,
         number: int,
     ) -> Future[RecordMetadata]:
-        record = checked_record(topic, value, key, timestamp_ms, headers, self._config)
-        deadline = self._loop.time() + self._config.max_block
+        record = checked_record(topic, value, key, timestamp_ms, headers, self._given)
+        deadline = self._loop.time() + self._given.max_block
         lanes, waited = await self._wait_for_room(topic, partition, record.bound, deadline)
         self._check_may_send("send", number)
         appender = self._message_accumulator.appender
@@ -598,7 +598,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
 
     def create_batch(self) -> BatchBuilder:
         """Create an empty batch of up to `max_batch_size` bytes, to fill and to send."""
-        builder = self._message_accumulator.sizing("").builder(self._config.max_batch_size)
+        builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
     async def send_batch(
@@ -619,11 +619,11 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
-        check_batch(batch, topic, self._config)
-        deadline = self._loop.time() + self._config.max_block
+        check_batch(batch, topic, self._given)
+        deadline = self._loop.time() + self._given.max_block
         lanes, waited = await self._wait_for_room(topic, partition, batch.size(), deadline)
         self._check_may_send("send_batch", number)
-        check_batch(batch, topic, self._config)
+        check_batch(batch, topic, self._given)
         if partition is None and self._hashes_keys:
             partition = int(lanes.turn().partition.partition)
         elif partition is None:
@@ -749,7 +749,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         """
         self._check_usable()
         check_topic(topic)
-        deadline = self._loop.time() + self._config.client.request_timeout
+        deadline = self._loop.time() + self._given.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
     _metadata = property(lambda self: self.client.cluster)  # as programs for aiokafka know it
@@ -757,7 +757,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     @cached_property  # which a subclass may set
     def transactional_id(self) -> str | None:
         """The name of the producer across restarts; None without transactions."""
-        return self._config.transactional_id
+        return self._given.transactional_id
 
     @property
     def buffer_available_bytes(self) -> int:

@@ -191,7 +191,7 @@ async def test_programs_see_and_ask_for_rejoins(
         await cluster.create_topic("u")
         cluster.log("u").append(b"v")
         assert await value_of(consumer) == b"v"
-        if consumer._config.group_protocol == "classic":
+        if consumer._given.group_protocol == "classic":
             assert coordinator.generation > generation
             generation = coordinator.generation
             coordinator._rejoin_needed_fut.set_result(None)

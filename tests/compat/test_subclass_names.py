@@ -13,8 +13,11 @@ from aiokafka.testing import FakeCluster
 
 TP = TopicPartition("t", 0)
 
-OF_CONSUMERS = ["group_id", "_group_id", "enable_auto_commit", "isolation_level", "metrics", "lag"]
-OF_PRODUCERS = ["transactional_id", "metrics", "health"]
+OF_CONSUMERS = [
+    *("group_id", "_group_id", "enable_auto_commit", "isolation_level", "metrics", "lag"),
+    *("_config", "_group", "_health", "_open", "_start", "_tasks"),
+]
+OF_PRODUCERS = ["transactional_id", "metrics", "_close", "_config", "_health", "_start"]
 OF_ADMINS = ["metrics", "topics"]
 
 
