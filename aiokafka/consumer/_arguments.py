@@ -27,6 +27,10 @@ def topic_names(topics: Any) -> frozenset[str]:
     if not isinstance(topics, (tuple, list, Set)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
+        if isinstance(name, (list, set, dict)):
+            # So begins what programs match that leave out the star of AIOKafkaConsumer(*topics).
+            kind = type(name).__name__
+            raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
             raise TypeError(f"Topics should be list of strings: {name!r} is none")
         check_topic_name(name)

@@ -179,6 +179,7 @@ def openings_of_consumer_calls() -> list[Any]:
         ),
         (lambda c: c.subscribe("t"), TypeError, "Topics should be list of strings"),
         (lambda c: c.subscribe([1]), TypeError, "Topics should be list of strings"),
+        (lambda _: AIOKafkaConsumer(["t", "u"]), TypeError, "unhashable type: 'list'"),  # type: ignore[arg-type]
         (lambda c: c.subscribe(pattern="("), ValueError, "'(' is not a valid pattern: "),
         (
             lambda c: c.subscribe(["t"], listener=listener),
