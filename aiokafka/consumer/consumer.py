@@ -257,7 +257,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._vitals = health = ConsumerHealthMonitor(client, config, self._subscription)
         self._shared = shared = Shared(client, config, self._subscription, desk, health.look)
         # Knows the desk and not the consumer, which can then be missed by its owner and say so.
-        self._owner = tasks = TaskOwner(config.client.client_id, partial(_fail, shared))
+        self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
         placement = Placement(shared)
         makings = None if config.group_id is None else _prepare_group(shared, config.group_id)
         self._committer = None if makings is None else makings.committer
@@ -601,6 +601,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     async def _wait_for_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
         wanted = as_wanted(partitions)
         self._check_can_read()
+        if (stand_in := vars(self._fetcher).get("next_record")) is not None:  # of a test
+            found: ConsumerRecord[KT, VT] = await stand_in(partitions)
+            return found
         began_at = self._begin_call()
         await self._maybe_yield()
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
@@ -641,6 +644,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if math.isnan(timeout_ms):
             raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
         self._check_can_read()
+        if (stand_in := vars(self._fetcher).get("fetched_records")) is not None:  # of a test
+            most = max_records or self._max_poll_records
+            return dict(await stand_in(partitions, timeout_ms / 1000, max_records=most))
         began_at = self._begin_call()
         if not await self._maybe_yield():
             return {}
@@ -790,12 +796,6 @@ def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     from aiokafka.consumer.group.making import prepare_group
 
     return prepare_group(shared, group_id)
-
-
-def _fail(shared: Shared, error: BaseException) -> None:
-    """Wake whatever waits, so that it sees that the background work has failed."""
-    shared.on_change()
-    shared.desk.wake_all()
 
 
 show_options(

