@@ -640,11 +640,11 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     @property
     def _txn_manager(self) -> TransactionView | None:
         """The name by which programs ask whether a transaction is open or has failed for good; None
-        without a producer id."""
+        without a producer id, unless idempotence was asked for."""
         from aiokafka.producer.transactions.view import TransactionView
 
         sequencer = (self._transactions or self._sender.delivery).sequencer
-        return None if sequencer is None else TransactionView(sequencer)
+        return TransactionView.of(sequencer, is_demanded=self._demands_idempotence)
 
     def _transactional(self) -> ProducerTransactions:
         if self._transactions is None:

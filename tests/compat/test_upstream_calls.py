@@ -149,7 +149,9 @@ async def test_programs_ask_for_the_state_of_a_transaction(cluster: FakeCluster)
     async with timeout(20):
         async with AIOKafkaProducer(acks=1, **options) as plain:
             assert plain._txn_manager is None
-        async with AIOKafkaProducer(enable_idempotence=True, **options) as idempotent:
+        idempotent = AIOKafkaProducer(enable_idempotence=True, **options)
+        assert idempotent._txn_manager is not None and not idempotent._txn_manager.has_pid()
+        async with idempotent:
             manager = idempotent._txn_manager
             assert manager is not None
             assert manager.has_pid()
