@@ -21,7 +21,7 @@ from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.signature import show_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
-from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._loops import OF_CONSUMERS, made_for, refuse_other_loop
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
@@ -236,7 +236,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
                 "value_deserializer": value_deserializer,
             },
         )
-        with made_for(loop, name) as self._loop:
+        with made_for(loop, name, OF_CONSUMERS) as self._loop:
             self._assemble(SubscriptionState())
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))

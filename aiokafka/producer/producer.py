@@ -19,7 +19,7 @@ from aiokafka._config.producer import ProducerConfig
 from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
-from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._loops import OF_PRODUCERS, made_for, refuse_other_loop
 from aiokafka._shared_start import SharedStart
 from aiokafka._states import ProducerState
 from aiokafka._telemetry.reporting import Reporting
@@ -198,7 +198,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._serializes = key_serializer is not None or value_serializer is not None
         self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
-        with made_for(loop, name) as self._loop:
+        with made_for(loop, name, OF_PRODUCERS) as self._loop:
             self._assemble(config)
         self._starts = SharedStart()
         self._is_stopped = False
