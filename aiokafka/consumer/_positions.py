@@ -289,7 +289,8 @@ class ConsumerPositions:
                 self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
             with self._unless_stopped():
-                await self._joined.commit_offsets(_with_epochs(assignment, entries))
+                entries = _with_epochs(assignment, entries)
+                await self._joined.commit_offsets(assignment, entries)
         if offsets is None:
             # After the rest is stored: only what was taken away has failed, and the error names
             # that.

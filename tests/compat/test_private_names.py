@@ -13,6 +13,7 @@ from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.metadata import MetadataResponse_v0
@@ -235,6 +236,25 @@ async def test_tests_wait_for_the_assignment_of_a_subscription(cluster: FakeClus
         async with timeout(20):
             await consumer._subscription.wait_for_assignment()
         assert consumer.assignment() == {TopicPartition("u", 0)}
+
+
+async def test_tracers_see_what_is_committed(
+    cluster: FakeCluster, consumer: AIOKafkaConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, Any]] = []
+    original = GroupCoordinator.commit_offsets
+
+    async def traced(self: GroupCoordinator, *args: Any, **named: Any) -> None:
+        # As ddtrace does: the second argument, or the keyword.
+        seen.append((self.group_id, args[1] if len(args) > 1 else named["offsets"]))
+        await original(self, *args, **named)
+
+    monkeypatch.setattr(GroupCoordinator, "commit_offsets", traced)
+    cluster.log("t").append(b"v")
+    await consumer.getone()
+    await consumer.commit()
+    await consumer.commit({TP: 0})
+    assert [(group, offsets[TP].offset) for group, offsets in seen] == [("g", 1), ("g", 0)]
 
 
 async def test_tests_look_at_settings() -> None:
