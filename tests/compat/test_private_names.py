@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -58,6 +59,28 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert ConnectionGroup.DEFAULT == 0
     assert ConnectionGroup.COORDINATION == 1
     assert CoordinationType.TRANSACTION == 1
+
+
+async def test_options_of_clients_as_they_were_given() -> None:
+    context = ssl.create_default_context()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=["a:9093", "b:9094"],
+        security_protocol="SASL_SSL",
+        ssl_context=context,
+        sasl_plain_username="me",
+        sasl_plain_password="secret",
+        request_timeout_ms=5000,
+    )
+    client: Any = consumer._client
+    assert client._bootstrap_servers == ["a:9093", "b:9094"]
+    assert client._ssl_context is context
+    assert (client._security_protocol, client._sasl_mechanism) == ("SASL_SSL", "PLAIN")
+    assert (client._sasl_plain_username, client._sasl_plain_password) == ("me", "secret")
+    assert (client._request_timeout_ms, client._metadata_max_age_ms) == (5000, 300_000)
+    assert AIOKafkaProducer().client._bootstrap_servers == "localhost"
+    assert "secret" not in repr(client._config)
+    with pytest.raises(AttributeError, match="'AIOKafkaClient' object has no attribute '_tls'"):
+        client._tls  # noqa: B018
 
 
 async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
