@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from aiokafka._config.as_given import find_option
 from aiokafka._config.consumer import ConsumerConfig
 
 __all__ = ["ConsumerSettings"]
@@ -51,3 +53,10 @@ class ConsumerSettings:
     @cached_property
     def _client_rack(self) -> str | None:
         return self._given.client.client_rack
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return `_auto_offset_reset` and the others as they were given."""
+            config = vars(self).get("_given")
+            return find_option(self, name, (config, config and config.client))

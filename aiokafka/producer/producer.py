@@ -7,7 +7,6 @@ import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -41,6 +40,7 @@ from aiokafka.producer._checks import ask_partitioner, check_batch, checked_reco
 from aiokafka.producer._convert import Headers, as_headers, check_topic
 from aiokafka.producer._intercepted import decline, send_intercepted
 from aiokafka.producer._metrics import read_producer
+from aiokafka.producer._settings import ProducerSettings
 from aiokafka.producer.batches.appender import TopicLanes
 from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.sending.sender import Sender, log
@@ -70,7 +70,7 @@ _LONG_STOP = 3.0  # seconds after which `stop()` logs what it waits for
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 
 
-class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
+class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent]):
     """Sends records to a Kafka cluster.
 
     Records are collected into batches per partition and sent by background tasks; `send` returns a
@@ -753,11 +753,6 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         return set(await self.client.wait_for_topic(topic, deadline))
 
     _metadata = property(lambda self: self.client.cluster)  # as programs for aiokafka know it
-
-    @cached_property  # which a subclass may set
-    def transactional_id(self) -> str | None:
-        """The name of the producer across restarts; None without transactions."""
-        return self._given.transactional_id
 
     @property
     def buffer_available_bytes(self) -> int:

@@ -83,6 +83,20 @@ async def test_options_of_clients_as_they_were_given() -> None:
         client._tls  # noqa: B018
 
 
+async def test_options_of_a_role_as_they_were_given() -> None:
+    consumer: Any = AIOKafkaConsumer(auto_offset_reset="earliest", session_timeout_ms=20_000)
+    assert (consumer._auto_offset_reset, consumer._session_timeout_ms) == ("earliest", 20_000)
+    assert (consumer._max_poll_interval_ms, consumer._request_timeout_ms) == (300_000, 40_000)
+    assert consumer._isolation_level == "read_uncommitted"
+    assert consumer._value_deserializer is None
+    producer: Any = AIOKafkaProducer(compression_type="gzip", request_timeout_ms=1000)
+    assert (producer._compression_type, producer._request_timeout_ms) == ("gzip", 1000)
+    assert producer._max_request_size == 1_048_576
+    for client in (consumer, producer):
+        with pytest.raises(AttributeError, match="has no attribute '_topic'"):
+            client._topic  # noqa: B018
+
+
 async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
     async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         found = await admin._get_cluster_metadata()
