@@ -11,16 +11,23 @@ from typing import Any
 
 from aiokafka.errors import IllegalStateError
 
-__all__ = ["made_for", "refuse_other_loop"]
+__all__ = ["OF_CONSUMERS", "OF_PRODUCERS", "made_for", "refuse_other_loop"]
+
+# So begin the warnings that programs have filters for.
+OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
+OF_PRODUCERS = (
+    "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release. "
+)
 
 
 @contextmanager
-def made_for(loop: Any, name: str) -> Iterator[AbstractEventLoop]:
+def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventLoop]:
     """Give the event loop that an object of class `name`, made in this block, will belong to.
 
     That is the running one; with none running it is `loop`, if one was given. What the block makes
     sees it as the running one, but it does not run: nothing may be scheduled. Raises RuntimeError
-    without any, TypeError for a `loop` that is no event loop.
+    without any, TypeError for a `loop` that is no event loop. A warning for a given `loop` begins
+    with `opening`.
     """
     if loop is not None and not isinstance(loop, AbstractEventLoop):
         raise TypeError(f"loop: must be an event loop or None, not {type(loop).__name__}")
@@ -34,10 +41,13 @@ def made_for(loop: Any, name: str) -> Iterator[AbstractEventLoop]:
             ) from None
     else:
         if loop is not None:
-            _warn("the argument loop has no effect: the running event loop is used")
+            _warn(f"{opening}the argument loop has no effect: the running event loop is used")
         yield running
         return
-    _warn(f"{name}(loop=...) without a running event loop: make it inside a coroutine instead")
+    _warn(
+        f"{opening}{name}(loop=...) without a running event loop: make it inside a coroutine "
+        "instead"
+    )
     # Everything that it consists of asks for the running loop; one that is about to run is as good.
     asyncio._set_running_loop(loop)
     try:

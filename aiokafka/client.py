@@ -16,6 +16,7 @@ from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
+from aiokafka._config.as_given import find_option
 from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._form import mention_form
@@ -40,7 +41,6 @@ from aiokafka.errors import (
     RequestTimedOutError,
 )
 from aiokafka.net._traffic import Traffic
-from aiokafka.net.address import format_address
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool
 from aiokafka.protocol.messages.metadata import MetadataResponse
@@ -705,13 +705,13 @@ class AIOKafkaClient:
         known = [versions.release for versions in found if versions is not None]
         return min(known, default=(0, 9, 0))
 
-    @property
-    def _bootstrap_servers(self) -> str:
-        return ",".join(format_address(host, port) for host, port in self._config.bootstrap_servers)
+    if not TYPE_CHECKING:
 
-    @property
-    def _client_id(self) -> str:
-        return self._config.client_id
+        def __getattr__(self, name: str) -> Any:
+            config = vars(self).get("_config")
+            return find_option(self, name, (config, config and config.security))
+
+    _client_id = property(lambda self: self._config.client_id)
 
     @property
     def _topics(self) -> frozenset[str]:

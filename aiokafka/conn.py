@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 import logging
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.net.connection import BrokerConnection as AIOKafkaConnection
 
-__all__ = ["AIOKafkaConnection", "AbstractTokenProvider", "CloseReason", "asyncio", "log"]
+__all__ = [
+    "AIOKafkaConnection",
+    "AbstractTokenProvider",
+    "CloseReason",
+    "asyncio",
+    "functools",
+    "log",
+]
 
 log = logging.getLogger("aiokafka.conn")
 

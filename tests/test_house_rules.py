@@ -139,6 +139,7 @@ TESTS = REPOSITORY / "tests"
 USE_PRIVATE_NAMES = {
     "tests/compat/test_patterns.py",
     "tests/compat/test_private_names.py",
+    "tests/compat/test_stand_ins.py",
     "tests/compat/test_upstream_calls.py",
 }
 # One place that has what tests of consumers cannot get otherwise.

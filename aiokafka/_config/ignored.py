@@ -10,6 +10,12 @@ _IGNORED = {
     "send_backoff_ms": "see linger_ms and retry_backoff_ms",
 }
 
+# So begins what programs have filters of warnings for.
+_OPENINGS = {
+    "api_version": "The `api_version` parameter has been deprecated since 0.13.0. "
+    "It is now a no-op and will be removed in a future release. Here "
+}
+
 
 def warn_ignored(stacklevel: int = 3, **given: object) -> None:
     """Warn about keywords of older versions that are accepted and have no effect.
@@ -19,8 +25,9 @@ def warn_ignored(stacklevel: int = 3, **given: object) -> None:
     for keyword, value in given.items():
         if value is None or (keyword == "api_version" and value == "auto"):
             continue
+        opening = _OPENINGS.get(keyword, "")
         warnings.warn(
-            f"the argument {keyword} has no effect: {_IGNORED[keyword]}",
+            f"{opening}the argument {keyword} has no effect: {_IGNORED[keyword]}",
             DeprecationWarning,
             stacklevel=stacklevel,
         )

@@ -325,6 +325,7 @@ class Options(Frozen):
         Raises TypeError for an unknown keyword or a value of the wrong type, ValueError for a value
         that is not accepted; the message names the keyword, the value and what is accepted.
         """
+        public = {name: value for name, value in options.items() if value is not MISSING}
         values: dict[str, Any] = {}
         for name, described, kind in _declared(cls):
             if described.keyword in options:
@@ -337,7 +338,16 @@ class Options(Frozen):
                 values[field.name] = options.pop(field.name)
         if options:
             raise unknown_option(cls.__name__, sorted(options)[0], cls.keywords())
-        return cls(**values)
+        made = cls(**values)
+        made.__dict__["_public"] = public  # no field: nothing here works with it
+        return made
+
+    def as_given(self, keyword: str) -> Any:
+        """Return an option as it was given to `from_options`, or its default in public units."""
+        public = self.__dict__.get("_public", {})
+        if keyword in public:
+            return public[keyword]
+        return next(each.default for each in self.describe() if each.keyword == keyword)
 
     @classmethod
     def describe(cls) -> list[Option]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka._typing import later
@@ -21,10 +21,7 @@ else:
 __all__ = ["Reporting"]
 
 
-class _Measured(Protocol):
-    _telemetry: TelemetryReporter
-
-    def metrics(self) -> MetricsSnapshot: ...
+C = TypeVar("C", bound="Reporting")
 
 
 class Reporting:
@@ -32,17 +29,23 @@ class Reporting:
 
     _telemetry: TelemetryReporter
 
+    def metrics(self) -> MetricsSnapshot:
+        """Return the numbers of the client's work so far."""
+        raise NotImplementedError
+
     def _report(
-        self: _Measured,
+        self: C,
+        read: Callable[[C], MetricsSnapshot],
         telemetry: TelemetryReporter,
         labels: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Begin to. `labels` describe the client; those that are empty do not."""
+        """Begin to. `read` is the `metrics` of our class: a program's subclass may have something
+        else of that name. `labels` describe the client; those that are empty do not."""
         register(self)
         self._telemetry = telemetry
         # What is in the background must not keep a client from being missed.
-        method = weakref.WeakMethod(self.metrics)
-        telemetry.watch(lambda: _call(method), labels)
+        client = weakref.ref(self)
+        telemetry.watch(lambda: _read(client, read), labels)
 
     async def client_instance_id(self, timeout_ms: float = 60_000) -> UUID:
         """Return the id that the brokers have given to this client, by which they name the metrics
@@ -57,6 +60,6 @@ class Reporting:
         return await self._telemetry.instance_id(timeout_ms / 1000)
 
 
-def _call(method: weakref.WeakMethod[Callable[[], MetricsSnapshot]]) -> MetricsSnapshot | None:
-    read = method()
-    return None if read is None else read()
+def _read(client: weakref.ref[C], read: Callable[[C], MetricsSnapshot]) -> MetricsSnapshot | None:
+    found = client()
+    return None if found is None else read(found)

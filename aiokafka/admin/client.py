@@ -170,7 +170,7 @@ class AIOKafkaAdminClient(Reporting):
         self._router = Router(self._client, self._config)
         self._started = False
         self._closed = False
-        self._report(self._client.telemetry)
+        self._report(AIOKafkaAdminClient.metrics, self._client.telemetry)
 
     async def start(self) -> None:
         """Connect to the cluster.

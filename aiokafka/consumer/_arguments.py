@@ -10,7 +10,7 @@ from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import refuse_unknown
 from aiokafka._partitions import as_partition, check_topic_name
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import IllegalOperation
+from aiokafka.errors import IllegalOperation, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 _STOP_TIMEOUT = 10.0
@@ -27,6 +27,10 @@ def topic_names(topics: Any) -> frozenset[str]:
     if not isinstance(topics, (tuple, list, Set)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
+        if isinstance(name, (list, set, dict)):
+            # So begins what programs match that leave out the star of AIOKafkaConsumer(*topics).
+            kind = type(name).__name__
+            raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
             raise TypeError(f"Topics should be list of strings: {name!r} is none")
         check_topic_name(name)
@@ -99,6 +103,11 @@ class WrongKey(TypeError, ValueError):
 
 class WrongPartition(TypeError, AssertionError):
     """An argument is no partition: TypeError by meaning, AssertionError as aiokafka has it."""
+
+
+class WrongStart(IllegalStateError, AssertionError):
+    """The consumer cannot be started here, or now: IllegalStateError by meaning, AssertionError as
+    aiokafka has it."""
 
 
 def is_offset(value: Any) -> bool:

@@ -63,12 +63,12 @@ class ConsumerPositions:
     """
 
     _loop: asyncio.AbstractEventLoop
-    _config: ConsumerConfig
+    _given: ConsumerConfig
     _subscription: SubscriptionState
     _client: AIOKafkaClient
     _desk: ReaderDesk
     _resolver: OffsetResolver
-    _group: Group | None
+    _joined: Group | None
     _committer: OffsetCommitter | None
     _group_view: GroupView | None = None
     _check_can_read: Callable[[], None]
@@ -88,7 +88,7 @@ class ConsumerPositions:
         `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`,
         TopicAuthorizationFailedError.
         """
-        deadline = self._loop.time() + self._config.default_api_timeout
+        deadline = self._loop.time() + self._given.default_api_timeout
         while True:
             self._check_can_read()
             state = self._subscription.assigned_state(partition)
@@ -132,7 +132,7 @@ class ConsumerPositions:
     async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
         states = self._states_of(partitions)
         self._check_can_read()
-        deadline = self._loop.time() + self._config.client.request_timeout
+        deadline = self._loop.time() + self._given.client.request_timeout
         for state in states:
             state.reset(spec)
         while waiting := [state for state in states if state.needs_offset]:
@@ -160,7 +160,7 @@ class ConsumerPositions:
         """
         states = self._states_of(partitions)
         committer = self._need_group("seek_to_committed")
-        deadline = self._loop.time() + self._config.default_api_timeout
+        deadline = self._loop.time() + self._given.default_api_timeout
         with self._unless_stopped():
             found = await committer.fetch([state.tp for state in states], deadline)
         offsets: dict[TopicPartition, int | None] = {}
@@ -209,7 +209,7 @@ class ConsumerPositions:
         """Return the offset of the first open transaction, as last fetched; -1 unless reading
         committed."""
         lso = self._fetched_state(partition).lso
-        return lso if lso is None or self._config.read_committed else -1
+        return lso if lso is None or self._given.read_committed else -1
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """Return when the broker last answered about the partition (ms since 1970); None before."""
@@ -231,7 +231,7 @@ class ConsumerPositions:
         Sends no request, so it may be called often. With `read_committed`, the end is the last
         stable offset. Raises IllegalStateError if the partition is not assigned.
         """
-        read_committed = self._config.read_committed
+        read_committed = self._given.read_committed
         if partition is not None:
             return self._subscription.assigned_state(partition).lag(read_committed)
         states = self._subscription.assignment.states()
@@ -240,7 +240,7 @@ class ConsumerPositions:
     def known_end_offsets(self) -> dict[TopicPartition, int | None]:
         """Return the ends of the assigned partitions as of their last fetches, without a request;
         None before the first."""
-        read_committed = self._config.read_committed
+        read_committed = self._given.read_committed
         states = self._subscription.assignment.states()
         return {state.tp: state.end(read_committed) for state in states}
 
@@ -267,7 +267,7 @@ class ConsumerPositions:
         KafkaTimeoutError; other errors of the broker.
         """
         self._need_group("commit")
-        assert self._group is not None
+        assert self._joined is not None
         if self._subscription.subscription is None:
             raise IllegalStateError(
                 "Not subscribed to any topics: call subscribe() or assign() first"
@@ -289,11 +289,12 @@ class ConsumerPositions:
                 self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
             with self._unless_stopped():
-                await self._group.commit_offsets(_with_epochs(assignment, entries))
+                entries = _with_epochs(assignment, entries)
+                await self._joined.commit_offsets(assignment, entries)
         if offsets is None:
             # After the rest is stored: only what was taken away has failed, and the error names
             # that.
-            self._group.refuse_forfeited()
+            self._joined.refuse_forfeited()
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -306,7 +307,7 @@ class ConsumerPositions:
         """
         committer = self._need_group("committed_offsets")
         tps = sorted(self.assignment()) if partitions is None else as_partitions(partitions)
-        deadline = self._loop.time() + self._config.default_api_timeout
+        deadline = self._loop.time() + self._given.default_api_timeout
         with self._unless_stopped():
             found = await committer.fetch(tps, deadline) if tps else {}
         return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
@@ -317,7 +318,7 @@ class ConsumerPositions:
         Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
         """
         committer = self._need_group("committed")
-        deadline = self._loop.time() + self._config.default_api_timeout
+        deadline = self._loop.time() + self._given.default_api_timeout
         with self._unless_stopped():
             found = await committer.fetch([as_partition(partition)], deadline)
         return found[partition].offset if partition in found else None
@@ -359,7 +360,7 @@ class ConsumerPositions:
         self, spec: OffsetSpec, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         self._check_can_read()
-        deadline = self._loop.time() + self._config.default_api_timeout
+        deadline = self._loop.time() + self._given.default_api_timeout
         wanted = dict.fromkeys(as_partitions(partitions), spec.timestamp)
         with self._unless_stopped():
             found = await self._resolver.lookup.find(wanted, deadline)
@@ -383,7 +384,7 @@ class ConsumerPositions:
                 raise ValueError(
                     f"The target time for partition {tp} is {timestamp}. It must not be negative."
                 )
-        deadline = self._loop.time() + self._config.default_api_timeout
+        deadline = self._loop.time() + self._given.default_api_timeout
         times = {tp: int(timestamp) for tp, timestamp in wanted.items()}
         with self._unless_stopped():
             found = await self._resolver.lookup.find(times, deadline)

@@ -44,6 +44,11 @@ class Shared:
         if self.interception is not None:
             desk.intercept()
 
+    def fail(self, error: BaseException) -> None:
+        """Wake whatever waits, so that it sees that the background work has failed."""
+        self.on_change()
+        self.desk.wake_all()
+
 
 def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception | None:
     if not config.interceptors:

@@ -21,7 +21,7 @@ from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.signature import show_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
-from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._loops import OF_CONSUMERS, made_for, refuse_other_loop
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
@@ -32,6 +32,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
     DEFAULT_STRATEGY,
+    WrongStart,
     as_wanted,
     configure,
     record_limit,
@@ -228,7 +229,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     ) -> None:
         warn_ignored(api_version=api_version)
         name = type(self).__name__
-        self._config = configure(
+        self._given = configure(
             name,
             {
                 **options,
@@ -236,37 +237,37 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
                 "value_deserializer": value_deserializer,
             },
         )
-        with made_for(loop, name) as self._loop:
+        with made_for(loop, name, OF_CONSUMERS) as self._loop:
             self._assemble(SubscriptionState())
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))
         if self._loop.get_debug():
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
-        self._open()
+        self._renew()
 
-    def _open(self) -> None:
-        self._closed = False
-        self._has_failed = False
-        self._report(self._client.telemetry, partial(telemetry_labels, self._config, self._group))
+    def _renew(self) -> None:
+        self._closed = self._has_failed = False
+        labels = partial(telemetry_labels, self._given, self._joined)
+        self._report(AIOKafkaConsumer.metrics, self._client.telemetry, labels)
 
     def _assemble(self, subscription: SubscriptionState) -> None:
-        config = self._config
+        config = self._given
         self._client = client = AIOKafkaClient(config.client, subject=config.subject)
         self._subscription = subscription
         self._desk = desk = ReaderDesk()
-        self._health = health = ConsumerHealthMonitor(client, config, self._subscription)
+        self._vitals = health = ConsumerHealthMonitor(client, config, self._subscription)
         self._shared = shared = Shared(client, config, self._subscription, desk, health.look)
         # Knows the desk and not the consumer, which can then be missed by its owner and say so.
-        self._tasks = tasks = TaskOwner(config.client.client_id, partial(_fail, shared))
+        self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
         placement = Placement(shared)
         makings = None if config.group_id is None else _prepare_group(shared, config.group_id)
         self._committer = None if makings is None else makings.committer
         self._resolver = OffsetResolver(shared, tasks, placement.contact_of, self._committer)
         self._fetcher = Fetcher(shared, tasks, placement, self._resolver)
-        self._group = None if makings is None else makings.make_group(shared, self._fetcher.route)
-        self._coordinator = self._group or NoGroup(shared, self._fetcher.route)
-        if makings is not None and self._group is not None:
-            self._group_view = makings.make_view(shared, self._group)
+        self._joined = None if makings is None else makings.make_group(shared, self._fetcher.route)
+        self._coordinator = self._joined or NoGroup(shared, self._fetcher.route)
+        if makings is not None and self._joined is not None:
+            self._group_view = makings.make_view(shared, self._joined)
             add_reader(self._loop, self._group_view)
         health.begin(Sources(desk, tasks, placement, self._coordinator))
         self._all_topics: AllTopics | None = None
@@ -277,8 +278,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._reader: weakref.ref[asyncio.Task[Any]] | None = None
 
     def __repr__(self) -> str:
-        group = f" group_id={self._config.group_id!r}" if self._config.group_id else ""
-        return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}{group}>"
+        group = f" group_id={self._given.group_id!r}" if self._given.group_id else ""
+        return f"<AIOKafkaConsumer client_id={self._given.client.client_id!r}{group}>"
 
     def __del__(self) -> None:
         if self._closed is not False or not self._is_started:
@@ -300,29 +301,28 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         that is written after it has returned.
 
         Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when such a
-        topic does not come into being within `request_timeout_ms`,
-        TopicAuthorizationFailedError when all of them are denied, AuthenticationFailedError;
-        KafkaTimeoutError when the group has no coordinator for so long, or gives this member no
-        assignment within `max_poll_interval_ms` (which other members may take for a rebalance),
-        5/4 of `rebalance_timeout_ms` or `default_api_timeout_ms`, whichever is longest;
-        GroupAuthorizationFailedError;
-        ConsumerStoppedError when another task calls `stop()`; IllegalStateError when it was started
-        before. After a failure or a cancellation everything is closed; the next call begins
-        again, with the same subscription.
+        topic does not come into being within `request_timeout_ms`, TopicAuthorizationFailedError
+        when all of them are denied, AuthenticationFailedError; KafkaTimeoutError when the group has
+        no coordinator for so long, or gives this member no assignment within `max_poll_interval_ms`
+        (which other members may take for a rebalance), 5/4 of `rebalance_timeout_ms` or
+        `default_api_timeout_ms`, whichever is longest; GroupAuthorizationFailedError;
+        ConsumerStoppedError when another task calls `stop()`; IllegalStateError, also an
+        AssertionError, when it was started before, or in another loop. After a failure or a
+        cancellation everything is closed; the next call begins again, with the same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:
-            raise IllegalStateError("start() is called in another event loop than the constructor")
+            raise WrongStart("start() is called in another event loop than the constructor")
         if self._has_failed and not self._stopping.locked():
             self._subscription.begin_again()
             self._assemble(self._subscription)
-            self._open()
+            self._renew()
         self._refuse_if_closed()
         if self._is_started:
-            raise IllegalStateError("Did you call `start` twice? The consumer was started before")
+            raise WrongStart("Did you call `start` twice? The consumer was started before")
         self._is_started = True
-        self._health.live(ConsumerState.STARTING)
+        self._vitals.live(ConsumerState.STARTING)
         try:
-            await self._start()
+            await self._launch()
             self._refuse_if_closed()
         except BaseException as error:
             is_stopped = bool(self._closed)
@@ -332,10 +332,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
                 # What failed is what `stop()` has closed.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
-        self._health.live(None)
+        self._vitals.live(None)
 
-    async def _start(self) -> None:
-        deadline = self._loop.time() + self._config.client.request_timeout
+    async def _launch(self) -> None:
+        deadline = self._loop.time() + self._given.client.request_timeout
         # Before the first metadata request, so that it asks for them already.
         if self._subscription.pattern is not None:
             self._client.watch_all_topics()
@@ -350,20 +350,20 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             await self._await_topics(deadline)
         self._fetcher.start()
         self._coordinator.on_metadata()
-        self._tasks.start(self._resolver.run(), name="offsets")
+        self._owner.start(self._resolver.run(), name="offsets")
         if self._shared.interception is not None:
-            self._tasks.start(self._shared.interception.run(), name="interceptors")
-        await self._coordinator.start(self._tasks)
+            self._owner.start(self._shared.interception.run(), name="interceptors")
+        await self._coordinator.start(self._owner)
         await self._await_positions(deadline)
 
     async def _look_at_cluster(self) -> None:
         """Ask for all topics, for the application's questions only: what may pass is logged."""
         try:
-            self._all_topics = await AllTopics.of(self._client, self._config.client.request_timeout)
+            self._all_topics = await AllTopics.of(self._client, self._given.client.request_timeout)
         except KafkaError as error:
             if not (error.retriable or isinstance(error, KafkaTimeoutError)):
                 raise
-            told = SubjectLog(log, self._config.subject)
+            told = SubjectLog(log, self._given.subject)
             told.warning("The topics of the cluster are not known yet: %s", error)
 
     async def _await_topics(self, deadline: float) -> None:
@@ -383,7 +383,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     async def _await_positions(self, deadline: float) -> None:
         """Wait until the ends of the logs are known, with "latest", before the application goes on
         to write; as far as their leaders answer soon."""
-        if self._config.auto_offset_reset in ("earliest", "none"):
+        if self._given.auto_offset_reset in ("earliest", "none"):
             return
         deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
         while self._resolver.is_looking and not self._closed:
@@ -427,7 +427,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._closed = True
         if self._is_through():
             self._desk.buffer.begin_call()
-        self._health.live(ConsumerState.CLOSED)
+        self._vitals.live(ConsumerState.CLOSED)
         self._desk.close()
 
     def _is_through(self) -> bool:
@@ -443,16 +443,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """Do all that is left to do; the time to commit and leave is over at `deadline`."""
         if self._is_finished:
             return
-        if self._is_started and self._tasks.failure is None:
+        if self._is_started and self._owner.failure is None:
             await self._coordinator.stop(deadline)
         limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
         await self._coordinator.close(limit)
         if self._shared.interception is not None:
             await self._shared.interception.finish(limit)
             self._shared.interception.close()
-        await self._tasks.stop(limit)
+        await self._owner.stop(limit)
         await self._fetcher.close()
-        self._health.close()
+        self._vitals.close()
         await self._client.close()
         self._is_finished = True
 
@@ -473,9 +473,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
     def _abandon(self) -> None:
         """End everything without waiting for it."""
-        self._health.close()
+        self._vitals.close()
         self._coordinator.abandon()
-        self._tasks.cancel()
+        self._owner.cancel()
         if self._shared.interception is not None:
             self._shared.interception.close()
         self._client.abort()
@@ -483,7 +483,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped; make a new one")
-        self._tasks.check()
+        self._owner.check()
         self._coordinator.check()
 
     @contextlib.contextmanager
@@ -542,7 +542,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener should be an instance of ConsumerRebalanceListener")
         if isinstance(pattern, SubscriptionPattern):
-            regex = server_regex(pattern, self._config)
+            regex = server_regex(pattern, self._given)
             self._subscription.subscribe_regex(regex, listener)
         elif pattern is not None:
             try:
@@ -572,7 +572,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def _subscription_changed(self) -> None:
         if self._is_started and not self._closed:
             self._coordinator.on_subscribed()
-            self._health.look()
+            self._vitals.look()
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -600,12 +600,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     async def _wait_for_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
         wanted = as_wanted(partitions)
         self._check_can_read()
+        if (stand_in := vars(self._fetcher).get("next_record")) is not None:  # of a test
+            found: ConsumerRecord[KT, VT] = await stand_in(partitions)
+            return found
         began_at = self._begin_call()
         await self._maybe_yield()
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
         self._check_can_read()
         self._check_has_subscription()
-        told_at = self._health.told_at
+        told_at = self._vitals.told_at
         while True:
             record = self._desk.next_of(wanted)
             if record is not None and self._shared.interception is not None:
@@ -636,17 +639,20 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         records are returned first; the error of what follows them is raised by the next call.
         """
         wanted = as_wanted(partitions)
-        limit = record_limit(max_records, self._config.max_poll_records)
+        limit = record_limit(max_records, self._given.max_poll_records)
         if math.isnan(timeout_ms):
             raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
         self._check_can_read()
+        if (stand_in := vars(self._fetcher).get("fetched_records")) is not None:  # of a test
+            most = max_records or self._max_poll_records
+            return dict(await stand_in(partitions, timeout_ms / 1000, max_records=most))
         began_at = self._begin_call()
         if not await self._maybe_yield():
             return {}
         self._check_can_read()
         self._check_has_subscription()
         records = self._desk.take(wanted, limit)
-        told_at = self._health.told_at
+        told_at = self._vitals.told_at
         deadline = None
         while not records:
             if deadline is None:
@@ -673,9 +679,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def _next_look(self, told_at: float) -> float | None:
         """Return when a reader has to see again whether the brokers answer (loop time; None =
         never). Raises KafkaUnreachableError if they have not for too long."""
-        if self._config.unreachable_timeout is None:
+        if self._given.unreachable_timeout is None:
             return None
-        return self._health.check(told_at)
+        return self._vitals.check(told_at)
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:
@@ -727,7 +733,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             except ConsumerStoppedError:
                 raise StopAsyncIteration from None
             except RecordTooLargeError as error:
-                SubjectLog(log, self._config.subject).error("%s", error)
+                SubjectLog(log, self._given.subject).error("%s", error)
 
     # -- how it is doing ---------------------------------------------------------------------------
 
@@ -735,14 +741,14 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """Return how the consumer is doing at this moment. It costs little, sends no request,
         raises nothing, and may be called at any time, before `start()` and after `stop()` as
         well."""
-        return self._health.health()
+        return self._vitals.health()
 
     def metrics(self) -> MetricsSnapshot:
         """Return the numbers of the consumer's work so far, at any time."""
         from aiokafka.consumer._metrics import read_consumer
 
         buffered = self._fetcher.buffered_bytes
-        return read_consumer(self._shared, self._group, buffered, self._loop.time())
+        return read_consumer(self._shared, self._joined, buffered, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -763,9 +769,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         Raises the last error when none does, KafkaTimeoutError after `default_api_timeout_ms`."""
         self._check_can_read()
         with self._unless_stopped():
-            limit = self._config.default_api_timeout
+            limit = self._given.default_api_timeout
             self._all_topics = everything = await AllTopics.of(self._client, limit)
-        return everything.names(self._config.exclude_internal_topics)
+        return everything.names(self._given.exclude_internal_topics)
 
     # -- how it was set up -------------------------------------------------------------------------
 
@@ -789,12 +795,6 @@ def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     from aiokafka.consumer.group.making import prepare_group
 
     return prepare_group(shared, group_id)
-
-
-def _fail(shared: Shared, error: BaseException) -> None:
-    """Wake whatever waits, so that it sees that the background work has failed."""
-    shared.on_change()
-    shared.desk.wake_all()
 
 
 show_options(

@@ -1,7 +1,17 @@
 """Import path of aiokafka, kept as a shim: the code is in `consumer/fetch/`."""
 
 from aiokafka.consumer.fetch.fetcher import Fetcher
-from aiokafka.errors import RecordTooLargeError
+from aiokafka.errors import ConsumerStoppedError, KafkaTimeoutError, RecordTooLargeError
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
 
-__all__ = ["FetchRequest", "Fetcher", "RecordTooLargeError"]
+__all__ = [
+    "ConsumerRecord",
+    "ConsumerStoppedError",
+    "FetchRequest",
+    "Fetcher",
+    "KafkaTimeoutError",
+    "OffsetAndTimestamp",
+    "RecordTooLargeError",
+    "TopicPartition",
+]

@@ -1,13 +1,17 @@
 """Import path of aiokafka, kept as a shim: the code is in `consumer/group/`."""
 
-from aiokafka.client import CoordinationType
+from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.group import Group as GroupCoordinator
 from aiokafka.consumer.group.no_group import NoGroup as NoGroupCoordinator
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = [
+    "ConnectionGroup",
     "CoordinationType",
     "GroupCoordinator",
     "NoGroupCoordinator",
+    "OffsetAndMetadata",
     "OffsetCommitRequest",
+    "TopicPartition",
 ]

@@ -172,6 +172,8 @@ class SubscriptionState:
         """The rebalance listener of the subscription; None if it has none."""
         return None if self._subscription is None else self._subscription.listener
 
+    _listener = listener  # the name that programs for aiokafka read
+
     @property
     def is_manual(self) -> bool:
         """Whether partitions were chosen by `assign()`."""

@@ -7,7 +7,7 @@ import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MethodType, TracebackType
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
@@ -18,7 +18,7 @@ from aiokafka._config.producer import ProducerConfig
 from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
-from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._loops import OF_PRODUCERS, made_for, refuse_other_loop
 from aiokafka._shared_start import SharedStart
 from aiokafka._states import ProducerState
 from aiokafka._telemetry.reporting import Reporting
@@ -40,6 +40,7 @@ from aiokafka.producer._checks import ask_partitioner, check_batch, checked_reco
 from aiokafka.producer._convert import Headers, as_headers, check_topic
 from aiokafka.producer._intercepted import decline, send_intercepted
 from aiokafka.producer._metrics import read_producer
+from aiokafka.producer._settings import ProducerSettings
 from aiokafka.producer.batches.appender import TopicLanes
 from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.sending.sender import Sender, log
@@ -69,7 +70,7 @@ _LONG_STOP = 3.0  # seconds after which `stop()` logs what it waits for
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 
 
-class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
+class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent]):
     """Sends records to a Kafka cluster.
 
     Records are collected into batches per partition and sent by background tasks; `send` returns a
@@ -181,7 +182,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     ) -> None:
         warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
         name = type(self).__name__
-        self._config = config = ProducerConfig.of(
+        self._given = config = ProducerConfig.of(
             name,
             {
                 **options,
@@ -197,12 +198,12 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._serializes = key_serializer is not None or value_serializer is not None
         self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
-        with made_for(loop, name) as self._loop:
+        with made_for(loop, name, OF_PRODUCERS) as self._loop:
             self._assemble(config)
         self._starts = SharedStart()
         self._is_stopped = False
         self._closed = False
-        self._report(self.client.telemetry, config.telemetry_labels)
+        self._report(AIOKafkaProducer.metrics, self.client.telemetry, config.telemetry_labels)
 
     def _assemble(self, config: ProducerConfig) -> None:
         self._log = SubjectLog(log, config.subject)
@@ -217,7 +218,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             # Their records have no short way, and their serializers come later.
             self._append = decline
             self._serializes = False
-        self._health = self._sender.health
+        self._vitals = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
             # Only here: their messages are many, and most producers need none of them.
@@ -232,9 +233,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     def __repr__(self) -> str:
         if self._closed is None:
             return f"<{type(self).__name__} in the making>"
-        names = [f"client_id={self._config.client.client_id}"]
-        if self.transactional_id is not None:
-            names.append(f"transactional_id={self.transactional_id}")
+        names = [f"client_id={self._given.client.client_id}"]
+        if self._given.transactional_id is not None:
+            names.append(f"transactional_id={self._given.transactional_id}")
         return f"<{type(self).__name__} {' '.join(names)}>"
 
     def __del__(self) -> None:
@@ -263,9 +264,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             return
         if asyncio.get_running_loop() is not self._loop:
             raise WrongArgument("start() is called in another event loop than the constructor")
-        await self._starts.run(self._start, self._undo_start)
+        await self._starts.run(self._launch, self._undo_start)
 
-    async def _start(self) -> None:
+    async def _launch(self) -> None:
         if self._is_started:
             return
         self._refuse_if_closed()
@@ -276,11 +277,11 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             raise
         self._refuse_if_closed()
         self._is_started = True
-        self._sender.start()
+        await self._sender.start()
         if self._interception is not None:
             self._owner.start(self._interception.run(), name="interceptors")
         self._message_accumulator.appender.accept(self._transactions is None)
-        self._health.enter(None)
+        self._vitals.enter(None)
 
     async def _connect(self) -> None:
         """Find the cluster, and get a producer id."""
@@ -288,8 +289,8 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._is_connected = True
         if self._transactions is not None:
             await self._become_transactional(self._transactions)
-        elif self._config.enable_idempotence:
-            deadline = self._loop.time() + self._config.client.request_timeout
+        elif self._given.enable_idempotence:
+            deadline = self._loop.time() + self._given.client.request_timeout
             if self._demands_idempotence:
                 await self._sender.obtain_producer_id(deadline)
             else:
@@ -298,15 +299,15 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     async def _undo_start(self) -> None:
         if self._is_connected:  # otherwise the client has closed everything, and may try again
             self._closed = True
-            self._health.enter(ProducerState.CLOSED)
+            self._vitals.enter(ProducerState.CLOSED)
             try:
-                await self._close(None)
+                await self._shut(None)
             finally:
                 self._abandon()
 
     async def _become_transactional(self, transactions: ProducerTransactions) -> None:
         with self._sender.meter.transacting("init"):
-            await transactions.start(self._loop.time() + self._config.client.request_timeout)
+            await transactions.start(self._loop.time() + self._given.client.request_timeout)
         self._sender.delivery.number_batches(transactions.sequencer)
         self._owner.start(transactions.contents.attend(), name="transaction")
 
@@ -323,7 +324,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._closed = True
         if self._is_stopped:
             return
-        self._health.enter(ProducerState.CLOSING)
+        self._vitals.enter(ProducerState.CLOSING)
         self._message_accumulator.appender.accept(False)
         self._message_accumulator.memory.refuse_waiters(
             lambda: ProducerClosed("the producer was stopped")
@@ -338,7 +339,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
                 await self._deliver_rest(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("Stopped before everything was delivered: %r", error)
-        await self._close(deadline)
+        await self._shut(deadline)
 
     async def _deliver_rest(self, deadline: float | None) -> None:
         """Wait for what is not delivered, and log it if that takes long."""
@@ -347,10 +348,10 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             try:
                 return await self._message_accumulator.flush(soon)
             except KafkaTimeoutError:
-                log.warning("%s is closing: %s", self, self._health.backlog(deadline))
+                log.warning("%s is closing: %s", self, self._vitals.backlog(deadline))
         await self._message_accumulator.flush(deadline)
 
-    async def _close(self, deadline: float | None) -> None:
+    async def _shut(self, deadline: float | None) -> None:
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
         if self._interception is not None:
             await self._interception.finish(deadline)
@@ -359,18 +360,13 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._sender.close()
         await self.client.close()
         self._is_stopped = True
-        self._health.enter(ProducerState.CLOSED)
+        self._vitals.enter(ProducerState.CLOSED)
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         try:
             await self.stop()
         finally:
@@ -385,16 +381,16 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             self._interception.close()
         self._sender.close()
         self.client.abort()
-        self._health.enter(ProducerState.CLOSED)
+        self._vitals.enter(ProducerState.CLOSED)
 
     def health(self) -> ProducerHealth:
         """Return how the producer is doing now. Sends nothing, raises nothing, costs little, and
         may be called at any time, before `start()` and after `stop()` as well."""
-        return self._health.health()
+        return self._vitals.health()
 
     def metrics(self) -> MetricsSnapshot:
         """Return the numbers of the producer's work so far, at any time."""
-        return read_producer(self.client, self._config, self._sender)
+        return read_producer(self.client, self._given, self._sender)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -501,9 +497,17 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, has to wait, or has to be shown to interceptors."""
         number = self._check_may_send("send")
+        stand_in = vars(self._message_accumulator).get("add_message")
+        if stand_in is not None:  # of a test
+            await self.client._wait_on_metadata(topic)
+            tp = TopicPartition(topic, self._partition(topic, partition, key, value, key, value))
+            limit = self._given.client.request_timeout
+            named = {"timestamp_ms": timestamp_ms, "headers": list(headers)}
+            future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
+            return future
         if (interception := self._interception) is not None:
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
-            deadline = self._loop.time() + self._config.max_block
+            deadline = self._loop.time() + self._given.max_block
             return await send_intercepted(interception, given, deadline, self._send_record, number)
         return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
 
@@ -526,8 +530,8 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         headers: Headers,
         number: int,
     ) -> Future[RecordMetadata]:
-        record = checked_record(topic, value, key, timestamp_ms, headers, self._config)
-        deadline = self._loop.time() + self._config.max_block
+        record = checked_record(topic, value, key, timestamp_ms, headers, self._given)
+        deadline = self._loop.time() + self._given.max_block
         lanes, waited = await self._wait_for_room(topic, partition, record.bound, deadline)
         self._check_may_send("send", number)
         appender = self._message_accumulator.appender
@@ -605,7 +609,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
 
     def create_batch(self) -> BatchBuilder:
         """Create an empty batch of up to `max_batch_size` bytes, to fill and to send."""
-        builder = self._message_accumulator.sizing("").builder(self._config.max_batch_size)
+        builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
     async def send_batch(
@@ -626,11 +630,11 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
-        check_batch(batch, topic, self._config)
-        deadline = self._loop.time() + self._config.max_block
+        check_batch(batch, topic, self._given)
+        deadline = self._loop.time() + self._given.max_block
         lanes, waited = await self._wait_for_room(topic, partition, batch.size(), deadline)
         self._check_may_send("send_batch", number)
-        check_batch(batch, topic, self._config)
+        check_batch(batch, topic, self._given)
         if partition is None and self._hashes_keys:
             partition = int(lanes.turn().partition.partition)
         elif partition is None:
@@ -643,20 +647,18 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     @property
     def _txn_manager(self) -> TransactionView | None:
         """The name by which programs ask whether a transaction is open or has failed for good; None
-        without a producer id."""
+        without a producer id, unless idempotence was asked for."""
         from aiokafka.producer.transactions.view import TransactionView
 
-        sequencer = self._sender.delivery.sequencer
-        if self._transactions is not None:
-            sequencer = self._transactions.sequencer
-        return None if sequencer is None else TransactionView(sequencer)
+        sequencer = (self._transactions or self._sender.delivery).sequencer
+        return TransactionView.of(sequencer, is_demanded=self._demands_idempotence)
 
     def _transactional(self) -> ProducerTransactions:
-        self._check_usable()
         if self._transactions is None:
             raise IllegalOperation(
                 "You need to configure transaction_id to use transactions: transactional_id=..."
             )
+        self._check_usable()
         return self._transactions
 
     @contextmanager
@@ -724,8 +726,6 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         with self._transacting("send_offsets"):
             await self._transactional().send_offsets(offsets, group_id)
 
-    # -- the rest
-
     async def flush(self, timeout: float | None = None) -> None:
         """Send what waits, whatever `linger_ms` says, and wait until it is delivered or has failed.
 
@@ -735,16 +735,14 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
+        deadline = None if timeout is None else self._loop.time() + timeout
         with self._sender.meter.flushing():
-            await self._message_accumulator.flush(
-                None if timeout is None else self._loop.time() + timeout
-            )
+            await self._message_accumulator.flush(deadline)
 
     def abort_buffered(self) -> None:
         """Drop the records that wait to be sent: their futures fail with KafkaError.
 
-        Records in flight go on. A record whose request failed, and that waited to be sent again,
-        may have been written.
+        Records in flight go on. One that waited to be sent again may have been written before.
         """
         self._check_usable()
         self._sender.drop_waiting(KafkaError("not sent: dropped by abort_buffered()"))
@@ -756,16 +754,10 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         """
         self._check_usable()
         check_topic(topic)
-        deadline = self._loop.time() + self._config.client.request_timeout
+        deadline = self._loop.time() + self._given.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
-    # The name that programs for aiokafka know.
-    _metadata = property(lambda self: self.client.cluster)
-
-    @property
-    def transactional_id(self) -> str | None:
-        """The name of the producer across restarts; None without transactions."""
-        return self._config.transactional_id
+    _metadata = property(lambda self: self.client.cluster)  # as programs for aiokafka know it
 
     @property
     def buffer_available_bytes(self) -> int:

@@ -56,8 +56,11 @@ IMPORTS = [
     "aiokafka.protocol.coordination FindCoordinatorRequest",
     "aiokafka.protocol.metadata MetadataRequest_v1 MetadataRequest_v4 MetadataRequest_v5",
     "aiokafka.client asyncio",
-    "aiokafka.conn asyncio",
+    "aiokafka.conn asyncio functools",
     "aiokafka.client log",
+    "aiokafka.cluster TopicPartition",
+    "aiokafka.consumer.fetcher ConsumerRecord ConsumerStoppedError TopicPartition",
+    "aiokafka.consumer.group_coordinator ConnectionGroup OffsetAndMetadata TopicPartition",
     # aiokafka 0.15.0rc1
     "aiokafka ProducerMetricsCollector",
     "aiokafka.errors FencedInstanceIdError",

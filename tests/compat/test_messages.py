@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from typing import Any
@@ -179,6 +180,7 @@ def openings_of_consumer_calls() -> list[Any]:
         ),
         (lambda c: c.subscribe("t"), TypeError, "Topics should be list of strings"),
         (lambda c: c.subscribe([1]), TypeError, "Topics should be list of strings"),
+        (lambda _: AIOKafkaConsumer(["t", "u"]), TypeError, "unhashable type: 'list'"),  # type: ignore[arg-type]
         (lambda c: c.subscribe(pattern="("), ValueError, "'(' is not a valid pattern: "),
         (
             lambda c: c.subscribe(["t"], listener=listener),
@@ -306,3 +308,20 @@ def test_levels() -> None:
     data = bytes(range(256)) * 100
     assert len(gzip_encode(data, compresslevel=9)) <= len(gzip_encode(data, 1))
     assert gzip_decode(gzip_encode(data)) == data
+
+
+async def test_warnings_begin_as_programs_have_filters_for_them() -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.warns(
+        DeprecationWarning, match=r"^The loop argument is deprecated since 0\.7\.1, "
+    ):
+        AIOKafkaConsumer(loop=loop)
+    opening = r"^The `loop` parameter has been deprecated since 0\.7\.1 and will be removed"
+    with pytest.warns(DeprecationWarning, match=opening):
+        AIOKafkaProducer(loop=loop)
+    for cls in (AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaAdminClient):
+        opening = (
+            r"^The `api_version` parameter has been deprecated since 0\.13\.0\. It is now a no-op"
+        )
+        with pytest.warns(DeprecationWarning, match=opening):
+            cls(api_version="2.4.1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.metadata import MetadataResponse_v0
@@ -57,6 +59,42 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert ConnectionGroup.DEFAULT == 0
     assert ConnectionGroup.COORDINATION == 1
     assert CoordinationType.TRANSACTION == 1
+
+
+async def test_options_of_clients_as_they_were_given() -> None:
+    context = ssl.create_default_context()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=["a:9093", "b:9094"],
+        security_protocol="SASL_SSL",
+        ssl_context=context,
+        sasl_plain_username="me",
+        sasl_plain_password="secret",
+        request_timeout_ms=5000,
+    )
+    client: Any = consumer._client
+    assert client._bootstrap_servers == ["a:9093", "b:9094"]
+    assert client._ssl_context is context
+    assert (client._security_protocol, client._sasl_mechanism) == ("SASL_SSL", "PLAIN")
+    assert (client._sasl_plain_username, client._sasl_plain_password) == ("me", "secret")
+    assert (client._request_timeout_ms, client._metadata_max_age_ms) == (5000, 300_000)
+    assert AIOKafkaProducer().client._bootstrap_servers == "localhost"
+    assert "secret" not in repr(client._config)
+    with pytest.raises(AttributeError, match="'AIOKafkaClient' object has no attribute '_tls'"):
+        client._tls  # noqa: B018
+
+
+async def test_options_of_a_role_as_they_were_given() -> None:
+    consumer: Any = AIOKafkaConsumer(auto_offset_reset="earliest", session_timeout_ms=20_000)
+    assert (consumer._auto_offset_reset, consumer._session_timeout_ms) == ("earliest", 20_000)
+    assert (consumer._max_poll_interval_ms, consumer._request_timeout_ms) == (300_000, 40_000)
+    assert consumer._isolation_level == "read_uncommitted"
+    assert consumer._value_deserializer is None
+    producer: Any = AIOKafkaProducer(compression_type="gzip", request_timeout_ms=1000)
+    assert (producer._compression_type, producer._request_timeout_ms) == ("gzip", 1000)
+    assert producer._max_request_size == 1_048_576
+    for client in (consumer, producer):
+        with pytest.raises(AttributeError, match="has no attribute '_topic'"):
+            client._topic  # noqa: B018
 
 
 async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
@@ -191,7 +229,7 @@ async def test_programs_see_and_ask_for_rejoins(
         await cluster.create_topic("u")
         cluster.log("u").append(b"v")
         assert await value_of(consumer) == b"v"
-        if consumer._config.group_protocol == "classic":
+        if consumer._given.group_protocol == "classic":
             assert coordinator.generation > generation
             generation = coordinator.generation
             coordinator._rejoin_needed_fut.set_result(None)
@@ -235,6 +273,25 @@ async def test_tests_wait_for_the_assignment_of_a_subscription(cluster: FakeClus
         async with timeout(20):
             await consumer._subscription.wait_for_assignment()
         assert consumer.assignment() == {TopicPartition("u", 0)}
+
+
+async def test_tracers_see_what_is_committed(
+    cluster: FakeCluster, consumer: AIOKafkaConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, Any]] = []
+    original = GroupCoordinator.commit_offsets
+
+    async def traced(self: GroupCoordinator, *args: Any, **named: Any) -> None:
+        # As ddtrace does: the second argument, or the keyword.
+        seen.append((self.group_id, args[1] if len(args) > 1 else named["offsets"]))
+        await original(self, *args, **named)
+
+    monkeypatch.setattr(GroupCoordinator, "commit_offsets", traced)
+    cluster.log("t").append(b"v")
+    await consumer.getone()
+    await consumer.commit()
+    await consumer.commit({TP: 0})
+    assert [(group, offsets[TP].offset) for group, offsets in seen] == [("g", 1), ("g", 0)]
 
 
 async def test_tests_look_at_settings() -> None:

@@ -55,6 +55,26 @@ async def test_calls_for_transactions_without_an_id(cluster: FakeCluster) -> Non
         for call in (producer.begin_transaction, producer.abort_transaction):
             with pytest.raises(IllegalOperation, match=wanted):
                 await call()
+    # That it is not started, or stopped, is beside the point.
+    for call in (producer.commit_transaction, AIOKafkaProducer().begin_transaction):
+        with pytest.raises(IllegalOperation, match=wanted):
+            await call()
+
+
+@pytest.mark.parametrize("caught", [AssertionError, IllegalStateError])
+async def test_a_consumer_is_started_once(cluster: FakeCluster, caught: type[Exception]) -> None:
+    async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        with pytest.raises(caught, match="Did you call `start` twice"):
+            await consumer.start()
+
+
+@pytest.mark.parametrize("caught", [AssertionError, IllegalStateError])
+def test_a_consumer_is_started_in_its_loop(caught: type[Exception]) -> None:
+    async def make() -> AIOKafkaConsumer:
+        return AIOKafkaConsumer()
+
+    with pytest.raises(caught, match="another event loop"):
+        asyncio.run(asyncio.run(make()).start())
 
 
 def test_the_warning_of_an_unclosed_producer() -> None:
@@ -129,7 +149,9 @@ async def test_programs_ask_for_the_state_of_a_transaction(cluster: FakeCluster)
     async with timeout(20):
         async with AIOKafkaProducer(acks=1, **options) as plain:
             assert plain._txn_manager is None
-        async with AIOKafkaProducer(enable_idempotence=True, **options) as idempotent:
+        idempotent = AIOKafkaProducer(enable_idempotence=True, **options)
+        assert idempotent._txn_manager is not None and not idempotent._txn_manager.has_pid()
+        async with idempotent:
             manager = idempotent._txn_manager
             assert manager is not None
             assert manager.has_pid()

@@ -54,11 +54,26 @@ async def test_what_append_tells(cluster: FakeCluster) -> None:
         second = batch.append(key=None, value=b"v", timestamp=None)
         assert second is not None and second.offset == 1 and second.timestamp > 77
         assert batch.size() == 61 + first.size + second.size
-        assert batch.append(key=None, value=b"x" * 200, timestamp=None) is None
         assert (batch.record_count(), batch.closed()) == (2, False)
         batch.close()
         assert batch.append(key=None, value=b"x", timestamp=None) is None
         assert batch.closed()
+
+
+async def test_a_full_batch_is_closed(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, max_batch_size=200) as producer:
+        batch = producer.create_batch()
+        while batch.append(key=None, value=b"x" * 30, timestamp=None) is not None:
+            assert not batch.closed()
+        assert batch.closed()
+        # A smaller one that would fit does not overtake what did not.
+        assert batch.append(key=None, value=b"small", timestamp=None) is None
+        future = await producer.send_batch(batch, TOPIC, partition=0)
+        await producer.send_and_wait(TOPIC, b"after", partition=0)
+        await future
+    assert values(cluster) == [b"x" * 30] * 3 + [b"after"]
+    (first, _) = cluster.log(TOPIC).batches
+    assert first.record_count == 3
 
 
 async def test_a_record_larger_than_a_batch_fits_alone(cluster: FakeCluster) -> None:

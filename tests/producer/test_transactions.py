@@ -176,8 +176,11 @@ async def test_a_member_that_was_replaced_is_refused(cluster: FakeCluster) -> No
     ("offsets", "group", "error"),
     [
         ([], "group", TypeError),
+        ([], "group", ValueError),
         ({"topic": 1}, "group", TypeError),
         ({TopicPartition(TOPIC, 0): "1"}, "group", TypeError),
+        ({TopicPartition(TOPIC, 0): "1"}, "group", ValueError),
+        ({TopicPartition(TOPIC, 0): (1, "a", "b")}, "group", ValueError),
         ({TopicPartition(TOPIC, 0): -1}, "group", ValueError),
         ({TopicPartition(TOPIC, 0): 1}, "", ValueError),
         ({TopicPartition(TOPIC, 0): 1}, None, ValueError),

@@ -11,6 +11,7 @@ from aiokafka.consumer.subscription_state import Assignment
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.group.commits import GivenUp
 
 __all__ = ["ChosenPartitions"]
 
@@ -23,10 +24,15 @@ class ChosenPartitions:
     """
 
     def __init__(
-        self, shared: Shared, commit: Callable[[Assignment], Coroutine[Any, Any, None]]
+        self,
+        shared: Shared,
+        give_up: Callable[[Assignment], GivenUp],
+        commit: Callable[[GivenUp], Coroutine[Any, Any, None]],
     ) -> None:
+        """Commit what is left by `commit`, of what `give_up` says of the moment of its end."""
         self._subscriptions = shared.subscriptions
         self._is_auto = shared.config.enable_auto_commit
+        self._give_up = give_up
         self._commit = commit
         self._tasks = TaskOwner(f"{shared.config.client.client_id}-chosen")
         self._latest: Assignment | None = None
@@ -39,7 +45,8 @@ class ChosenPartitions:
             return
         gone = {state.tp: state for state in latest.states() if now.get(state.tp) is not state}
         if gone:
-            self._tasks.start(self._commit(Assignment(gone, -1)), name="commit")
+            given_up = self._give_up(Assignment(gone, -1))
+            self._tasks.start(self._commit(given_up), name="commit")
 
     def cancel(self) -> None:
         """End the commits that are not made yet."""

@@ -46,8 +46,7 @@ _PASSING = (RebalanceInProgressError, StaleMemberEpoch)
 # Seconds. An auto-commit interval of 0 means "at once", but not "all the time".
 _SHORTEST_INTERVAL = 0.01
 _LONGEST_LOOK = 0.1
-# A short interval must not leave an attempt less time than a coordinator takes that is a little
-# slow.
+# A short interval must not leave an attempt less time than a coordinator that is a little slow.
 _SHORTEST_ATTEMPT = 1.0
 
 
@@ -122,9 +121,7 @@ class GroupCommits:
         self._is_lost = False
         self._losses = 0
         self._changed = Signal()
-        self._chosen = ChosenPartitions(
-            shared, lambda gone: self._commit_chosen(self.give_up(gone))
-        )
+        self._chosen = ChosenPartitions(shared, self.give_up, self._commit_chosen)
 
     @property
     def is_suspended(self) -> bool:

@@ -460,19 +460,17 @@ class Group:
 
     # -- offsets -----------------------------------------------------------------------------------
 
-    async def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Store `offsets` of assigned partitions. Raises as `GroupCommits.commit`."""
+    async def commit_offsets(
+        self, assignment: object, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Store `offsets`, which tracers look for here. Raises as `GroupCommits.commit`."""
         self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
-        entries = {
-            tp: CommittedOffset(entry.offset, entry.metadata, entry.leader_epoch)
-            for tp, entry in offsets.items()
-        }
-        await self._commits.commit(entries, deadline)
+        found = {tp: CommittedOffset(*each, each.leader_epoch) for tp, each in offsets.items()}
+        await self._commits.commit(found, deadline)
 
     def refuse_forfeited(self) -> None:
-        """Raise CommitFailedError if what the application has in hand cannot be committed any
-        more."""
+        """Raise CommitFailedError if what the application has in hand cannot be committed now."""
         self.check()
         self._commits.refuse_forfeited()
 

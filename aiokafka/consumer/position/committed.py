@@ -255,10 +255,9 @@ class OffsetCommitter:
         except OutOfTimeError as late:
             # It may have moved; no call may be long enough to tell.
             self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
-            reason = late.failure
             # The search for the coordinator tells its failures to the contact only.
-            if self.contact.error is not None and self.contact.error_at >= began:
-                reason = self.contact.error
+            told = self.contact.error if self.contact.error_at >= began else None
+            reason = told or late.failure
             raise KafkaTimeoutError(
                 f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
             ) from reason

@@ -61,7 +61,8 @@ class BatchBuilder:
     ) -> AppendedRecord | None:
         """Add a record; return None, with nothing added, if the batch is full or closed.
 
-        The first record fits, whatever its size. `timestamp` is in milliseconds since 1970, None
+        The first record fits, whatever its size. A batch is closed by the first record that does
+        not fit. `timestamp` is in milliseconds since 1970, None
         for now; fractions are cut off. The producer's serializers are applied to `key` and `value`.
         `headers` are pairs of name and bytes, from any iterable. Raises TypeError for a key, value
         or headers that are not bytes after that, WrongArgument (a ValueError) for a timestamp that
@@ -93,6 +94,8 @@ class BatchBuilder:
         before = builder.size
         offset = builder.append(stamp, key, value, headers)
         if offset < 0:
+            # Programs fill it until it is closed, and nothing is to overtake this record.
+            self._is_closed = True
             return None
         if offset == 0:
             self._first_timestamp = stamp

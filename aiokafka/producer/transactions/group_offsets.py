@@ -16,19 +16,23 @@ Share = tuple[ConsumerGroupMetadata, Offsets]
 """The member that commits, and the offsets that it commits."""
 
 
+class WrongOffsets(TypeError, ValueError):
+    """What was given is no offsets: TypeError by meaning, ValueError as aiokafka has it."""
+
+
 def as_offsets(offsets: Any) -> Offsets:
     """Return offsets that a user gave: by partition an int, (int, str) or OffsetAndMetadata.
 
     Raises TypeError or ValueError for anything else.
     """
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"offsets: must be a dict, not {type(offsets).__name__}")
+        raise WrongOffsets(f"offsets: must be a dict, not {type(offsets).__name__}")
     found: Offsets = {}
     for partition, value in offsets.items():
         tp = as_partition(partition)
         offset, metadata = value if isinstance(value, tuple) else (value, "")
         if isinstance(offset, bool) or not isinstance(offset, int):
-            raise TypeError(f"offsets: {offset!r} of {partition!r} is not an int")
+            raise WrongOffsets(f"offsets: {offset!r} of {partition!r} is not an int")
         if offset < 0:
             raise ValueError(f"offsets: {offset} of {partition!r} is negative")
         if not isinstance(metadata, str):

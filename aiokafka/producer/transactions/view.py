@@ -14,6 +14,14 @@ class TransactionView:
     def __init__(self, sequencer: Sequencer) -> None:
         self._sequencer = sequencer
 
+    @classmethod
+    def of(cls, sequencer: Sequencer | None, *, is_demanded: bool) -> TransactionView | None:
+        """Return the view of a producer. One that insists on idempotence has it from the
+        constructor on, another one with its producer id."""
+        if sequencer is None and not is_demanded:
+            return None
+        return cls(sequencer or Sequencer())
+
     @property
     def transactional_id(self) -> str | None:
         """The id; None for a producer without transactions."""
