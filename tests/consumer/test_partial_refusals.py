@@ -68,7 +68,7 @@ async def test_positions_are_found_at_another_old_coordinator_though_a_topic_is_
     async with FakeCluster(brokers=2, as_version="0.9") as cluster:
         await cluster.create_topic("t")
         await cluster.create_topic("denied")
-        options = {"enable_auto_commit": False, "default_api_timeout_ms": 3000}
+        options = {"enable_auto_commit": False, "default_api_timeout_ms": 20_000}
         consumer = await start(cluster, assign=[T0], group_id="g", **options)
         await consumer.commit({T0: 1})
         former = cluster.requests(OffsetCommitRequest)[0].broker_id

@@ -3,17 +3,23 @@ up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer.subscription_state import Assignment
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.group.commits import GivenUp
 
-__all__ = ["ChosenPartitions"]
+__all__ = ["ChosenPartitions", "GivenUp"]
+
+
+class GivenUp(NamedTuple):
+    """An assignment that the application has ended, and the ids that its topics had then."""
+
+    assignment: Assignment
+    topic_ids: Mapping[str, bytes]
 
 
 class ChosenPartitions:

@@ -13,7 +13,7 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.group.chosen import ChosenPartitions
+from aiokafka.consumer.group.chosen import ChosenPartitions, GivenUp
 from aiokafka.consumer.group.stored import Stored
 from aiokafka.consumer.group.turn import Turn
 from aiokafka.consumer.position.committed import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.subscription_state import Assignment
 
-__all__ = ["GivenUp", "GroupCommits"]
+__all__ = ["GroupCommits"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # The next heartbeat brings what is needed for the next attempt.
@@ -48,13 +48,6 @@ _SHORTEST_INTERVAL = 0.01
 _LONGEST_LOOK = 0.1
 # A short interval must not leave an attempt less time than a coordinator that is a little slow.
 _SHORTEST_ATTEMPT = 1.0
-
-
-class GivenUp(NamedTuple):
-    """An assignment that the application has ended, and the ids that its topics had then."""
-
-    assignment: Assignment
-    topic_ids: Mapping[str, bytes]
 
 
 class _Forfeit(NamedTuple):
