@@ -14,7 +14,7 @@ __all__ = ["find_option"]
 
 def find_option(owner: object, name: str, configs: Iterable[Options | None]) -> Any:
     """Return the option of an attribute that `owner` does not have, as it was given: of
-    `client._ssl_context`, which programs and tests read, `ssl_context`.
+    ``client._ssl_context``, which programs and tests read, `ssl_context`.
 
     Raises AttributeError if there is none.
     """

@@ -57,6 +57,6 @@ class ConsumerSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return `_auto_offset_reset` and the others as they were given."""
+            """Return ``_auto_offset_reset`` and the others as they were given."""
             config = vars(self).get("_given")
             return find_option(self, name, (config, config and config.client))

@@ -25,6 +25,6 @@ class ProducerSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return `_compression_type` and the others as they were given."""
+            """Return ``_compression_type`` and the others as they were given."""
             config = vars(self).get("_given")
             return find_option(self, name, (config, config and config.client))
