@@ -111,3 +111,33 @@ def test_nor_is_one_while_the_position_in_the_next_topic_is_looked_up(ends: str)
             assert committed_values(cluster) == former + NEW
 
     simulate(main)
+
+
+def test_records_of_both_topics_in_one_transaction_are_read_again() -> None:
+    """Those of the next topic come while the session waits for more."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(1, config=NO_TOPICS) as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 10)
+            async with session_of(cluster, linger_ms=5000) as session:
+                await copy(session, 10)
+                fill(cluster, 0, 10)
+                waiting = asyncio.ensure_future(anext(session))
+                while await session.consumer.position(T0) < 20:
+                    await asyncio.sleep(0.1)
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t", 1)
+                while await session.consumer.position(T0):
+                    await asyncio.sleep(0.1)
+                for value in NEW:
+                    cluster.log("t", 0).append(value)
+                transaction = await waiting
+                with pytest.raises(ZeroDivisionError):
+                    async with transaction as records:
+                        assert [record.value for record in records] == numbers(20)[10:] + NEW
+                        raise ZeroDivisionError
+                assert await copy(session, 50) == [NEW]
+
+    simulate(main)
