@@ -164,14 +164,18 @@ class Committer:
         record, and should not count as lag.
         """
         committable = work.tracker.committable
+        if end is None or end < 0:
+            return committable
+        # The position is behind all that was taken, unless the log was cut, or the topic made
+        # again: what was finished of the former log would skip records of this one.
+        position = work.committed if lag is None else end - lag
         queue = self._queue
-        # The position is behind all that was taken, so it may be committed only where nothing of
-        # that is left to do:
+        # It may be committed only where nothing of what was taken is left to do:
         # 1. taken and not finished (`span`),
         # 2. taken and not in the queue yet, nor ever, if the reading task failed right then
         #    (`in_transit`),
         # 3. kept for later, as records of retry topics are (`waiting`).
         # Each of them would be lost with the next rebalance or crash.
         if work.tracker.span or queue.in_transit or work.tp in queue.waiting:
-            return committable
-        return committable if end is None or lag is None else max(committable, end - lag)
+            return min(committable, position)
+        return position

@@ -17,6 +17,8 @@ __all__ = ["Flow", "Limits"]
 _FIRST_GUESS = 16
 # Room for so few records, as a part of `max_records`, is not worth a call.
 _CRUMBS = 8
+# Most that one call takes, as a part of a partition's share.
+_CALL = 0.25
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,11 @@ class Flow:
         self._queue = queue
         self._limits = limits
         self._weight = limits.max_bytes / _FIRST_GUESS
-        self._share = limits.max_records  # that one partition may have unfinished
+        self._count = 1  # partitions that share the limits
         self._is_full = False
         self._is_closed = False
-        self._crowded: set[TopicPartition] = set()  # more than their share is unfinished
+        # With them, the next call may take more than their share.
+        self._crowded: dict[TopicPartition, PartitionWork] = {}
         self._ahead: set[TopicPartition] = set()  # far beyond their lowest unfinished offset
         self._held: set[TopicPartition] = set()  # something of them is not due yet
         self._set_aside: set[TopicPartition] = set()  # not to be read at all
@@ -68,13 +71,18 @@ class Flow:
     def most(self) -> int:
         """Return how many records to ask for now."""
         queue, limits = self._queue, self._limits
-        if self._is_full:
-            # The call returns records again when half of them is done.
-            records, nbytes = limits.max_records // 2, limits.max_bytes // 2
-        else:
-            records, nbytes = queue.records, queue.nbytes
+        few, few_bytes = self._few()
+        # When it is full the call returns records again when so few are left.
+        records = few if self._is_full else queue.records
+        nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._weight
-        return max(1, min(limits.max_records - records, int(by_bytes)))
+        # All of them may be of one partition. With many partitions a part of the share is little:
+        # more of it does no harm while there is room.
+        a_call, call_bytes = self._shares(_CALL)
+        a_call = max(a_call, (limits.max_records - few) // _CRUMBS)
+        call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _CRUMBS)
+        a_call = max(limits.concurrency, min(a_call, int(call_bytes / self._weight)))
+        return max(1, min(limits.max_records - records, int(by_bytes), a_call))
 
     @property
     def max_bytes(self) -> int:
@@ -96,10 +104,9 @@ class Flow:
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
         limits = self._limits
-        count = max(1, len(self._consumer.assignment()))
-        self._share = max(limits.concurrency, limits.max_records // count)
-        if partition.unfinished > self._share:
-            self._crowded.add(tp)
+        self._count = max(1, len(self._consumer.assignment()))
+        if self._has_more(partition, 1 - _CALL):
+            self._crowded[tp] = partition
         if partition.tracker.span > limits.max_uncommitted:
             self._ahead.add(tp)
         if tp in self._crowded or tp in self._ahead:
@@ -120,17 +127,41 @@ class Flow:
     def finished(self, partition: PartitionWork) -> None:
         """Take note that a record of this partition was finished."""
         if self._is_full:
-            limits, queue = self._limits, self._queue
-            if queue.records * 2 <= limits.max_records and queue.nbytes * 2 <= limits.max_bytes:
+            records, nbytes = self._few()
+            if self._queue.records <= records and self._queue.nbytes <= nbytes:
                 self._is_full = False
                 self._apply(self._consumer.assignment())
         tp = partition.tp
-        if tp in self._crowded and partition.unfinished * 2 <= self._share:
-            self._crowded.discard(tp)
+        if tp in self._crowded and not self._has_more(self._crowded[tp], 0.5):
+            del self._crowded[tp]
             self._apply([tp])
         if tp in self._ahead and partition.tracker.span * 2 <= self._limits.max_uncommitted:
             self._ahead.discard(tp)
             self._apply([tp])
+
+    def _shares(self, part: float) -> tuple[int, int]:
+        """Return this part of the records, and of the bytes, that one partition may have
+        unfinished."""
+        limits, count = self._limits, self._count
+        return int(limits.max_records * part / count), int(limits.max_bytes * part / count)
+
+    def _has_more(self, partition: PartitionWork, part: float) -> bool:
+        """Return whether more than this part of its share is unfinished, and enough to be worked
+        on."""
+        records, nbytes = self._shares(part)
+        return partition.unfinished > self._limits.concurrency and (
+            partition.unfinished > records or partition.nbytes > nbytes
+        )
+
+    def _few(self) -> tuple[int, int]:
+        """Return with how many records and bytes it is not full any more: half of the limits.
+
+        What crowded partitions have may never be done, so half of the rest has to be enough.
+        """
+        limits = self._limits
+        records = sum(partition.unfinished for partition in self._crowded.values())
+        nbytes = sum(partition.nbytes for partition in self._crowded.values())
+        return (limits.max_records + records) // 2, (limits.max_bytes + nbytes) // 2
 
     # -- holding back ------------------------------------------------------------------------------
 
@@ -165,14 +196,14 @@ class Flow:
         """Forget these partitions: they are not ours any more, and their pauses went with them."""
         for tp in tps:
             self._paused.discard(tp)
-            self._crowded.discard(tp)
+            self._crowded.pop(tp, None)
             self._ahead.discard(tp)
             self._held.discard(tp)
             self._set_aside.discard(tp)
         # The queue may be empty now.
-        limits, queue = self._limits, self._queue
-        if self._is_full and queue.records * 2 <= limits.max_records:
-            self._is_full = queue.nbytes * 2 > limits.max_bytes
+        records, nbytes = self._few()
+        if self._is_full and self._queue.records <= records:
+            self._is_full = self._queue.nbytes > nbytes
             # The consumer has them until its listener returns: paused now, they would pass for
             # paused when they come back.
             self._apply(self._consumer.assignment().difference(tps))

@@ -66,7 +66,8 @@ class ParallelConsumer(Generic[KT, VT]):
     finished. After a crash the records from the lowest unfinished one on are processed again.
 
     - `consumer`: not started; `start()` and `stop()` of this object do that. It needs a `group_id`
-      and `enable_auto_commit=False`. Do not read from it, pause, or seek but in `listener`.
+      and `enable_auto_commit=False`. Do not read from it, pause, or seek but in `listener`; call
+      `subscribe()` and `assign()` before.
     - `topics`, `pattern`: what to subscribe to, as for `AIOKafkaConsumer.subscribe()`. None: what
       the consumer is subscribed to, or has from `assign()`. With `retry` and topics by name their
       retry topics are added; a pattern has to match them itself.
@@ -142,7 +143,7 @@ class ParallelConsumer(Generic[KT, VT]):
         delays = None
         if retry is not None:
             delays = Delays(consumer, flow, queue.waiting, retry, limits.max_bytes)
-        self._pump = Pump(consumer, self._dispatcher, flow, delays)
+        self._pump = Pump(consumer, self._dispatcher, flow, delays, self._listener)
         self._flow = flow
         self._tasks = TaskOwner("parallel", self._dispatcher.fail)
         self._is_running = False

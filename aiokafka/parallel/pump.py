@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from aiokafka.errors import IllegalStateError
+
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.parallel.delays import Delays
     from aiokafka.parallel.dispatcher import Dispatcher
     from aiokafka.parallel.flow import Flow
+    from aiokafka.parallel.listener import DrainingListener
 
 __all__ = ["Pump"]
 
@@ -29,14 +32,19 @@ class Pump:
         dispatcher: Dispatcher,
         flow: Flow,
         delays: Delays | None,
+        listener: DrainingListener,
     ) -> None:
         self._consumer = consumer
         self._dispatcher = dispatcher
         self._flow = flow
         self._delays = delays
+        self._listener = listener
 
     async def run(self) -> None:
-        """Read until cancelled. Raises what `getmany()` raises."""
+        """Read until cancelled.
+
+        Raises what `getmany()` raises, and IllegalStateError if the listener is called no more.
+        """
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
@@ -48,6 +56,12 @@ class Pump:
             batches = await self._consumer.getmany(
                 timeout_ms=wait * 1000, max_records=self._flow.most()
             )
+            # Without it, what is revoked would be worked on, here and by its next owner.
+            if self._consumer.rebalance_listener is not self._listener:
+                raise IllegalStateError(
+                    "subscribe() or assign() was called while a ParallelConsumer ran, so it cannot "
+                    "know what is still its own: call them before it starts"
+                )
             # No await from here on: no partition can be revoked in between.
             # An interceptor may have left out all records of a partition.
             batches = {tp: records for tp, records in batches.items() if records}

@@ -15,6 +15,7 @@ from aiokafka._typevars import KeyGiven, KeySent, ValueGiven, ValueSent
 from aiokafka.errors import (
     IllegalStateError,
     InvalidRecord,
+    KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
@@ -232,7 +233,8 @@ class RetryTopics(Generic[KeySent, ValueSent]):
                 return copy
             except Exception as error:
                 # A serializer, too, may refuse a copy without a value.
-                if not isinstance(error, _UNFIT) and not copy.info.omitted:
+                is_refused = copy.info.omitted and not isinstance(error, KafkaError)
+                if not isinstance(error, _UNFIT) and not is_refused:
                     raise
                 self._log.warning(
                     "A copy for %s is refused: %s", copy.topic, error, topic=copy.topic

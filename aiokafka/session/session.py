@@ -325,7 +325,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
            its offsets by member and generation (KIP-447), so the commit fails.
         """
         transaction.enter(SessionPhase.SENDING_OFFSETS)
-        offsets = {tp: await self._in_log(tp, offset) for tp, offset in transaction.next.items()}
+        offsets = {
+            tp: await self._in_log(tp, offset)
+            for tp, offset in transaction.next.items()
+            if not self._is_lost(tp)
+        }
         await self.producer.send_offsets_to_transaction(offsets, self.consumer)
         if transaction.is_void:
             raise CommitFailedError("partitions were revoked during the transaction")
@@ -355,9 +359,17 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         positions, and the consumer begins at those.
         """
         for tp, offset in transaction.first.items():
-            if tp in self.consumer.assignment():
+            if tp in self.consumer.assignment() and not self._is_lost(tp):
                 self.consumer.seek(tp, await self._in_log(tp, offset))
         transaction.enter(SessionPhase.ABORTED)
+
+    def _is_lost(self, tp: TopicPartition) -> bool:
+        """Return whether the consumer looks for another position: the topic was made again, or the
+        log lacks the former one. An offset of before would skip records."""
+        if tp not in self.consumer.assignment():
+            return False
+        end = self.consumer.known_end_offsets()[tp]
+        return end is not None and end >= 0 and self.consumer.lag(tp) is None
 
     async def _in_log(self, tp: TopicPartition, offset: int) -> int:
         """Return `offset`, or the position if the consumer has gone back behind it: the log was

@@ -214,7 +214,9 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         """Make these records part of it."""
         for tp, records in batches.items():
             if records:  # else an interceptor has left out all of them
-                self.first.setdefault(tp, records[0].offset)
+                # Lower than what was taken before, if the topic was made again since.
+                offset = records[0].offset
+                self.first[tp] = min(self.first.get(tp, offset), offset)
                 self.records.extend(records)
 
     def add_position(self, partition: TopicPartition, offset: int) -> None:

@@ -150,6 +150,43 @@ async def test_a_commit_that_was_on_its_way_when_the_log_was_cut_is_followed_by_
             await run
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_what_was_finished_of_a_former_log_skips_nothing_of_this_one(is_made_again: bool) -> None:
+    """The log is shorter, and nothing is written to it until the last commit."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(2) as cluster:
+            await cluster.create_topic("t", replication_factor=2)
+            write(cluster, b"old", 0, 10)
+            done: list[bytes] = []
+
+            async def handle(record: Record) -> None:
+                done.append(record.value)
+
+            reading = {"metadata_max_age_ms": 50}
+            parallel = make_parallel(cluster, consumer=reading, commit_interval_ms=60_000)
+            async with parallel:
+                runs = Runs(parallel, handle)
+                await until(lambda: len(done) == 10)
+                if is_made_again:
+                    await cluster.delete_topic("t")
+                    await cluster.create_topic("t", replication_factor=2)
+                else:
+                    cluster.log("t").truncate(4)
+                    cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+                while await parallel.consumer.position(T0) == 10:
+                    await asyncio.sleep(0.01)
+                await runs.stop()
+            write(cluster, b"new", cluster.log("t").end_offset, 14)
+            async with make_parallel(cluster) as parallel:
+                runs = Runs(parallel, handle)
+                await until(lambda: cluster.groups.committed("g", "t") == 14)
+                await runs.stop()
+            assert {record.value for record in cluster.log("t").records()} <= set(done)
+
+    simulate(main)
+
+
 def test_a_tracker_forgets_what_was_cut() -> None:
     tracker = OffsetTracker()
     for offset in range(8):

@@ -179,7 +179,8 @@ async def test_records_in_memory_are_bounded(cluster: FakeCluster) -> None:
 
 async def test_bytes_in_memory_are_bounded(cluster: FakeCluster) -> None:
     size = 1000
-    cluster.log("t").extend([(b"%d" % n, bytes(size), ()) for n in range(300)])
+    for number in range(4):
+        cluster.log("t", number).extend([(b"%d" % n, bytes(size), ()) for n in range(75)])
     gate = asyncio.Event()
 
     async def handle(record: Record) -> None:
@@ -191,7 +192,7 @@ async def test_bytes_in_memory_are_bounded(cluster: FakeCluster) -> None:
         await until(lambda: len(parallel.consumer.paused()) == 4)
         assert limit <= parallel.unfinished_bytes < limit + 3 * size
         gate.set()
-        await until(lambda: committed(cluster)[0] == 300)
+        await until(lambda: committed(cluster) == [75] * 4)
         assert parallel.unfinished_bytes == 0
         await runs.stop()
 
@@ -230,7 +231,7 @@ async def test_a_slow_key_does_not_fill_the_memory(cluster: FakeCluster) -> None
 
     async with make_parallel(cluster, concurrency=2, max_records=100) as parallel:
         runs = Runs(parallel, handle)
-        await until(lambda: parallel.unfinished >= 25)
+        await until(lambda: parallel.unfinished > 15)
         for number in range(1, 4):
             cluster.log("t", number).extend([(b"quick", b"x", ())] * 100)
         await until(lambda: committed(cluster) == [0, 100, 100, 100])

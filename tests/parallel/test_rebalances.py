@@ -330,7 +330,7 @@ async def test_bounds_hold_for_new_partitions(cluster: FakeCluster) -> None:
         await gate.wait()
 
     first = make_parallel(
-        cluster, consumer=COOPERATIVE, concurrency=2, max_records=20, drain_timeout_ms=20
+        cluster, consumer=COOPERATIVE, concurrency=10, max_records=20, drain_timeout_ms=20
     )
     second = make_parallel(cluster, consumer=COOPERATIVE, concurrency=2)
     async with first, second:

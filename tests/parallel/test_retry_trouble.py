@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import InvalidRecord, MessageSizeTooLargeError
+from aiokafka.errors import InvalidRecord, KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import SubscriptionPattern
-from aiokafka.testing import Delay, Fail, FakeCluster
+from aiokafka.testing import Delay, Fail, FakeCluster, Silence
 from tests.parallel.support import (
     Record,
     Runs,
@@ -247,6 +247,37 @@ async def test_a_copy_that_does_not_fit_becomes_a_dead_letter_without_it(
     assert (info.exception, info.message) == ("builtins.LookupError", "no luck")
     assert info.omitted == omitted
     assert ("trace", b"1") in dead.headers or "headers" in omitted
+
+
+async def test_a_dead_letter_that_fits_and_is_not_written_in_time_keeps_its_headers(
+    cluster: FakeCluster,
+) -> None:
+    """The processing ends with what went wrong; the next attempt writes it whole."""
+    await cluster.create_topic("t-dead-letter", config={"max.message.bytes": 1000})
+    cluster.log("t").append(bytes(2000), key=b"k", headers=(("trace", b"1"),))
+    tries = 0
+
+    def answer(request: Any, context: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        return Silence() if tries == 3 else None  # two are too large, with the value
+
+    cluster.intercept(ProduceRequest, answer)
+    in_time = {"request_timeout_ms": 300, "delivery_timeout_ms": 300}
+    async with make_producer(cluster, **in_time) as producer:
+        retry = RetryTopics(producer, [])
+        async with make_parallel(cluster, retry=retry) as parallel:
+            runs = Runs(parallel, fails)
+            await until(runs.task.done)
+            with pytest.raises(KafkaTimeoutError, match="t-dead-letter"):
+                await runs.task
+        assert not written(cluster, "t-dead-letter")
+        async with make_parallel(cluster, retry=retry) as parallel:
+            runs = Runs(parallel, fails)
+            await until(lambda: committed(cluster)[0] == 1)
+            await runs.stop()
+    (dead,) = written(cluster, "t-dead-letter")
+    assert (dead.key, dict(dead.headers)["trace"]) == (b"k", b"1")
 
 
 async def test_a_retry_topic_with_a_smaller_limit_is_passed_over(

@@ -7,6 +7,7 @@ from collections.abc import Set
 import pytest
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import IllegalStateError
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 from aiokafka.testing import FakeCluster
 from tests.parallel.support import (
@@ -18,6 +19,7 @@ from tests.parallel.support import (
     ends,
     fill,
     make_consumer,
+    make_parallel,
     make_producer,
     until,
     written,
@@ -104,3 +106,23 @@ async def test_topics_may_come_from_an_iterator(cluster: FakeCluster) -> None:
         runs = Runs(parallel, seen)
         await until(lambda: len(seen.ended) == 4)
         await runs.stop()
+
+
+@pytest.mark.parametrize("how", ["subscribe", "assign"])
+async def test_whoever_subscribes_meanwhile_is_told_that_it_is_too_late(
+    cluster: FakeCluster, how: str
+) -> None:
+    """The listener that gives up partitions would not be called any more."""
+    fill(cluster, 8)
+    async with make_parallel(cluster) as parallel:
+        runs = Runs(parallel, Seen())
+        await until(lambda: committed(cluster) == ends(cluster))
+        if how == "subscribe":
+            parallel.consumer.subscribe(["t", "u"])
+        else:
+            parallel.consumer.unsubscribe()
+            parallel.consumer.assign([TopicPartition("t", 0)])
+        fill(cluster, 8)
+        await until(runs.task.done)
+        with pytest.raises(IllegalStateError, match="before it starts"):
+            await runs.task

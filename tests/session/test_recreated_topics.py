@@ -9,13 +9,14 @@ import pytest
 
 from aiokafka import TransactionalSession
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.session import SessionTransaction
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill
 from tests.support.producers import numbers
 from tests.support.sessions import copy, session_of
-from tests.support.transactions import committed_values, stored
+from tests.support.transactions import committed_values, stored, until
 
 COOPERATIVE = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
 KINDS: dict[str, dict[str, Any]] = {
@@ -69,5 +70,74 @@ def test_no_record_of_the_next_topic_is_skipped(kind: str, ends: str) -> None:
                     await copy(session, 50)
             former = numbers(10 if ends == "abort" else 20)
             assert committed_values(cluster) == former + NEW
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("ends", ["abort", "commit"])
+def test_nor_is_one_while_the_position_in_the_next_topic_is_looked_up(ends: str) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(1, config=NO_TOPICS) as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 10)
+            found = asyncio.Event()
+
+            async def go_on(transaction: SessionTransaction) -> None:
+                looking = cluster.intercept(ListOffsetsRequest, Hold(found))
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t", 1)
+                for value in NEW:
+                    cluster.log("t", 0).append(value)
+                await until(lambda: looking.hits)
+                if ends == "abort":
+                    raise ZeroDivisionError
+
+            async with session_of(cluster) as session:
+                await copy(session, 10)
+                fill(cluster, 0, 10)
+                if ends == "abort":
+                    with pytest.raises(ZeroDivisionError):
+                        await copy(session, 10, go_on)
+                    found.set()
+                    await copy(session, 50)
+                else:
+                    await copy(session, 10, go_on)
+            found.set()
+            if ends == "commit":
+                async with session_of(cluster, name="next") as session:
+                    await copy(session, 50)
+            former = numbers(10 if ends == "abort" else 20)
+            assert committed_values(cluster) == former + NEW
+
+    simulate(main)
+
+
+def test_records_of_both_topics_in_one_transaction_are_read_again() -> None:
+    """Those of the next topic come while the session waits for more."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(1, config=NO_TOPICS) as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 10)
+            async with session_of(cluster, linger_ms=5000) as session:
+                await copy(session, 10)
+                fill(cluster, 0, 10)
+                waiting = asyncio.ensure_future(anext(session))
+                while await session.consumer.position(T0) < 20:
+                    await asyncio.sleep(0.1)
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t", 1)
+                while await session.consumer.position(T0):
+                    await asyncio.sleep(0.1)
+                for value in NEW:
+                    cluster.log("t", 0).append(value)
+                transaction = await waiting
+                with pytest.raises(ZeroDivisionError):
+                    async with transaction as records:
+                        assert [record.value for record in records] == numbers(20)[10:] + NEW
+                        raise ZeroDivisionError
+                assert await copy(session, 50) == [NEW]
 
     simulate(main)
