@@ -715,10 +715,7 @@ class AIOKafkaClient:
             return find_option(self, name, (config, config and config.security))
 
     _client_id = property(lambda self: self._config.client_id)
-
-    @property
-    def _topics(self) -> set[str]:
-        return set(self._metadata.topics.names())
+    _topics = property(lambda self: set(self._metadata.topics.names()))
 
 
 def _may_have_moved(error: KafkaError) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka import AIOKafkaClient, AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaClient, TopicPartition
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import NodeNotReadyError
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
-from aiokafka.testing import FakeCluster
 
 PARTITIONS = [(0, 0, 1, [1], [1]), (0, 1, -1, [1], [])]
 
@@ -45,19 +44,6 @@ def test_names_of_bootstrap_servers_are_no_brokers() -> None:
     cluster = known()
     assert not cluster.is_bootstrap("bootstrap-0")
     assert cluster.broker_metadata("bootstrap-0") is None  # type: ignore[arg-type]
-
-
-async def test_sets_of_the_client_are_the_callers_own() -> None:
-    async with FakeCluster() as cluster:
-        await cluster.create_topic("t")
-        async with AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers) as consumer:
-            client = consumer._client
-            topics = client._topics
-            topics.add("u")
-            assert client._topics == {"t"}
-            partitions = await client._wait_on_metadata("t")
-            assert partitions.pop() == 0
-            assert await client._wait_on_metadata("t") == {0}
 
 
 async def test_a_request_to_no_broker() -> None:

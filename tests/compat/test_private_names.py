@@ -61,6 +61,15 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert CoordinationType.TRANSACTION == 1
 
 
+async def test_sets_of_clients_are_the_callers_own(consumer: AIOKafkaConsumer[Any, Any]) -> None:
+    client: Any = consumer._client
+    client._topics.add("other")
+    assert client._topics == {"t"}
+    partitions = await client._wait_on_metadata("t")
+    assert partitions.pop() == 0
+    assert await client._wait_on_metadata("t") == {0}
+
+
 async def test_options_of_clients_as_they_were_given() -> None:
     context = ssl.create_default_context()
     consumer = AIOKafkaConsumer(
@@ -95,6 +104,17 @@ async def test_options_of_a_role_as_they_were_given() -> None:
     for client in (consumer, producer):
         with pytest.raises(AttributeError, match="has no attribute '_topic'"):
             client._topic  # noqa: B018
+
+
+async def test_names_of_a_subscription(consumer: AIOKafkaConsumer[Any, Any]) -> None:
+    subscription: Any = consumer._subscription
+    assert subscription.assigned_partitions() == {TP}
+    assert subscription.is_assigned(TP)
+    assert not subscription.is_assigned(TopicPartition("t", 9))
+    assert subscription.partitions_auto_assigned()
+    assert subscription.subscribed_pattern is None
+    consumer.pause(TP)
+    assert subscription.paused_partitions() == {TP}
 
 
 async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
