@@ -17,7 +17,8 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
-from aiokafka.protocol.metadata import MetadataResponse_v0
+from aiokafka.protocol.admin import DeleteGroupsRequest, DeleteTopicsRequest
+from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
 from aiokafka.testing import FakeCluster
 
 TP = TopicPartition("t", 0)
@@ -123,6 +124,18 @@ async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
         assert [topic.name for topic in found.topics] == ["t"]
         assert {broker.node_id for broker in found.brokers} == set(admin._client.cluster._brokers)
         assert len((await admin._get_cluster_metadata([])).topics) == 0
+
+
+async def test_requests_that_programs_send_through_admin_clients(cluster: FakeCluster) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        told = await admin._send_request(MetadataRequest(["t"]))
+        assert [topic[1] for topic in told.topics] == ["t"]
+        (broker,) = admin._client.cluster.brokers()
+        assert (await admin._send_request(MetadataRequest([]), broker.nodeId)).topics == []
+        found = await admin._send_request_to_node(broker.nodeId, DeleteGroupsRequest(["g"]))
+        assert [group for group, _ in found.results] == ["g"]
+        made = await admin._send_to_controller(DeleteTopicsRequest(["t"], 5000))
+        assert made.topic_error_codes == [("t", 0)]
 
 
 # -- producers
