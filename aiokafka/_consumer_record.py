@@ -175,11 +175,18 @@ def _set_attribute(record: Record, name: str, value: Any) -> None:
     gc.set_tracked(record, name, value)
 
 
+def _set_fields(record: Record, values: dict[str, Any]) -> None:
+    # Pydantic makes instances of a dataclass so.
+    fields = RecordFields(record)
+    fields.clear()
+    fields.update(values)
+
+
 class _Model:
     __setattr__ = _set_attribute
 
 
-gc.replace_attributes(Record, _set_attribute, property(RecordFields), _Model)
+gc.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
 names.present_as(Record, "aiokafka.structs", "ConsumerRecord")
 
 if TYPE_CHECKING:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import traceback
 import warnings
 from asyncio import AbstractEventLoop
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from typing import Any
 
 from aiokafka.errors import IllegalStateError
 
-__all__ = ["OF_CONSUMERS", "OF_PRODUCERS", "made_for", "refuse_other_loop"]
+__all__ = ["OF_CONSUMERS", "OF_PRODUCERS", "made_for", "origin", "refuse_other_loop"]
 
 # So begin the warnings that programs have filters for.
 OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
@@ -54,6 +56,15 @@ def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventL
         yield loop
     finally:
         asyncio._set_running_loop(None)
+
+
+def origin(loop: AbstractEventLoop) -> dict[str, Any]:
+    """Return where the constructor that calls it was called from, for the context of an exception
+    handler. It is told in debug mode, as tasks and futures do.
+    """
+    if not loop.get_debug():
+        return {}
+    return {"source_traceback": traceback.extract_stack(sys._getframe(2))}
 
 
 def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:

@@ -279,7 +279,7 @@ class AIOKafkaClient:
     @overload
     async def send(
         self,
-        node_id: int,
+        node_id: int | None,
         request: Request[R],
         *,
         group: int = ...,
@@ -291,7 +291,7 @@ class AIOKafkaClient:
     @overload
     async def send(
         self,
-        node_id: int,
+        node_id: int | None,
         request: OldRequest | OldStruct,
         *,
         group: int = ...,
@@ -300,7 +300,7 @@ class AIOKafkaClient:
 
     async def send(
         self,
-        node_id: int,
+        node_id: int | None,
         request: Any,
         *,
         group: int = ConnectionGroup.DEFAULT,
@@ -321,6 +321,8 @@ class AIOKafkaClient:
         response when it is read, before the call goes on; the call raises what that raises.
         """
         self._refuse_other_loop()
+        if node_id is None:  # from get_random_node()
+            raise NodeNotReadyError("no broker is known")
         connection = self._pool.usable(node_id, group)
         if connection is None:
             connection = await self.connection(node_id, group=group, timeout=timeout)
@@ -504,9 +506,10 @@ class AIOKafkaClient:
         """
         self._metadata.refuse_waiters(error)
 
-    async def _wait_on_metadata(self, topic: str) -> frozenset[int]:
+    async def _wait_on_metadata(self, topic: str) -> set[int]:
         """Wait for a topic; instrumentation knows `wait_for_topic` by this name."""
-        return await self.wait_for_topic(topic, self._loop.time() + self._config.request_timeout)
+        deadline = self._loop.time() + self._config.request_timeout
+        return set(await self.wait_for_topic(topic, deadline))
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
         """Use `topic`: ask for it at once if it is new, and forget it when it was not added for a
@@ -712,10 +715,7 @@ class AIOKafkaClient:
             return find_option(self, name, (config, config and config.security))
 
     _client_id = property(lambda self: self._config.client_id)
-
-    @property
-    def _topics(self) -> frozenset[str]:
-        return self._metadata.topics.names()
+    _topics = property(lambda self: set(self._metadata.topics.names()))
 
 
 def _may_have_moved(error: KafkaError) -> bool:

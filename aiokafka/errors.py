@@ -81,7 +81,8 @@ class BrokerResponseError(KafkaError):
             cls.is_fatal = is_fatal
         if requires_abort is not None:
             cls.requires_abort = requires_abort
-        cls.description = " ".join((cls.__doc__ or "").split())
+        if "description" not in vars(cls):
+            cls.description = " ".join((cls.__doc__ or "").split())
         if errno is not None:
             if errno in kafka_errors:
                 raise TypeError(f"error code {errno} is already {kafka_errors[errno].__name__}")

@@ -230,6 +230,16 @@ def test_errors_survive_pickle_and_copy(error: errors.KafkaError) -> None:
         assert vars(restored).keys() == vars(error).keys()
 
 
+def test_a_class_of_a_program_says_what_it_means() -> None:
+    class Own(errors.BrokerResponseError):
+        errno = 999
+        message = "OWN"
+        description = "The program knows why."
+
+    assert (Own.errno, Own.message, Own.description) == (999, "OWN", "The program knows why.")
+    assert str(Own()) == "[Error 999] Own: The program knows why."
+
+
 def test_a_code_cannot_be_taken_twice() -> None:
     with pytest.raises(TypeError, match="error code 7 is already RequestTimedOutError"):
         type("Other", (errors.BrokerResponseError,), {}, errno=7)

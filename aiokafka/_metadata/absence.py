@@ -40,7 +40,7 @@ class AbsenceLog:
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in self._logged.keys() - absent.keys():
             # Not in use any more is not the same as being there.
-            if cluster.partitions_for_topic(name) is not None:
+            if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
         self._logged = absent
 
@@ -49,4 +49,4 @@ def _is_absent(cluster: ClusterMetadata, topic: str) -> bool:
     """Tell a topic with an error that lasts from one that is being moved or was known before."""
     code = cluster.topic_error(topic)
     is_lasting = code == _MISSING or not for_code(code).retriable
-    return bool(code) and is_lasting and cluster.partitions_for_topic(topic) is None
+    return bool(code) and is_lasting and cluster.known_partitions(topic) is None

@@ -93,7 +93,7 @@ class MetadataLoop:
         """
         is_new = topic not in self.topics
         self.topics.touch(topic, self._loop.time())
-        if self.cluster.partitions_for_topic(topic) is not None:
+        if self.cluster.known_partitions(topic) is not None:
             return True
         if is_new:
             self._schedule.request_new((topic,))
@@ -105,7 +105,7 @@ class MetadataLoop:
         Returns whether all are known already.
         """
         wanted = frozenset(topics)
-        missing = {name for name in wanted if self.cluster.partitions_for_topic(name) is None}
+        missing = {name for name in wanted if self.cluster.known_partitions(name) is None}
         new = {name for name in missing if name not in self.topics}
         self.topics.pin(wanted)
         if new:
@@ -278,9 +278,7 @@ class MetadataLoop:
         refreshes, self._refreshes = self._refreshes, []
         for waiter, topics in refreshes:
             if not waiter.done():
-                known = all(
-                    self.cluster.partitions_for_topic(topic) is not None for topic in topics
-                )
+                known = all(self.cluster.known_partitions(topic) is not None for topic in topics)
                 waiter.set_result(self.error is None and self._dead is None and known)
         self._wake_waiters()
 

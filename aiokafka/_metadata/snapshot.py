@@ -30,15 +30,13 @@ __all__ = ["ClusterMetadata"]
 
 log = logging.getLogger("aiokafka.cluster")
 
-_EMPTY: frozenset[TopicPartition] = frozenset()
-
 
 class ClusterMetadata:
     """A snapshot of the cluster. Never changes: the client replaces the whole object and raises
     `epoch`.
 
     `client.cluster` is the current one; read it again rather than keep it across an `await`. Sets
-    and tuples that the methods return are shared and cached: do not change them.
+    with the names of aiokafka are the caller's own; tuples and frozensets are shared and cached.
 
     A cluster made by hand (`ClusterMetadata()`, for the test of an assignor or partitioner) starts
     empty and takes `update_metadata(response)`.
@@ -46,12 +44,11 @@ class ClusterMetadata:
 
     # Made by `_index`, topic by topic when it is first asked for: most topics never are.
     _node_ids: tuple[int, ...]
-    _by_leader: dict[int, frozenset[TopicPartition]] | None
+    _by_leader: dict[int, set[TopicPartition]] | None
     _names_by_id: dict[bytes, str]
     _partition_tuples: dict[str, tuple[int, ...]]
     _partition_sets: dict[str, frozenset[int]]
     _available_tuples: dict[str, tuple[int, ...]]
-    _available_sets: dict[str, frozenset[int]]
 
     def __init__(self, **configs: Any) -> None:
         self.config: dict[str, Any] = configs
@@ -94,11 +91,11 @@ class ClusterMetadata:
         """The broker to send cluster-wide changes to, None if unknown (Kafka 0.9 does not tell)."""
         return self._brokers.get(self._controller_id)
 
-    def is_bootstrap(self, node_id: int) -> bool:
+    def is_bootstrap(self, node_id: int | str) -> bool:
         """Return whether `node_id` stands for an address of `bootstrap_servers`, not for a
-        broker.
+        broker. Names such as "bootstrap-0", which aiokafka has for them, stand for none here.
         """
-        return node_id < 0
+        return not isinstance(node_id, str) and node_id < 0
 
     # -- topics and partitions
 
@@ -107,8 +104,13 @@ class ClusterMetadata:
         names = {name for name, topic in self._topics.items() if topic.partitions}
         return names - self.internal_topics if exclude_internal_topics else names
 
-    def partitions_for_topic(self, topic: str) -> frozenset[int] | None:
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of all partitions of `topic`, None if the topic is unknown."""
+        known = self.known_partitions(topic)
+        return None if known is None else set(known)
+
+    def known_partitions(self, topic: str) -> frozenset[int] | None:
+        """Return the same without a copy, for callers that change nothing."""
         known = self._partition_sets.get(topic)
         return self._partition_set(topic) if known is None else known
 
@@ -118,10 +120,11 @@ class ClusterMetadata:
         """
         return self._partition_tuples.get(topic) or self._partition_tuple(topic)
 
-    def available_partitions_for_topic(self, topic: str) -> frozenset[int] | None:
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the numbers of the partitions of `topic` with a leader, None if it is unknown."""
-        known = self._available_sets.get(topic)
-        return self._available_set(topic) if known is None else known
+        if self.known_partitions(topic) is None:
+            return None
+        return set(self.available_partition_ids(topic))
 
     def available_partition_ids(self, topic: str) -> tuple[int, ...]:
         """Return the same in ascending order, () if the topic is unknown."""
@@ -144,15 +147,16 @@ class ClusterMetadata:
         topic = self._topics.get(partition[0])
         return None if topic is None else topic.partitions.get(partition[1])
 
-    def partitions_for_broker(self, broker_id: int) -> frozenset[TopicPartition] | None:
+    def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
         """Return the partitions that this broker leads, None if it leads none."""
         if self._by_leader is None:
             by_leader: dict[int, set[TopicPartition]] = {}
             for name, topic in self._topics.items():
                 for number, info in topic.partitions.items():
                     by_leader.setdefault(info.leader, set()).add(TopicPartition(name, number))
-            self._by_leader = {leader: frozenset(tps) for leader, tps in by_leader.items()}
-        return self._by_leader.get(broker_id)
+            self._by_leader = by_leader
+        led = self._by_leader.get(broker_id)
+        return None if led is None else set(led)
 
     def topic_id(self, topic: str) -> bytes | None:
         """Return the topic's id (KIP-516): 16 bytes, None if unknown or before Kafka 2.8."""
@@ -290,10 +294,8 @@ class ClusterMetadata:
             copied[name][number] = info._replace(leader=leader, epoch=epoch)
         self._topics = topics
         self._available_tuples = dict(self._available_tuples)
-        self._available_sets = dict(self._available_sets)
         for name in copied:
             self._available_tuples.pop(name, None)
-            self._available_sets.pop(name, None)
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
         """Return a copy that knows some more partitions."""
@@ -322,7 +324,6 @@ class ClusterMetadata:
         self._partition_tuples = {}
         self._available_tuples = {}
         self._partition_sets = {}
-        self._available_sets = {}
         self.internal_topics: set[str] = set()
         self.unauthorized_topics: set[str] = set()
         for name, topic in self._topics.items():
@@ -356,15 +357,6 @@ class ClusterMetadata:
         # The same object is the usual case: one less to make and keep.
         self._available_tuples[name] = available = numbers if available == numbers else available
         return available
-
-    def _available_set(self, name: str) -> frozenset[int] | None:
-        known = self.partitions_for_topic(name)
-        if known is None:
-            return None
-        available = self.available_partition_ids(name)
-        found = known if len(available) == len(known) else frozenset(available)
-        self._available_sets[name] = found
-        return found
 
     # -- names of the old, changeable class
 

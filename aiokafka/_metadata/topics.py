@@ -29,7 +29,7 @@ async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) ->
     """
     check_name(topic)
     if metadata.add_topic(topic):
-        return metadata.cluster.partitions_for_topic(topic) or frozenset()
+        return metadata.cluster.known_partitions(topic) or frozenset()
     is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
     return await _wait_for_partitions(metadata, topic, is_settled, deadline)
 
@@ -69,7 +69,7 @@ async def _wait_for_partitions(
         if not code:
             raise
         raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
-    known = cluster.partitions_for_topic(topic)
+    known = cluster.known_partitions(topic)
     if known is None:
         raise for_code(cluster.topic_error(topic))(f"topic {topic!r}")
     return known
@@ -98,7 +98,7 @@ class _TopicIsSettled:
         self._old_epoch = epoch
 
     def __call__(self, cluster: ClusterMetadata) -> bool:
-        if cluster.partitions_for_topic(self._topic) is not None:
+        if cluster.known_partitions(self._topic) is not None:
             return True
         # An error from an earlier response may be over.
         final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import SecurityConfig, warn_ignored
 from aiokafka._config.admin import AdminConfig
@@ -432,6 +432,21 @@ class AIOKafkaAdminClient(Reporting):
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
         """Return a response about topics, None for all: a name inside 0.14 that tests use."""
         return await _cluster.fetch_metadata(self._router, topics, self._deadline())
+
+    # Names inside 0.14, too: programs send requests for which it has no call.
+
+    async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
+        """Send a request of `aiokafka.protocol` to a broker, by default to some."""
+        node_id = self._client.get_random_node() if node_id is None else node_id
+        return await self._client.send(node_id, request)
+
+    async def _send_request_to_node(self, node_id: int, request: Any) -> Any:
+        return await self._send_request(request, node_id)
+
+    async def _send_to_controller(self, request: Any) -> Any:
+        if self._client.controller() is None:
+            await self._client.force_metadata_update()
+        return await self._client.send(self._client.controller(), request)
 
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False

@@ -758,7 +758,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         It knows the topics in use, and all those of its last look at the cluster: `topics()`, or
         `start()` without topics, pattern or partitions.
         """
-        partitions = self._client.cluster.partitions_for_topic(topic)
+        partitions = self._client.cluster.known_partitions(topic)
         if partitions is None and self._all_topics is not None:
             return self._all_topics.partitions(topic)
         return None if partitions is None else set(partitions)

@@ -174,6 +174,29 @@ class SubscriptionState:
 
     _listener = listener  # the name that programs for aiokafka read
 
+    # More that programs for aiokafka ask for.
+
+    def assigned_partitions(self) -> set[TopicPartition]:
+        """Return the partitions of now."""
+        return set(self._assignment.tps)
+
+    def is_assigned(self, tp: TopicPartition) -> bool:
+        """Return whether the partition is one of them."""
+        return tp in self._assignment.tps
+
+    def paused_partitions(self) -> set[TopicPartition]:
+        """Return those that the application has paused."""
+        return {state.tp for state in self._assignment.states() if state.paused}
+
+    def partitions_auto_assigned(self) -> bool:
+        """Return whether the group assigns them."""
+        return self.is_by_group
+
+    @property
+    def subscribed_pattern(self) -> re.Pattern[str] | None:
+        """The pattern of the subscription; None if it has none."""
+        return self.pattern
+
     @property
     def is_manual(self) -> bool:
         """Whether partitions were chosen by `assign()`."""

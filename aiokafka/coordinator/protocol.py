@@ -7,6 +7,7 @@ ignored: newer versions only append fields.
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -79,9 +80,9 @@ class ConsumerProtocolMemberMetadata:
         return bytes(out)
 
     @classmethod
-    def decode(cls, data: bytes) -> ConsumerProtocolMemberMetadata:
+    def decode(cls, data: bytes | io.BytesIO) -> ConsumerProtocolMemberMetadata:
         """Read what another member has written; KafkaProtocolError when it is malformed."""
-        reader = _Reader(data)
+        reader = _Reader(_content(data))
         version = reader.version()
         subscription = [reader.text() for _ in range(reader.count(2))]
         made = cls(version, subscription, reader.blob())
@@ -124,15 +125,16 @@ class ConsumerProtocolMemberAssignment:
         return bytes(out)
 
     @classmethod
-    def decode(cls, data: bytes) -> ConsumerProtocolMemberAssignment:
+    def decode(cls, data: bytes | io.BytesIO) -> ConsumerProtocolMemberAssignment:
         """Read what the leader has written; KafkaProtocolError when it is malformed.
 
         No bytes at all is an empty assignment, which the broker sends to a member that the leader
         has left out.
         """
-        if not data:
+        content = _content(data)
+        if not content:
             return cls(0, [])
-        reader = _Reader(data)
+        reader = _Reader(content)
         version = reader.version()
         assignment = reader.partitions()
         return cls(version, assignment, reader.blob())
@@ -200,6 +202,11 @@ def read_partitions(data: bytes) -> tuple[list[tuple[str, list[int]]], bytes]:
     reader = _Reader(data)
     partitions = reader.partitions()
     return partitions, reader.rest()
+
+
+def _content(data: bytes | io.BytesIO) -> bytes:
+    """Return the bytes; aiokafka takes a file of them as well."""
+    return data.read() if isinstance(data, io.BytesIO) else data
 
 
 class _Reader:

@@ -18,7 +18,7 @@ from aiokafka._config.producer import ProducerConfig
 from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
-from aiokafka._loops import OF_PRODUCERS, made_for, refuse_other_loop
+from aiokafka._loops import OF_PRODUCERS, made_for, origin, refuse_other_loop
 from aiokafka._shared_start import SharedStart
 from aiokafka._states import ProducerState
 from aiokafka._telemetry.reporting import Reporting
@@ -201,8 +201,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         with made_for(loop, name, OF_PRODUCERS) as self._loop:
             self._assemble(config)
         self._starts = SharedStart()
-        self._is_stopped = False
-        self._closed = False
+        self._unclosed_context = origin(self._loop)
+        self._is_stopped = self._closed = False
         self._report(AIOKafkaProducer.metrics, self.client.telemetry, config.telemetry_labels)
 
     def _assemble(self, config: ProducerConfig) -> None:
@@ -243,8 +243,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             self.client.disown()
             name = type(self).__name__
             warnings.warn(f"Unclosed {name} {self!r}", ResourceWarning, source=self, stacklevel=1)
-            hint = "call stop(), or make it with `async with`"
-            context = {"producer": self, "message": f"Unclosed {name}: {hint}"}
+            message = f"Unclosed {name}: call stop(), or make it with `async with`"
+            context = {"producer": self, "message": message, **self._unclosed_context}
             if not self._loop.is_closed():
                 self._loop.call_exception_handler(context)
 

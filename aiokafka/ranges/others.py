@@ -105,7 +105,7 @@ class OtherBrokers:
         client.update_leaders(
             {
                 tp: (leader, seen.leader_epoch(tp))
-                for number in seen.partitions_for_topic(topic) or ()
+                for number in seen.known_partitions(topic) or ()
                 if (leader := seen.leader_for_partition(tp := TopicPartition(topic, number)))
                 is not None
                 and leader >= 0

@@ -73,7 +73,7 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
     cluster, (topic, number) = client.cluster, state.tp
     if code := cluster.topic_error(topic):
         return code == UnknownTopicOrPartitionError.errno
-    known = cluster.partitions_for_topic(topic)
+    known = cluster.known_partitions(topic)
     return known is not None and len(known) > 0 and number not in known
 
 

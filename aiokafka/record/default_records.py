@@ -90,6 +90,7 @@ class DefaultRecordBatch:
         self.producer_id = batch.producer_id
         self.producer_epoch = batch.producer_epoch
         self.base_sequence = batch.base_sequence
+        self._left: Iterator[DefaultRecord] | None = None
 
     def validate_crc(self) -> bool:
         """Say whether the checksum is that of the bytes."""
@@ -106,6 +107,12 @@ class DefaultRecordBatch:
             headers = list(one.headers)
             kind = one.timestamp_type
             yield DefaultRecord(one.offset, one.timestamp, kind, one.key, one.value, headers)
+
+    def __next__(self) -> DefaultRecord:
+        """Return the record after the one that was returned last."""
+        if self._left is None:
+            self._left = iter(self)
+        return next(self._left)
 
 
 class _DefaultRecordBatchBuilderPy:

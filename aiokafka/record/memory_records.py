@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.header import flat_view, parse_batch
-from aiokafka.record.reader import RecordReader
+from aiokafka.record.legacy_records import LegacyRecordBatch
 
 __all__ = ["MemoryRecords"]
-
-_ALL = 0x7FFFFFFF
 
 
 class MemoryRecords:
@@ -32,7 +27,7 @@ class MemoryRecords:
         """
         return parse_batch(self._view, self._at) is not None
 
-    def next_batch(self) -> Iterable[Any] | None:
+    def next_batch(self) -> DefaultRecordBatch | LegacyRecordBatch | None:
         """Return the next batch, which gives its records, markers of transactions too; None at the
         end.
 
@@ -44,4 +39,4 @@ class MemoryRecords:
         self._at += batch.size_in_bytes
         if batch.magic == 2:
             return DefaultRecordBatch(batch.view)
-        return RecordReader(batch.view, "", -1, position=0, include_control=True).take(_ALL)
+        return LegacyRecordBatch(batch.view, batch.magic)

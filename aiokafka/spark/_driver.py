@@ -177,7 +177,7 @@ class Cluster:
     def _is_kept(self, topic: str) -> bool:
         """Return whether the client has the partitions of a topic from before only: it keeps them
         for a few responses that do not know the topic."""
-        has_partitions = self._client.cluster.partitions_for_topic(topic) is not None
+        has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
 
     def topic_ids(self) -> dict[str, bytes]:

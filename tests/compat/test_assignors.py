@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -212,3 +214,32 @@ async def test_assignors_of_kafka_python(name: str) -> None:
                 await asyncio.sleep(0.01)
         finally:
             await asyncio.gather(*(consumer.stop() for consumer in consumers))
+
+
+def test_tools_look_at_the_abstract_class() -> None:
+    names = [name for name, _ in inspect.getmembers(AbstractPartitionAssignor)]
+    assert "on_generation_assignment" in names
+    stand_in = mock.create_autospec(AbstractPartitionAssignor)
+    assert stand_in.on_generation_assignment(1) is not None
+
+
+async def test_topics_are_a_set() -> None:
+    class Own(RoundRobinPartitionAssignor):
+        name = "own"
+
+        @classmethod
+        def metadata(cls, topics: Any) -> Any:
+            return ConsumerProtocolMemberMetadata(0, topics - {"u"}, b"")
+
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("u")
+        consumer = AIOKafkaConsumer(
+            "t",
+            "u",
+            group_id="g",
+            bootstrap_servers=cluster.bootstrap_servers,
+            partition_assignment_strategy=[Own],
+        )
+        async with consumer:
+            assert consumer.assignment() == {TopicPartition("t", 0)}

@@ -76,6 +76,14 @@ def test_it_is_mutable_and_takes_attributes() -> None:
     assert record.value == {"decoded": True}
 
 
+def test_all_fields_at_once() -> None:
+    record = make()
+    record.extra = 1  # type: ignore[attr-defined]
+    record.__dict__ = vars(make(value=b"other"))
+    assert record == make(value=b"other")
+    assert not hasattr(record, "extra")
+
+
 def test_repr() -> None:
     assert repr(make()).startswith("ConsumerRecord(topic='t', partition=1, offset=2, timestamp=3,")
 

@@ -17,7 +17,8 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
-from aiokafka.protocol.metadata import MetadataResponse_v0
+from aiokafka.protocol.admin import DeleteGroupsRequest, DeleteTopicsRequest
+from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
 from aiokafka.testing import FakeCluster
 
 TP = TopicPartition("t", 0)
@@ -61,6 +62,15 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert CoordinationType.TRANSACTION == 1
 
 
+async def test_sets_of_clients_are_the_callers_own(consumer: AIOKafkaConsumer[Any, Any]) -> None:
+    client: Any = consumer._client
+    client._topics.add("other")
+    assert client._topics == {"t"}
+    partitions = await client._wait_on_metadata("t")
+    assert partitions.pop() == 0
+    assert await client._wait_on_metadata("t") == {0}
+
+
 async def test_options_of_clients_as_they_were_given() -> None:
     context = ssl.create_default_context()
     consumer = AIOKafkaConsumer(
@@ -97,12 +107,35 @@ async def test_options_of_a_role_as_they_were_given() -> None:
             client._topic  # noqa: B018
 
 
+async def test_names_of_a_subscription(consumer: AIOKafkaConsumer[Any, Any]) -> None:
+    subscription: Any = consumer._subscription
+    assert subscription.assigned_partitions() == {TP}
+    assert subscription.is_assigned(TP)
+    assert not subscription.is_assigned(TopicPartition("t", 9))
+    assert subscription.partitions_auto_assigned()
+    assert subscription.subscribed_pattern is None
+    consumer.pause(TP)
+    assert subscription.paused_partitions() == {TP}
+
+
 async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
     async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
         found = await admin._get_cluster_metadata()
         assert [topic.name for topic in found.topics] == ["t"]
         assert {broker.node_id for broker in found.brokers} == set(admin._client.cluster._brokers)
         assert len((await admin._get_cluster_metadata([])).topics) == 0
+
+
+async def test_requests_that_programs_send_through_admin_clients(cluster: FakeCluster) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        told = await admin._send_request(MetadataRequest(["t"]))
+        assert [topic[1] for topic in told.topics] == ["t"]
+        (broker,) = admin._client.cluster.brokers()
+        assert (await admin._send_request(MetadataRequest([]), broker.nodeId)).topics == []
+        found = await admin._send_request_to_node(broker.nodeId, DeleteGroupsRequest(["g"]))
+        assert [group for group, _ in found.results] == ["g"]
+        made = await admin._send_to_controller(DeleteTopicsRequest(["t"], 5000))
+        assert made.topic_error_codes == [("t", 0)]
 
 
 # -- producers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 
 import pytest
@@ -73,6 +74,15 @@ def test_old_bytes() -> None:
 def test_newer_version_is_read_as_the_newest_known() -> None:
     body = b"\0\4" + make_metadata(3).encode()[2:] + b"more"
     assert ConsumerProtocolMemberMetadata.decode(body) == make_metadata(3)
+
+
+def test_files_of_bytes() -> None:
+    metadata = ConsumerProtocolMemberMetadata(0, ["t"], b"data")
+    assert ConsumerProtocolMemberMetadata.decode(io.BytesIO(metadata.encode())) == metadata
+    assignment = ConsumerProtocolMemberAssignment(0, [("t", [0, 1])], b"data")
+    assert ConsumerProtocolMemberAssignment.decode(io.BytesIO(assignment.encode())) == assignment
+    nothing = ConsumerProtocolMemberAssignment.decode(io.BytesIO(b""))
+    assert nothing.partitions() == []
 
 
 def test_empty_assignment() -> None:

@@ -254,8 +254,10 @@ async def test_without_the_right_for_idempotence(
             await producer.start()
 
 
-async def test_a_forgotten_producer_is_told(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("is_debug", [False, True])
+async def test_a_forgotten_producer_is_told(cluster: FakeCluster, is_debug: bool) -> None:
     loop = asyncio.get_running_loop()
+    loop.set_debug(is_debug)
     heard: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: heard.append(context))
     producer = new_producer(cluster)
@@ -267,3 +269,6 @@ async def test_a_forgotten_producer_is_told(cluster: FakeCluster) -> None:
     await client.close()
     (context,) = heard
     assert context["message"].startswith("Unclosed AIOKafkaProducer: call stop()")
+    assert ("source_traceback" in context) is is_debug
+    if is_debug:
+        assert "new_producer(" in (context["source_traceback"][-2].line or "")

@@ -14,6 +14,7 @@ from aiokafka.record.default_records import (
     DefaultRecordBatchBuilder,
     _DefaultRecordBatchBuilderPy,
 )
+from aiokafka.record.legacy_records import LegacyRecordBatch, LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.reader import RecordReader
 
@@ -110,7 +111,9 @@ def test_a_damaged_batch() -> None:
 def test_a_record_set_gives_such_batches() -> None:
     made = builder()
     made.append(0, 1, None, b"v", [("name", None)])
-    (record,) = MemoryRecords(made.build()).next_batch() or ()
+    batch = MemoryRecords(made.build()).next_batch()
+    assert batch is not None
+    (record,) = batch
     assert record.headers == [("name", None)]
 
 
@@ -124,3 +127,28 @@ def test_markers() -> None:
     assert ControlRecord.parse(b"\0\0\0\0") == ABORT_MARKER
     assert ControlRecord.parse(b"\0\0\0\1") == COMMIT_MARKER
     assert ControlRecord.parse(b"\0\1\377\377") == (1, 65535)
+
+
+def test_a_batch_gives_its_records_one_by_one() -> None:
+    made = builder()
+    for offset in (0, 1):
+        made.append(offset, 1, None, b"v", [])
+    batch = DefaultRecordBatch(made.build())
+    assert [next(batch).offset, next(batch).offset] == [0, 1]
+    with pytest.raises(StopIteration):
+        next(batch)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_of_a_record_set(magic: int) -> None:
+    builder = LegacyRecordBatchBuilder(magic, 0, 1000)
+    for offset in range(2):
+        builder.append(offset, 5, b"k", b"v")
+    records = MemoryRecords(bytes(builder.build()))
+    found = []
+    while (batch := records.next_batch()) is not None:
+        assert isinstance(batch, LegacyRecordBatch)
+        assert batch.validate_crc()
+        assert not batch.is_control_batch
+        found += [(record.offset, record.value) for record in batch]
+    assert found == [(0, b"v"), (1, b"v")]

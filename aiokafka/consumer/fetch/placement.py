@@ -140,7 +140,7 @@ class Placement:
         absence.misses += 1
         cluster = self._client.cluster
         # Without either no broker was asked about the topic yet, which is no reason for an alarm.
-        if cluster.partitions_for_topic(tp.topic) is not None or cluster.topic_error(tp.topic):
+        if cluster.known_partitions(tp.topic) is not None or cluster.topic_error(tp.topic):
             absence.is_told = True
 
     def review_absences(self) -> None:
@@ -163,7 +163,7 @@ class Placement:
         """Name some partitions, and say which of them their topics do not have."""
         counts = []
         for topic in sorted({tp.topic for tp in partitions}):
-            known = self._client.cluster.partitions_for_topic(topic)
+            known = self._client.cluster.known_partitions(topic)
             if known is not None and any(
                 tp.topic == topic and tp.partition not in known for tp in partitions
             ):

@@ -46,7 +46,7 @@ class GroupAssignors:
             # An eager member has given up everything. What it claimed nevertheless a cooperative
             # assignor would keep for it, and wait in vain for the join that follows a revocation.
             self.forget()
-        names = sorted(topics)
+        names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
         return [
             (assignor.name, _encoded(self._with_rack(assignor.metadata(names))))
             for assignor in self._assignors

@@ -102,7 +102,7 @@ class ClassicProtocol:
         """Join again if this member is the leader and the topics that it assigned have changed."""
         cluster = self._client.cluster
         for topic, numbers in self._shared_out.items():
-            found = cluster.partitions_for_topic(topic)
+            found = cluster.known_partitions(topic)
             if self._standing.is_joined and found is not None and found != numbers:
                 self._standing.request_join(f"partitions of {topic} changed")
 
@@ -255,7 +255,7 @@ class ClassicProtocol:
         topics that this one does not, or may have found a new one that matches a pattern first."""
         if self._subscriptions.pattern is None:
             known = self._client.set_topics(topics | self._subscriptions.topics)
-        elif all(self._client.cluster.partitions_for_topic(topic) for topic in topics):
+        elif all(self._client.cluster.known_partitions(topic) for topic in topics):
             return
         else:
             known = self._client.force_metadata_update()
@@ -266,7 +266,7 @@ class ClassicProtocol:
     def _watch(self, topics: Iterable[str]) -> None:
         """Join again when the partitions of these topics change."""
         cluster = self._client.cluster
-        self._shared_out = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+        self._shared_out = {topic: cluster.known_partitions(topic) for topic in topics}
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
         # Before anything is revoked: what is finished of it has to be stored first, and the new
@@ -365,7 +365,7 @@ class ClassicProtocol:
             for topic in sorted(shares.topics)
             if any(
                 TopicPartition(topic, number) not in shares.partitions
-                for number in cluster.partitions_for_topic(topic) or ()
+                for number in cluster.known_partitions(topic) or ()
             )
         ]
 

@@ -118,7 +118,7 @@ class NoGroup:
         wanted = {
             TopicPartition(topic, number)
             for topic in topics
-            for number in cluster.partitions_for_topic(topic) or ()
+            for number in cluster.known_partitions(topic) or ()
         }
         wanted |= {tp for tp in current if tp.topic in same}
         if wanted != current:

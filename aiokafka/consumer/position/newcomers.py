@@ -91,7 +91,7 @@ class Newcomers:
         self._stale = {name: info for name, info in infos if info is not None}
 
     def _look_at(self, name: str, cluster: ClusterMetadata, *, is_late: bool) -> None:
-        numbers = cluster.partitions_for_topic(name)
+        numbers = cluster.known_partitions(name)
         seen = self._seen.get(name)
         if numbers is None:
             if seen is None and self._is_absent(name, cluster):

@@ -24,8 +24,11 @@ class Either:
         self.__doc__ = function.__doc__
 
     def __get__(self, instance: object | None, owner: type[Any]) -> Any:
-        target = _of_class(owner) if instance is None else instance
-        return types.MethodType(self._function, target)
+        if instance is not None:
+            return types.MethodType(self._function, instance)
+        # Of a class that cannot have an instance, tools such as mock.create_autospec() look at it.
+        stand_in = owner if getattr(owner, "__abstractmethods__", None) else _of_class(owner)
+        return types.MethodType(self._function, stand_in)
 
 
 def _of_class(owner: type[Any]) -> Any:

@@ -61,7 +61,7 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         return ConsumerProtocolMemberMetadata(
             self.version,
-            topics,
+            sorted(topics),
             _GENERATION.pack(self._generation),
             self._assignment,
             self._generation,

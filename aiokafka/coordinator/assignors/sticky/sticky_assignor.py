@@ -71,7 +71,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         if partitions:
             grouped = build(0, {"": partitions})[""].assignment
             user_data = write_partitions(grouped) + _GENERATION.pack(generation)
-        return ConsumerProtocolMemberMetadata(cls.version, topics, user_data)
+        return ConsumerProtocolMemberMetadata(cls.version, sorted(topics), user_data)
 
     @either
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
