@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
 from typing import TYPE_CHECKING
 
+from aiokafka._tasks import is_told_to_end
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:
@@ -49,6 +51,13 @@ class OAuthBearer:
             extensions = self._provider.extensions() or {}
         except KafkaError:
             raise
+        except asyncio.CancelledError as error:
+            if is_told_to_end():
+                raise
+            raise KafkaConnectionError(
+                f"{self.name}: what the token provider {type(self._provider).__name__} awaits was "
+                "cancelled"
+            ) from error
         except Exception as error:
             raise KafkaConnectionError(
                 f"{self.name}: the token provider {type(self._provider).__name__} failed: "
