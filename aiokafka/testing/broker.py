@@ -7,6 +7,7 @@ import inspect
 import logging
 import struct
 from functools import partial
+from ssl import PROTOCOL_TLS_CLIENT
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaProtocolError
@@ -56,6 +57,7 @@ class FakeBroker:
         host: str,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
+        _check_context(ssl_context)
         #: Id of the broker in the cluster.
         self.node_id = node_id
         #: Address it listens on; the port is known once it has been started.
@@ -276,6 +278,18 @@ class FakeBroker:
             return Reply([], mute=waits / 1000)
         chunks = encode(response, context.api_key, context.api_version, context.correlation_id)
         return Reply(chunks, mute=getattr(response, "throttle_time_ms", 0) / 1000)
+
+
+def _check_context(context: ssl.SSLContext | None) -> None:
+    if context is None:
+        return
+    if not callable(getattr(context, "wrap_bio", None)):
+        raise TypeError(f"ssl_context must be an ssl.SSLContext or None, not {context!r}")
+    if getattr(context, "protocol", None) is PROTOCOL_TLS_CLIENT:
+        raise ValueError(
+            "ssl_context must be one for servers, as of "
+            "ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), with a certificate"
+        )
 
 
 def _as_it_is(reply: Reply) -> Reply:
