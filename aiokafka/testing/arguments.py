@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 __all__ = ["ByBroker", "check_seconds", "check_whole"]
@@ -16,7 +17,7 @@ class ByBroker(dict[int, V]):
         raise KeyError(f"no broker {broker_id!r}: there are {', '.join(map(str, self))}")
 
 
-def check_whole(name: str, given: Any, least: int) -> None:
+def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
     """Raise TypeError for what is no whole number, ValueError below `least`."""
     if not isinstance(given, int):
         raise TypeError(f"{name} must be a whole number, not {given!r}")
