@@ -12,10 +12,16 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSupported
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaTimeoutError,
+)
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aiokafka.testing import FakeCluster, Security
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.tokens import Token
 from tests.testing.certificates import make_contexts
 from tests.testing.support import RawClient
@@ -293,3 +299,31 @@ async def test_the_end_of_a_token_is_the_end_of_the_session() -> None:
             message = f"n,,\1auth=Bearer {token}\1\1".encode()
             answer = await client.call(SaslAuthenticateRequest(auth_bytes=message), 2)
             assert 15_000 < answer.session_lifetime_ms <= 20_000
+
+
+def test_the_end_of_a_delegation_token_is_the_end_of_the_session() -> None:
+    async def main(simulation: Simulation) -> None:
+        security = Security({"alice": "alice-secret"})
+        config = {"delegation.token.secret.key": "k", "delegation.token.expiry.time.ms": 60_000}
+        async with FakeCluster(security=security, config=config) as cluster:
+            await cluster.create_topic("t")
+            own = login(cluster, "SCRAM-SHA-256")
+            async with AIOKafkaAdminClient(**own) as admin:
+                token = await admin.create_delegation_token()
+                by_token = {
+                    "sasl_plain_username": token.token_id,
+                    "sasl_plain_password": token.password,
+                    "sasl_scram_tokenauth": True,
+                }
+                options = {**own, **by_token, "delivery_timeout_ms": 40_000}
+                async with AIOKafkaProducer(**options) as producer:
+                    for _ in range(6):
+                        await producer.send_and_wait("t", b"while it is renewed")
+                        await asyncio.sleep(20)
+                        await admin.renew_delegation_token(token.hmac)
+                    assert security.renewals > 1
+                    await asyncio.sleep(61)
+                    with pytest.raises(KafkaTimeoutError, match="invalid credentials"):
+                        await producer.send_and_wait("t", b"after its end")
+
+    simulate(main)
