@@ -59,7 +59,7 @@ class Delay:
 
     def __post_init__(self) -> None:
         check_seconds("seconds", self.seconds)
-        _check_next("then", self.then)
+        check_answer("then", self.then)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Hold:
     def __post_init__(self) -> None:
         if not inspect.iscoroutinefunction(getattr(self.event, "wait", None)):
             raise TypeError(f"event must be an asyncio.Event, not {self.event!r}")
-        _check_next("then", self.then)
+        check_answer("then", self.then)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,8 @@ def refuse_class(name: str, given: object) -> None:
         raise TypeError(f"{name}: give Fail({given.__name__}), not the error itself")
 
 
-def _check_next(name: str, given: object) -> None:
+def check_answer(name: str, given: object) -> None:
+    """Raise TypeError for what is no answer."""
     refuse_class(name, given)
     if not (given is None or isinstance(given, Action | Response)):
         raise TypeError(f"{name} must be an action or a response, not {given!r}")

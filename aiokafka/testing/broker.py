@@ -23,6 +23,7 @@ from aiokafka.testing.actions import (
     Hold,
     RawBytes,
     Silence,
+    check_answer,
 )
 from aiokafka.testing.ailment import Ailment
 from aiokafka.testing.connection import Connection, Later, Reply
@@ -219,6 +220,7 @@ class FakeBroker:
         return reply
 
     async def _carry_out(self, answer: Answer, request: Any, context: RequestContext) -> Reply:
+        check_answer("what the handler of an interception returns", answer)
         while isinstance(answer, Delay | Hold):
             if isinstance(answer, Delay):
                 await asyncio.sleep(answer.seconds)
@@ -241,6 +243,7 @@ class FakeBroker:
             # A producer without acks gets no response: there is nothing to change.
             changed = None if response is None else answer.change(response)
             answer = response if changed is None else changed
+            check_answer("what the function of an Edit returns", answer)
         elif answer is None:
             answer = await self._handle(request, context)
         return self._reply(answer, context)
