@@ -16,6 +16,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
     for_code,
 )
+from aiokafka.net.failures import said
 from aiokafka.net.sasl import Mechanism, create_mechanism
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -33,9 +34,6 @@ _MAX_SASL_STEPS = 16
 
 # Share of the time for a handshake that fetching credentials may take.
 _PREPARING_PART = 0.9
-
-# Characters of a broker's own words in a message of ours.
-_MAX_SHOWN = 500
 
 
 async def authenticate(
@@ -83,7 +81,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         SaslHandshakeRequest(mechanism=mechanism.name), version, timeout
     )
     if answer.error_code == UnsupportedSaslMechanismError.errno:
-        offered = ", ".join(answer.mechanisms)[:_MAX_SHOWN] or "none"
+        offered = said(", ".join(answer.mechanisms)) or "none"
         raise AuthenticationMethodNotSupported(
             f"{connection.peer}: the broker does not offer SASL mechanism {mechanism.name}; "
             f"it offers: {offered}"
@@ -118,7 +116,7 @@ async def _exchange_tokens(
         if answer.error_code:
             reason = answer.error_message or for_code(answer.error_code).description
             raise AuthenticationFailedError(
-                f"{connection.peer}: {mechanism.name}: {reason[:_MAX_SHOWN]}"
+                f"{connection.peer}: {mechanism.name}: {said(reason, mechanism.sent_secret)}"
             )
         lifetime_ms = answer.session_lifetime_ms
         token = await _step(connection, mechanism, answer.auth_bytes, timeout)

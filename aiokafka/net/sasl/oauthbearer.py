@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._tasks import is_told_to_end
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from aiokafka.net.failures import said
 
 if TYPE_CHECKING:
     from aiokafka.abc import AbstractTokenProvider
@@ -39,6 +40,11 @@ class OAuthBearer:
         self._token = ""
         self._refusal: str | None = None
         self.done = False
+
+    @property
+    def sent_secret(self) -> str:
+        """The token."""
+        return self._token
 
     async def prepare(self) -> None:
         """Ask the provider for its token. Its errors become KafkaConnectionError's cause: another
@@ -81,7 +87,7 @@ class OAuthBearer:
             raise self._refused(self._refusal)
         if not challenge:
             return None
-        self._refusal = bytes(challenge[:500]).decode(errors="replace")
+        self._refusal = said(bytes(challenge).decode(errors="replace"), self._token)
         self._tell_provider()
         return _SEPARATOR.encode()
 
