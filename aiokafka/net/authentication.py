@@ -13,10 +13,11 @@ from aiokafka.errors import (
     AuthenticationMethodNotSupported,
     IllegalSaslStateError,
     KafkaConnectionError,
+    UnknownError,
     UnsupportedSaslMechanismError,
     for_code,
 )
-from aiokafka.net.failures import said
+from aiokafka.net.failures import handshake_failure, said
 from aiokafka.net.sasl import Mechanism, create_mechanism
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -92,7 +93,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
             reason = "the listener does not use SASL"
         raise AuthenticationFailedError(f"{connection.peer}: {reason}")
     if answer.error_code:
-        raise for_code(answer.error_code)(f"{connection.peer}: refused SaslHandshake")
+        raise handshake_failure(answer.error_code, connection.peer, "SaslHandshake")
     if version == 0:
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
@@ -114,10 +115,11 @@ async def _exchange_tokens(
             SaslAuthenticateRequest(auth_bytes=token), None, timeout
         )
         if answer.error_code:
-            reason = answer.error_message or for_code(answer.error_code).description
-            raise AuthenticationFailedError(
-                f"{connection.peer}: {mechanism.name}: {said(reason, mechanism.sent_secret)}"
-            )
+            kind = for_code(answer.error_code)
+            reason = said(answer.error_message or kind.description, mechanism.sent_secret)
+            if kind.retriable or kind is UnknownError:
+                raise handshake_failure(kind.errno, connection.peer, "SaslAuthenticate", reason)
+            raise AuthenticationFailedError(f"{connection.peer}: {mechanism.name}: {reason}")
         lifetime_ms = answer.session_lifetime_ms
         token = await _step(connection, mechanism, answer.auth_bytes, timeout)
         if token is None and not mechanism.done:
