@@ -17,16 +17,19 @@ from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     KafkaTimeoutError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from aiokafka.testing import FakeCluster, Security
+from aiokafka.testing import Fail, FakeCluster, Security
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.tokens import Token
 from tests.testing.certificates import make_contexts
 from tests.testing.support import RawClient
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
 USERS = {"alice": "alice-secret", "bob, a=b": "päss,wörd="}
 
 
@@ -145,6 +148,23 @@ async def test_older_releases(release: str) -> None:
             await round_trip(**login(cluster, mechanism))
         producer = AIOKafkaProducer(**login(cluster, "PLAIN", sasl_plain_password="wrong"))
         with pytest.raises(AuthenticationFailedError):
+            await producer.start()
+        await producer.stop()
+
+
+@pytest.mark.parametrize(
+    ("api", "refusal", "said"),
+    [
+        (SaslAuthenticateRequest, SaslAuthenticationFailed, "The broker rejected the credentials"),
+        (SaslHandshakeRequest, UnsupportedSaslMechanismError, "it offers: PLAIN, SCRAM-SHA-512"),
+    ],
+)
+async def test_a_refusal_of_the_test_reads_as_a_brokers(api: Any, refusal: Any, said: str) -> None:
+    security = Security(USERS, mechanisms=["PLAIN", "SCRAM-SHA-512"])
+    async with FakeCluster(security=security) as cluster:
+        cluster.intercept(api, Fail(refusal), times=1)
+        producer = AIOKafkaProducer(**login(cluster, "PLAIN"))
+        with pytest.raises(REFUSALS, match=said):
             await producer.start()
         await producer.stop()
 
