@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal
 
+from aiokafka._compat import timeout_at
 from aiokafka._typing import Self
 from aiokafka.testing.arguments import check_seconds, check_whole
 from aiokafka.testing.sockets import address_of, close_server, stop_accepting
@@ -134,7 +136,7 @@ class FaultProxy:
         self._refusing = True
 
     def delay(self, seconds: float, direction: Direction | None = None) -> None:
-        """Deliver every byte `seconds` later, in order. 0 switches it off.
+        """Deliver every byte `seconds` later, in order. 0 ends it, also for bytes that wait.
 
         Args:
             seconds: One-way delay. Throughput is not limited by it.
@@ -142,7 +144,7 @@ class FaultProxy:
         """
         check_seconds("seconds", seconds)
         for rules in self._selected(direction):
-            rules.delay = seconds
+            rules.hold_back(seconds)
 
     def fragment(self, size: int = 1, direction: Direction | None = None) -> None:
         """Deliver at most `size` bytes at a time, each piece in a write of its own."""
@@ -210,14 +212,23 @@ class _Rules:
 
     def __init__(self) -> None:
         self.flowing = asyncio.Event()
+        self.prompt = asyncio.Event()  # set while nothing is delayed
         self.reset()
 
     def reset(self) -> None:
-        self.delay = 0.0
+        self.hold_back(0.0)
         self.fragment: int | None = None
         self.budget: int | None = None
         self.refill: int | None = None
         self.flowing.set()
+
+    def hold_back(self, seconds: float) -> None:
+        """Delay what comes; 0 lets go of what was delayed before as well."""
+        self.delay = seconds
+        if seconds:
+            self.prompt.clear()
+        else:
+            self.prompt.set()
 
     def allow(self, size: int) -> int:
         """Return how many of `size` bytes may be delivered before the connection must break."""
@@ -352,7 +363,9 @@ class _Pipe:
                 await self._changed.wait()
             due, data = self._queue[0]
             if due > loop.time():
-                await asyncio.sleep(due - loop.time())
+                with suppress(asyncio.TimeoutError):
+                    async with timeout_at(due):
+                        await self._rules.prompt.wait()
             await self._rules.flowing.wait()
             if not data:
                 if self._sink.can_write_eof():
