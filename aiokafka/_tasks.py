@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
-__all__ = ["TaskOwner", "both", "together", "unless"]
+__all__ = ["TaskOwner", "both", "is_told_to_end", "together", "unless"]
 
 log = logging.getLogger("aiokafka")
 
@@ -171,6 +171,15 @@ class TaskOwner:
             sibling.cancel()
         if self._on_failure is not None:
             self._on_failure(error)
+
+
+def is_told_to_end() -> bool:
+    """Return whether a CancelledError in the running task is meant for the task. Otherwise it came
+    out of something that an application's function has awaited there, such as a task that was
+    cancelled, and is that function's failure. True on Python 3.10, which does not count.
+    """
+    count = getattr(asyncio.current_task(), "cancelling", None)
+    return count is None or count() > 0
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -13,9 +13,11 @@ from aiokafka.errors import (
     AuthenticationMethodNotSupported,
     IllegalSaslStateError,
     KafkaConnectionError,
+    UnknownError,
     UnsupportedSaslMechanismError,
     for_code,
 )
+from aiokafka.net.failures import handshake_failure, said
 from aiokafka.net.sasl import Mechanism, create_mechanism
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
@@ -33,9 +35,6 @@ _MAX_SASL_STEPS = 16
 
 # Share of the time for a handshake that fetching credentials may take.
 _PREPARING_PART = 0.9
-
-# Characters of a broker's own words in a message of ours.
-_MAX_SHOWN = 500
 
 
 async def authenticate(
@@ -83,7 +82,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         SaslHandshakeRequest(mechanism=mechanism.name), version, timeout
     )
     if answer.error_code == UnsupportedSaslMechanismError.errno:
-        offered = ", ".join(answer.mechanisms)[:_MAX_SHOWN] or "none"
+        offered = said(", ".join(answer.mechanisms)) or "none"
         raise AuthenticationMethodNotSupported(
             f"{connection.peer}: the broker does not offer SASL mechanism {mechanism.name}; "
             f"it offers: {offered}"
@@ -94,7 +93,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
             reason = "the listener does not use SASL"
         raise AuthenticationFailedError(f"{connection.peer}: {reason}")
     if answer.error_code:
-        raise for_code(answer.error_code)(f"{connection.peer}: refused SaslHandshake")
+        raise handshake_failure(answer.error_code, connection.peer, "SaslHandshake")
     if version == 0:
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
@@ -116,10 +115,11 @@ async def _exchange_tokens(
             SaslAuthenticateRequest(auth_bytes=token), None, timeout
         )
         if answer.error_code:
-            reason = answer.error_message or for_code(answer.error_code).description
-            raise AuthenticationFailedError(
-                f"{connection.peer}: {mechanism.name}: {reason[:_MAX_SHOWN]}"
-            )
+            kind = for_code(answer.error_code)
+            reason = said(answer.error_message or kind.description, mechanism.sent_secret)
+            if kind.retriable or kind is UnknownError:
+                raise handshake_failure(kind.errno, connection.peer, "SaslAuthenticate", reason)
+            raise AuthenticationFailedError(f"{connection.peer}: {mechanism.name}: {reason}")
         lifetime_ms = answer.session_lifetime_ms
         token = await _step(connection, mechanism, answer.auth_bytes, timeout)
         if token is None and not mechanism.done:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
 from aiokafka._subject import Subject, about
-from aiokafka._tasks import unless
+from aiokafka._tasks import is_told_to_end, unless
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
 from aiokafka.net.connection import BrokerConnection
@@ -173,6 +173,12 @@ class Connector:
             context: object = source()
             if inspect.isawaitable(context):
                 context = await context
+        except asyncio.CancelledError as error:
+            if is_told_to_end():
+                raise
+            raise KafkaConnectionError(
+                f"{peer}: what the function given as ssl_context awaits was cancelled"
+            ) from error
         except Exception as error:
             # Files that are just being replaced are a reason to retry. The text of other errors may
             # be secret.

@@ -9,9 +9,17 @@ from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     KafkaConnectionError,
+    for_code,
 )
 
-__all__ = ["REFUSALS", "connect_failure", "early_close_hint", "loss_reason"]
+__all__ = [
+    "REFUSALS",
+    "connect_failure",
+    "early_close_hint",
+    "handshake_failure",
+    "loss_reason",
+    "said",
+]
 
 REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
 """Refused credentials. They are final when a client starts. One that had good credentials may wait
@@ -39,6 +47,30 @@ _REMEDIES = {
     62: "connect by a name that is in it, or set check_hostname = False on the context",
     64: "connect by a name that is in it, or set check_hostname = False on the context",
 }
+
+
+_MAX_SHOWN = 500
+# A shorter secret may be a word of the message by chance, and stars in its place would tell it.
+_LEAST_HIDDEN = 12
+
+
+def said(words: str, secret: str = "") -> str:
+    """Return what a peer says, for a message: on one line, bounded, without the secret that it was
+    sent."""
+    if len(secret) >= _LEAST_HIDDEN:
+        words = words.replace(secret, "***")
+    words = words[:_MAX_SHOWN]
+    # Not proven yet: line breaks would forge lines of the log, and escapes steer a terminal.
+    return "".join(char if char.isprintable() else " " for char in words)
+
+
+def handshake_failure(code: int, peer: str, request: str, why: str = "") -> KafkaConnectionError:
+    """Return the error for a code that a request of the handshake should never get. It says nothing
+    of the request that the connection is for, whose caller would take it for its own."""
+    cause = for_code(code)(why) if why else for_code(code)()
+    failure = KafkaConnectionError(f"{peer}: refused {request}: {cause}")
+    failure.__cause__ = cause
+    return failure
 
 
 def connect_failure(error: BaseException, peer: str, *, uses_tls: bool) -> KafkaConnectionError:

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aiokafka._version import __version__
-from aiokafka.errors import KafkaConnectionError, NoError, UnsupportedVersionError, for_code
+from aiokafka.errors import KafkaConnectionError, NoError, UnsupportedVersionError
+from aiokafka.net.failures import handshake_failure
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.versions import BrokerVersions
 
@@ -74,7 +75,9 @@ async def negotiate(
             asked, answer = best, ask_versions(connection, greeting, timeout)
             continue
         if response.error_code != UnsupportedVersionError.errno or asked == 0:
-            raise for_code(response.error_code)(f"{connection.peer}: refused ApiVersions")
+            if response.error_code != UnsupportedVersionError.errno:
+                raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
+            raise UnsupportedVersionError(f"{connection.peer}: refused ApiVersions")
         asked = greeting.api_versions_version = min(_known_version(response), asked - 1)
         answer = ask_versions(connection, greeting, timeout)
     answer.cancel()

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
+from aiokafka._tasks import is_told_to_end
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.oauth._config import OAuthConfig, texts
@@ -83,8 +84,9 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def fetch(self) -> Token:
         """Fetch a new token.
 
-        A KafkaError that is `retriable`, an OSError and a TimeoutError lead to another attempt
-        within `token_timeout_ms`; any other exception does not. The call may be cancelled.
+        A KafkaError that is `retriable`, an OSError, a TimeoutError and a CancelledError of what it
+        awaits lead to another attempt within `token_timeout_ms`; any other exception does not. The
+        call may be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -186,6 +188,13 @@ class CachedTokenProvider(AbstractTokenProvider):
                 while True:
                     try:
                         return _checked(await self.fetch())
+                    except asyncio.CancelledError as error:
+                        if is_told_to_end():
+                            raise
+                        last = KafkaConnectionError(
+                            f"{type(self).__name__}.fetch: what it awaits was cancelled"
+                        )
+                        last.__cause__ = error
                     except Exception as error:
                         last = self._as_kafka_error(error)
                     if has_one or not last.retriable:

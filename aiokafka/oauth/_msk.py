@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from aiokafka._version import __version__
-from aiokafka.errors import AuthenticationFailedError
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.oauth._cache import CachedTokenProvider, Token
 
 __all__ = ["AwsCredentials", "MskIamTokenProvider", "presigned_token"]
@@ -96,7 +96,8 @@ class MskIamTokenProvider(CachedTokenProvider):
             found = session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
         except Exception as error:
-            raise AuthenticationFailedError(
+            kind = KafkaConnectionError if _may_pass(error) else AuthenticationFailedError
+            raise kind(
                 f"botocore could not get AWS credentials: {type(error).__name__}: "
                 f"{str(error)[:200]}"
             ) from error
@@ -121,6 +122,29 @@ class MskIamTokenProvider(CachedTokenProvider):
                 return None
             self._session = botocore.session.Session(profile=self._profile)
         return self._session
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return whether what gives credentials was out of reach or busy, for all that botocore
+    knows."""
+    from botocore import exceptions
+
+    if error is None:
+        return False
+    if isinstance(error, exceptions.ClientError):
+        answer = error.response
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return (
+            status >= 500 or status == 429 or "Throttl" in answer.get("Error", {}).get("Code", "")
+        )
+    passing = (
+        OSError,
+        exceptions.ConnectionError,
+        exceptions.HTTPClientError,
+        exceptions.MetadataRetrievalError,
+    )
+    # Of a container's metadata it tells only there that nothing answered.
+    return isinstance(error, passing) or _may_pass(error.__context__)
 
 
 def presigned_token(region: str, credentials: AwsCredentials, now: datetime.datetime) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.schema import Response
+from aiokafka.testing.arguments import check_seconds
 
 
 class CloseConnectionError(Exception):
@@ -30,6 +32,13 @@ class Fail:
 
     error: int | type[BrokerResponseError]
 
+    def __post_init__(self) -> None:
+        if not isinstance(getattr(self.error, "errno", self.error), int):
+            raise TypeError(
+                "error must be a number, or an error class that has one, such as "
+                f"NotLeaderForPartitionError, not {self.error!r}"
+            )
+
     @property
     def errno(self) -> int:
         """The number that goes over the wire."""
@@ -48,6 +57,10 @@ class Delay:
     seconds: float
     then: Answer = None
 
+    def __post_init__(self) -> None:
+        check_seconds("seconds", self.seconds)
+        check_answer("then", self.then)
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -58,6 +71,11 @@ class Hold:
 
     event: asyncio.Event
     then: Answer = None
+
+    def __post_init__(self) -> None:
+        if not inspect.iscoroutinefunction(getattr(self.event, "wait", None)):
+            raise TypeError(f"event must be an asyncio.Event, not {self.event!r}")
+        check_answer("then", self.then)
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,10 @@ class RawBytes:
 
     data: bytes
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, bytes | bytearray | memoryview):
+            raise TypeError(f"data must be bytes, not {type(self.data).__name__}")
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -105,7 +127,26 @@ class Edit:
 
     change: Callable[[Any], Response | None]
 
+    def __post_init__(self) -> None:
+        if not callable(self.change):
+            raise TypeError(f"change must be a function, not {self.change!r}")
+
 
 Action = Fail | Delay | Hold | Cut | Silence | RawBytes | Edit
 Answer = Action | Response | None
 """An action, a response object to send, or None to let the broker handle the request."""
+
+
+def refuse_class(name: str, given: object) -> None:
+    """Raise TypeError for a class in place of an action, saying what was probably meant."""
+    if isinstance(given, type) and is_dataclass(given):
+        raise TypeError(f"{name}: give {given.__name__}(...), not the class")
+    if isinstance(given, type) and issubclass(given, BaseException):
+        raise TypeError(f"{name}: give Fail({given.__name__}), not the error itself")
+
+
+def check_answer(name: str, given: object) -> None:
+    """Raise TypeError for what is no answer."""
+    refuse_class(name, given)
+    if not (given is None or isinstance(given, Action | Response)):
+        raise TypeError(f"{name} must be an action or a response, not {given!r}")

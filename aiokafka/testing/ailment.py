@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 from random import Random
 
+from aiokafka.testing.arguments import check_seconds
 from aiokafka.testing.replication import Seconds, drawn
 
 
@@ -29,6 +30,8 @@ class Ailment:
 
     def slow(self, seconds: Seconds, api_keys: Collection[int] | None) -> None:
         """Let requests of these APIs wait for some time."""
+        for each in seconds if isinstance(seconds, tuple) else (seconds,):
+            check_seconds("seconds", each)
         self._lag, self._slow = seconds, api_keys
         self.is_felt = True
 

@@ -7,6 +7,7 @@ import inspect
 import logging
 import struct
 from functools import partial
+from ssl import PROTOCOL_TLS_CLIENT
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaProtocolError
@@ -22,6 +23,7 @@ from aiokafka.testing.actions import (
     Hold,
     RawBytes,
     Silence,
+    check_answer,
 )
 from aiokafka.testing.ailment import Ailment
 from aiokafka.testing.connection import Connection, Later, Reply
@@ -56,6 +58,7 @@ class FakeBroker:
         host: str,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
+        _check_context(ssl_context)
         #: Id of the broker in the cluster.
         self.node_id = node_id
         #: Address it listens on; the port is known once it has been started.
@@ -217,6 +220,7 @@ class FakeBroker:
         return reply
 
     async def _carry_out(self, answer: Answer, request: Any, context: RequestContext) -> Reply:
+        check_answer("what the handler of an interception returns", answer)
         while isinstance(answer, Delay | Hold):
             if isinstance(answer, Delay):
                 await asyncio.sleep(answer.seconds)
@@ -239,6 +243,7 @@ class FakeBroker:
             # A producer without acks gets no response: there is nothing to change.
             changed = None if response is None else answer.change(response)
             answer = response if changed is None else changed
+            check_answer("what the function of an Edit returns", answer)
         elif answer is None:
             answer = await self._handle(request, context)
         return self._reply(answer, context)
@@ -276,6 +281,18 @@ class FakeBroker:
             return Reply([], mute=waits / 1000)
         chunks = encode(response, context.api_key, context.api_version, context.correlation_id)
         return Reply(chunks, mute=getattr(response, "throttle_time_ms", 0) / 1000)
+
+
+def _check_context(context: ssl.SSLContext | None) -> None:
+    if context is None:
+        return
+    if not callable(getattr(context, "wrap_bio", None)):
+        raise TypeError(f"ssl_context must be an ssl.SSLContext or None, not {context!r}")
+    if getattr(context, "protocol", None) is PROTOCOL_TLS_CLIENT:
+        raise ValueError(
+            "ssl_context must be one for servers, as of "
+            "ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), with a certificate"
+        )
 
 
 def _as_it_is(reply: Reply) -> Reply:

@@ -14,6 +14,7 @@ from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition
 from aiokafka.testing.acls import Acls
 from aiokafka.testing.actions import Answer
+from aiokafka.testing.arguments import ByBroker, check_whole
 from aiokafka.testing.broker import FakeBroker
 from aiokafka.testing.controller import Controller
 from aiokafka.testing.coordinators import Coordinators
@@ -23,7 +24,7 @@ from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.proxy import FaultProxy
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
-from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
+from aiokafka.testing.script import Handler, Interception, Script, SeenRequest, key_of
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import broker_settings, texts
 from aiokafka.testing.sockets import address_of
@@ -68,6 +69,7 @@ class FakeCluster:
 
     Raises:
         ValueError: unknown `as_version` or setting, or a value that a setting cannot have.
+        TypeError: an argument of another kind.
 
     Example::
 
@@ -91,8 +93,7 @@ class FakeCluster:
         proxied: bool = False,
         seed: int | None = None,
     ) -> None:
-        if brokers < 1:
-            raise ValueError("brokers must be at least 1")
+        check_whole("brokers", brokers, 1)
         if racks is not None and len(racks) != brokers:
             raise ValueError("racks must name one rack for each broker")
         nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
@@ -101,10 +102,11 @@ class FakeCluster:
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
         self._services = Services(self._state, self._script.wake, drawn, security)
-        self._brokers = {
-            i: FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
+        made = (
+            FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
             for i in range(brokers)
-        }
+        )
+        self._brokers = ByBroker({broker.node_id: broker for broker in made})
         self._faults = Faults(self._services, self._brokers)
         #: One proxy per broker id, if the cluster was made with ``proxied=True``; else empty.
         self.proxies: dict[int, FaultProxy] = {}
@@ -297,7 +299,7 @@ class FakeCluster:
             ValueError: it is stopped, cut off or has no disk, or is behind without a leader.
         """
         partition = self.partition(*tp)
-        self._check_broker(broker_id)
+        self.broker(broker_id)
         can_serve = self._state.can_serve
         if not (self._state.nodes[broker_id].registered and can_serve(partition, broker_id)):
             raise ValueError(f"broker {broker_id} is stopped or cut off, or without a sound disk")
@@ -360,7 +362,7 @@ class FakeCluster:
             KeyError: no such broker.
             ValueError: unknown release.
         """
-        self._check_broker(broker_id)
+        self.broker(broker_id)
         self._state.set_release(broker_id, profile(as_version))
         self._brokers[broker_id].drop_connections()
         self._script.wake()
@@ -406,15 +408,10 @@ class FakeCluster:
         """
         self._services.coordinators.move(kind, key, broker_id)
 
-    def _check_broker(self, broker_id: int) -> None:
-        if broker_id not in self._state.nodes:
-            raise KeyError(f"no broker {broker_id}")
-
     def _meant(self, broker_id: int | None) -> list[FakeBroker]:
         """Return one broker, or all."""
         if broker_id is None:
             return list(self._brokers.values())
-        self._check_broker(broker_id)
         return [self._brokers[broker_id]]
 
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
@@ -427,6 +424,7 @@ class FakeCluster:
         Raises:
             KeyError: no such broker.
         """
+        check_whole("milliseconds", milliseconds, 0)
         for broker in self._meant(broker_id):
             broker.throttle_ms = milliseconds
 
@@ -456,7 +454,7 @@ class FakeCluster:
 
         Raises:
             KeyError: no such broker.
-            TypeError: `handler` is none of these, such as the class ``Cut`` instead of ``Cut()``.
+            TypeError: `api` or `handler` is none of these, such as ``Cut`` instead of ``Cut()``.
 
         Returns:
             The interception, which is also a context manager that removes it.
@@ -479,8 +477,7 @@ class FakeCluster:
 
     def count(self, api: type[Request[Any]] | int) -> int:
         """Return the number of requests of an API since the start or :meth:`forget_requests`."""
-        key = api if isinstance(api, int) else api.API_KEY
-        return self._script.counts.get(key, 0)
+        return self._script.counts.get(key_of(api) or 0, 0)
 
     def forget_requests(self) -> None:
         """Forget the requests seen so far."""

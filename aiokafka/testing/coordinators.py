@@ -62,9 +62,8 @@ class Coordinators:
         Raises:
             KeyError: no such kind or broker.
         """
-        if broker_id not in self._state.nodes:
-            raise KeyError(f"no broker {broker_id}")
-        place = (KINDS[kind], key)
+        self._state.nodes[broker_id]  # raises
+        place = (_kind(kind), key)
         former = self._state.coordinator(*place)
         self._state.placed_coordinators[place] = broker_id
         if self.load_time is not None and self._state.coordinator(*place) != former:
@@ -77,7 +76,7 @@ class Coordinators:
         Raises:
             KeyError: no such kind.
         """
-        self._begin((KINDS[kind], key), seconds)
+        self._begin((_kind(kind), key), seconds)
 
     def heal(self) -> None:
         """End all loading, and let moves take no time from now on."""
@@ -119,3 +118,9 @@ class Coordinators:
         self._loaded_at[place] = self._state.coordinator(*place)
         if self._groups is not None and place[0] == KINDS["group"]:
             self._groups.load(place[1], seconds)
+
+
+def _kind(name: str) -> int:
+    if name not in KINDS:
+        raise KeyError(f"kind must be one of {', '.join(KINDS)}, not {name!r}")
+    return KINDS[name]

@@ -205,4 +205,6 @@ class Faults:
 def _keys(apis: Apis | None) -> tuple[int, ...] | None:
     if apis is None:
         return None
+    if isinstance(apis, str | type) or not isinstance(apis, Iterable):
+        raise TypeError(f"apis must be a list of classes such as ProduceRequest, not {apis!r}")
     return tuple(key for key in map(key_of, apis) if key is not None)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal
 
+from aiokafka._compat import timeout_at
 from aiokafka._typing import Self
+from aiokafka.testing.arguments import check_seconds, check_whole
 from aiokafka.testing.sockets import address_of, close_server, stop_accepting
 
 Direction = Literal["requests", "responses"]
@@ -52,6 +55,7 @@ class FaultProxy:
     def __init__(
         self, target: str | None = None, *, host: str = "127.0.0.1", port: int = 0
     ) -> None:
+        self._target: str | None = None
         self.target = target
         self.host = host
         self.port = port
@@ -63,6 +67,17 @@ class FaultProxy:
         self._refusing = False
         self._links: dict[_Link, None] = {}
         self._server: asyncio.Server | None = None
+
+    @property
+    def target(self) -> str | None:
+        """``"host:port"`` of the server; None where there is none yet."""
+        return self._target
+
+    @target.setter
+    def target(self, address: str | None) -> None:
+        if address and not str(address).rpartition(":")[2].isdecimal():
+            raise ValueError(f'target must be "host:port" of one server, not {address!r}')
+        self._target = address
 
     @property
     def address(self) -> str:
@@ -121,19 +136,19 @@ class FaultProxy:
         self._refusing = True
 
     def delay(self, seconds: float, direction: Direction | None = None) -> None:
-        """Deliver every byte `seconds` later, in order. 0 switches it off.
+        """Deliver every byte `seconds` later, in order. 0 ends it, also for bytes that wait.
 
         Args:
             seconds: One-way delay. Throughput is not limited by it.
             direction: One direction only; None (the default) means both, each with the full delay.
         """
+        check_seconds("seconds", seconds)
         for rules in self._selected(direction):
-            rules.delay = seconds
+            rules.hold_back(seconds)
 
     def fragment(self, size: int = 1, direction: Direction | None = None) -> None:
         """Deliver at most `size` bytes at a time, each piece in a write of its own."""
-        if size < 1:
-            raise ValueError("size must be at least 1 byte")
+        check_whole("size", size, 1)
         for rules in self._selected(direction):
             rules.fragment = size
 
@@ -156,10 +171,10 @@ class FaultProxy:
             direction: Whose bytes are counted.
             repeat: Count again from zero after each break, until :meth:`restore`.
         """
-        if n_bytes < 0 or (repeat and n_bytes < 1):
-            raise ValueError("n_bytes must not be negative, nor 0 with repeat")
-        self._rules[direction].budget = n_bytes
-        self._rules[direction].refill = n_bytes if repeat else None
+        check_whole("n_bytes", n_bytes, 1 if repeat else 0)
+        rules = self._rules_of(direction)
+        rules.budget = n_bytes
+        rules.refill = n_bytes if repeat else None
 
     def restore(self) -> None:
         """Switch all faults off. Open connections go on, with the bytes kept for them."""
@@ -170,7 +185,12 @@ class FaultProxy:
     def _selected(self, direction: Direction | None) -> Iterable[_Rules]:
         if direction is None:
             return self._rules.values()
-        return (self._rules[direction],)
+        return (self._rules_of(direction),)
+
+    def _rules_of(self, direction: Direction) -> _Rules:
+        if direction not in _DIRECTIONS:
+            raise ValueError(f'direction must be "requests" or "responses", not {direction!r}')
+        return self._rules[direction]
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -192,14 +212,23 @@ class _Rules:
 
     def __init__(self) -> None:
         self.flowing = asyncio.Event()
+        self.prompt = asyncio.Event()  # set while nothing is delayed
         self.reset()
 
     def reset(self) -> None:
-        self.delay = 0.0
+        self.hold_back(0.0)
         self.fragment: int | None = None
         self.budget: int | None = None
         self.refill: int | None = None
         self.flowing.set()
+
+    def hold_back(self, seconds: float) -> None:
+        """Delay what comes; 0 lets go of what was delayed before as well."""
+        self.delay = seconds
+        if seconds:
+            self.prompt.clear()
+        else:
+            self.prompt.set()
 
     def allow(self, size: int) -> int:
         """Return how many of `size` bytes may be delivered before the connection must break."""
@@ -334,7 +363,9 @@ class _Pipe:
                 await self._changed.wait()
             due, data = self._queue[0]
             if due > loop.time():
-                await asyncio.sleep(due - loop.time())
+                with suppress(asyncio.TimeoutError):
+                    async with timeout_at(due):
+                        await self._rules.prompt.wait()
             await self._rules.flowing.wait()
             if not data:
                 if self._sink.can_write_eof():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._typing import later
 from aiokafka.structs import TopicPartition
+from aiokafka.testing.arguments import check_seconds
 from aiokafka.testing.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class Replication:
             KeyError: no such partition or broker.
             ValueError: the time is negative.
         """
-        if min(seconds if isinstance(seconds, tuple) else (seconds,)) < 0:
-            raise ValueError("seconds must be at least 0")
+        for each in seconds if isinstance(seconds, tuple) else (seconds,):
+            check_seconds("seconds", each)
         self._lags[self._key(tp, broker_id)] = seconds
         self.use(tp)
 

@@ -131,6 +131,7 @@ class _Scram:
         if token is None:
             return None
         self._claimed = token.owner.removeprefix("User:")
+        self.lifetime = max(0.001, token.expires / 1000 - _seams.wall_time())
         return hashed(self._mechanism, token.password, self._security.iterations)
 
     def _final(self, text: str, user: str) -> bytes:

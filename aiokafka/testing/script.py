@@ -6,14 +6,15 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka._compat import timeout
 from aiokafka._typing import Self, later
 from aiokafka.protocol.schema import Request, Response
-from aiokafka.testing.actions import Action, Answer
+from aiokafka.testing.actions import Action, Answer, refuse_class
+from aiokafka.testing.arguments import check_whole
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Session
@@ -230,6 +231,8 @@ class Script:
     ) -> Interception:
         """See :meth:`FakeCluster.intercept`."""
         _check_handler(handler)
+        if times is not None:
+            check_whole("times", times, 0)
         interception = Interception(self, key_of(api), handler, times, broker)
         self._interceptions.append(interception)
         return interception
@@ -300,10 +303,7 @@ class Script:
 
 
 def _check_handler(handler: object) -> None:
-    if isinstance(handler, type) and is_dataclass(handler):
-        raise TypeError(f"handler: give {handler.__name__}(...), not the class")
-    if isinstance(handler, type) and issubclass(handler, BaseException):
-        raise TypeError(f"handler: give Fail({handler.__name__}), not the error itself")
+    refuse_class("handler", handler)
     if not (handler is None or callable(handler) or isinstance(handler, Action | Response)):
         raise TypeError(f"handler must be an action, a response or a function, not {handler!r}")
 
@@ -327,5 +327,8 @@ async def _wait_or_look_again(event: asyncio.Event) -> None:
 
 
 def key_of(api: type[Request[Any]] | int | None) -> int | None:
-    """Return the API key of a request class or number."""
-    return api if api is None or isinstance(api, int) else api.API_KEY
+    """Return the API key of a request class or number. Raises TypeError for anything else."""
+    key = api if api is None or isinstance(api, int) else getattr(api, "API_KEY", "")
+    if isinstance(key, str):
+        raise TypeError(f"api must be a class such as ProduceRequest, or its API key, not {api!r}")
+    return key

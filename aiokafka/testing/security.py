@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from aiokafka.testing import codes
 from aiokafka.testing.actions import CloseConnectionError
+from aiokafka.testing.arguments import check_whole
 from aiokafka.testing.delegation_tokens import DelegationTokens
 from aiokafka.testing.sasl import (
     MECHANISMS,
@@ -40,6 +41,7 @@ class Security:
 
     Raises:
         ValueError: unknown mechanism, or a number that is out of range.
+        TypeError: an argument of another kind.
 
     Example::
 
@@ -59,11 +61,16 @@ class Security:
         accept_token: Callable[[str], str | None] = subject_of,
         iterations: int = 4096,
     ) -> None:
+        _check_users(users or {})
+        if isinstance(mechanisms, str):
+            raise TypeError(f"mechanisms must be a list of names, such as [{mechanisms!r}]")
         unknown = sorted(set(mechanisms) - set(MECHANISMS))
         if unknown:
             raise ValueError(f"unknown mechanisms {unknown}; known are {', '.join(MECHANISMS)}")
-        if session_lifetime_ms < 0 or iterations < 1:
-            raise ValueError("session_lifetime_ms must be at least 0, iterations at least 1")
+        check_whole("session_lifetime_ms", session_lifetime_ms, 0)
+        check_whole("iterations", iterations, 1)
+        if not callable(accept_token):
+            raise TypeError(f"accept_token must be a function, not {accept_token!r}")
         #: User to password.
         self.users: dict[str, str] = dict(users or {})
         self.mechanisms = tuple(mechanisms)
@@ -80,6 +87,14 @@ class Security:
         self.renewals = 0
         #: Logins that were refused.
         self.refusals = 0
+
+
+def _check_users(users: object) -> None:
+    if not isinstance(users, Mapping):
+        raise TypeError(f"users must be a dict of passwords, not {type(users).__name__}")
+    for user, password in users.items():
+        if not isinstance(user, str) or not isinstance(password, str):
+            raise TypeError(f"users: {user!r} must be a string, with a string as password")
 
 
 class Verdict(NamedTuple):

@@ -42,7 +42,9 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start the thread and the brokers. Raises what keeps them from listening."""
+        """Start the thread and the brokers, once. Raises what keeps them from listening."""
+        if self._thread.ident is not None:
+            raise RuntimeError("a ServedCluster runs once: make another one")
         self._thread.start()
         self._started.result(timeout_s)
 
@@ -77,8 +79,11 @@ class ServedCluster:
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
+            if future.done():  # it is the function's own
+                raise
             future.cancel()
-            raise
+            text = f"the function has not ended after {timeout_s:g} s"
+            raise concurrent.futures.TimeoutError(text) from None
 
     def _running(self) -> FakeCluster:
         if not (self._thread.is_alive() and self._started.done()):

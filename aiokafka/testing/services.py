@@ -43,6 +43,8 @@ class Services:
         random: Random,
         security: Security | None = None,
     ) -> None:
+        if security is not None and not hasattr(security, "credentials"):
+            raise TypeError(f"security must be a Security or None, not {type(security).__name__}")
         self.state = state
         #: Draws all that is left to chance.
         self.random = random

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from aiokafka import _seams
 from aiokafka.testing import codes
+from aiokafka.testing.arguments import ByBroker
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -149,7 +150,7 @@ class ClusterState:
         #: The release that all brokers can play: that of the oldest. Its features are finalized.
         self.profile = profile
         self.features_epoch = 1
-        self.nodes = {node.node_id: node for node in nodes}
+        self.nodes = ByBroker({node.node_id: node for node in nodes})
         for node in nodes:
             node.profile = profile
         self.topics: dict[str, Topic] = {}
@@ -224,7 +225,8 @@ class ClusterState:
         same objects.
         """
         seen = copy.copy(self)
-        seen.nodes = {n: dataclasses.replace(node) for n, node in self.nodes.items()}
+        copies = {n: dataclasses.replace(node) for n, node in self.nodes.items()}
+        seen.nodes = ByBroker(copies)
         seen.placed_coordinators = dict(self.placed_coordinators)
         seen.topics = {}
         for name, topic in self.topics.items():

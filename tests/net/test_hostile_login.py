@@ -7,6 +7,7 @@ import asyncio
 import base64
 import hashlib
 import random
+import re
 import ssl
 import tracemalloc
 from pathlib import Path
@@ -205,6 +206,33 @@ async def test_long_explanations_are_cut() -> None:
     }
     async with scripted_broker(answers) as address:
         await fails(address, AuthenticationFailedError, "no no no", mechanism="PLAIN")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+@pytest.mark.parametrize("as_challenge", [False, True])
+async def test_what_a_broker_says_forges_no_line_and_shows_no_secret(
+    mechanism: str, as_challenge: bool
+) -> None:
+    """It repeats what it was sent."""
+    sent: list[str] = []
+
+    def repeat(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+        parts = re.split("[\\0\\1]|Bearer ", bytes(request.auth_bytes).decode())
+        sent.append(max(parts, key=len))
+        words = f"no\n2026-11-27 INFO all is well\x1b[2J {sent[0]}"
+        if as_challenge and mechanism == "OAUTHBEARER" and len(sent) == 1:
+            return SaslAuthenticateResponse(error_message=None, auth_bytes=words.encode())
+        return SaslAuthenticateResponse(error_code=58, error_message=words, auth_bytes=b"")
+
+    answers: Answers = {
+        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=[mechanism]),
+        SaslAuthenticateRequest: repeat,
+    }
+    async with scripted_broker(answers) as address:
+        text = await fails(address, AuthenticationFailedError, "all is well", mechanism=mechanism)
+    assert len(sent[0]) >= len(PASSWORD)
+    assert sent[0] not in text
+    assert text.isprintable()
 
 
 BROKEN = [

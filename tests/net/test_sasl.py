@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -17,8 +18,16 @@ from aiokafka.errors import (
     KafkaConnectionError,
 )
 from aiokafka.net.connector import Connector
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+from aiokafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from aiokafka.testing import Fail, FakeCluster, Security
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import (
     TOKEN,
     USER,
@@ -77,8 +86,47 @@ async def test_a_handshake_that_is_refused_otherwise() -> None:
         error_code=31, mechanisms=[]
     )
     async with scripted_broker(answers) as address:
-        with pytest.raises(ClusterAuthorizationFailedError, match="refused SaslHandshake"):
+        with pytest.raises(KafkaConnectionError, match="refused SaslHandshake: ") as caught:
             await connector(address).open(now() + 5)
+    assert isinstance(caught.value.__cause__, ClusterAuthorizationFailedError)
+
+
+@pytest.mark.parametrize("code", [-1, 7, 13])
+async def test_an_authentication_that_failed_for_another_reason(code: int) -> None:
+    """Nothing is said of the credentials."""
+    answers = plain_answers()
+    answers[SaslAuthenticateRequest] = lambda request: SaslAuthenticateResponse(
+        error_code=code, error_message="the store of users is away", auth_bytes=b""
+    )
+    async with scripted_broker(answers) as address:
+        with pytest.raises(KafkaConnectionError, match="store of users is away"):
+            await connector(address).open(now() + 5)
+
+
+@pytest.mark.parametrize("api", [ApiVersionsRequest, SaslHandshakeRequest])
+def test_a_transactional_producer_outlives_a_handshake_that_is_refused_once(api: Any) -> None:
+    """The code was taken for one of the request that waited for the connection, and fatal."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(security=Security({"alice": "secret"})) as cluster:
+            await cluster.create_topic("t")
+            async with AIOKafkaProducer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                transactional_id="x",
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="PLAIN",
+                sasl_plain_username="alice",
+                sasl_plain_password="secret",
+            ) as producer:
+                async with producer.transaction():
+                    await producer.send_and_wait("t", b"one")
+                    refusals = cluster.intercept(api, Fail(-1), times=2)
+                    cluster.drop_connections()
+                assert refusals.hits == 2
+                async with producer.transaction():
+                    await producer.send_and_wait("t", b"two")
+
+    simulate(main)
 
 
 async def test_a_listener_without_sasl() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 
 import pytest
 
@@ -184,6 +185,21 @@ async def test_errors_of_other_kinds_do_not_show_their_text() -> None:
         await Source(ValueError(SECRET)).token()
     assert SECRET not in str(caught.value)
     assert "ValueError" in str(caught.value)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python cannot tell what was cancelled")
+async def test_what_a_fetch_awaits_is_cancelled_and_it_is_tried_again() -> None:
+    class Cancelled(Source):
+        async def fetch(self) -> Token:
+            if not self.fetched:
+                self.fetched += 1
+                task = asyncio.create_task(asyncio.Event().wait())
+                task.cancel()
+                await task
+            return await super().fetch()
+
+    source = Cancelled(300.0)
+    assert await source.token() == f"{SECRET}-2"
 
 
 def test_one_provider_serves_one_loop_after_the_other() -> None:

@@ -10,9 +10,17 @@ from urllib.parse import parse_qs, urlsplit
 import botocore.auth
 import botocore.awsrequest
 import botocore.credentials
+import botocore.session
 import pytest
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    MetadataRetrievalError,
+    ReadTimeoutError,
+)
 
-from aiokafka.errors import AuthenticationFailedError
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.oauth import MskIamTokenProvider
 from aiokafka.oauth._msk import AwsCredentials, presigned_token, signing_key
 from tests.examples.scripts import run_script
@@ -123,6 +131,52 @@ async def test_no_credentials_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "botocore.session", None)
     with pytest.raises(AuthenticationFailedError, match="AWS_ACCESS_KEY_ID"):
         await MskIamTokenProvider("us-east-1").token()
+
+
+def of_a_container() -> Exception:
+    try:
+        try:
+            raise MetadataRetrievalError(error_msg="Could not connect")
+        except MetadataRetrievalError:
+            raise CredentialRetrievalError(provider="container-role", error_msg="away") from None
+    except CredentialRetrievalError as error:
+        found: Exception = error
+        return found
+
+
+def refused(status: int, code: str) -> Exception:
+    answer = {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}
+    error: Exception = ClientError(answer, "AssumeRoleWithWebIdentity")
+    return error
+
+
+OUTAGES = [
+    EndpointConnectionError(endpoint_url="https://sts.amazonaws.com/"),
+    ReadTimeoutError(endpoint_url="https://sts.amazonaws.com/"),
+    of_a_container(),
+    refused(503, "ServiceUnavailable"),
+    refused(400, "Throttling"),
+    FileNotFoundError("the web identity token"),
+]
+REFUSALS = [
+    refused(403, "AccessDenied"),
+    CredentialRetrievalError(provider="custom-process", error_msg="exit code 1"),
+]
+
+
+@pytest.mark.parametrize("error", [*OUTAGES, *REFUSALS], ids=repr)
+async def test_an_outage_of_aws_is_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A client that starts gives up at a refusal, and tries again after an outage."""
+
+    def fail(session: botocore.session.Session) -> None:
+        raise error
+
+    monkeypatch.setattr(botocore.session.Session, "get_credentials", fail)
+    expected = KafkaConnectionError if error in OUTAGES else AuthenticationFailedError
+    with pytest.raises(expected, match=type(error).__name__):
+        await MskIamTokenProvider("us-east-1", token_timeout_ms=500).token()
 
 
 @pytest.mark.parametrize("region", [None, "", "us east", "a/b"])

@@ -163,12 +163,16 @@ def test_a_server_that_does_not_run_says_so() -> None:
     with pytest.raises(RuntimeError, match="does not run"):
         server.call(lambda cluster: cluster)
     with server:
-        with pytest.raises(concurrent.futures.TimeoutError):
+        with pytest.raises(concurrent.futures.TimeoutError, match=r"not ended after 0\.01 s"):
             server.call(lambda cluster: cluster.wait_for(lambda: False, 60), timeout_s=0.01)
+        with pytest.raises(TimeoutError, match=r"the condition is not true after 0\.01 s"):
+            server.call(lambda cluster: cluster.wait_for(lambda: False, 0.01))
         assert server.call(lambda cluster: cluster.bootstrap_servers) == server.bootstrap_servers
     server.stop()
     with pytest.raises(RuntimeError, match="does not run"):
         _ = server.bootstrap_servers
+    with pytest.raises(RuntimeError, match="runs once: make another one"):
+        server.start()
 
 
 def test_a_server_that_cannot_start_raises_why() -> None:

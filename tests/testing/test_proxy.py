@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -111,6 +111,20 @@ async def test_delay_keeps_order_and_does_not_limit_throughput(proxy: FaultProxy
         assert loop.time() - began >= 0.05
         proxy.delay(0.0)
         assert await talk.say(b"quick") == b"quick"
+
+
+@pytest.mark.parametrize("end", [FaultProxy.restore, lambda proxy: proxy.delay(0)])
+async def test_what_was_delayed_comes_when_the_delay_ends(
+    proxy: FaultProxy, end: Callable[[FaultProxy], None]
+) -> None:
+    async with Talk(proxy) as talk:
+        assert await talk.say(b"x") == b"x"
+        proxy.delay(3600)
+        answer = asyncio.create_task(talk.say(b"patience"))
+        done, _ = await asyncio.wait([answer], timeout=0.05)
+        assert not done
+        end(proxy)
+        assert await answer == b"patience"
 
 
 async def test_stall_delivers_nothing_until_restored(proxy: FaultProxy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -234,6 +235,30 @@ async def test_an_error_in_a_handler_is_kept(
         await client.call(ASK, 9)
     assert [str(exc) for exc in cluster.failures] == ["a mistake in the test"]
     assert "failed on a request" in caplog.text
+    caplog.clear()
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [
+        (lambda request, context: NotLeaderForPartitionError, "interception.*give Fail.NotLeader"),
+        (lambda request, context: Cut, "interception.*give Cut"),
+        (lambda request, context: {"brokers": []}, "interception.*an action or a response, not"),
+        (Edit(lambda response: "changed"), "Edit.*an action or a response, not 'changed'"),
+    ],
+)
+async def test_what_is_no_answer_is_called_so(
+    cluster: FakeCluster,
+    client: RawClient,
+    caplog: pytest.LogCaptureFixture,
+    handler: Any,
+    said: str,
+) -> None:
+    cluster.intercept(MetadataRequest, handler, times=1)
+    with pytest.raises(ConnectionError):
+        await client.call(ASK, 9)
+    assert [type(exc) for exc in cluster.failures] == [TypeError]
+    assert re.search(said, str(cluster.failures[0]))
     caplog.clear()
 
 

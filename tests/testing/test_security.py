@@ -12,15 +12,24 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSupported
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaTimeoutError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from aiokafka.testing import FakeCluster, Security
+from aiokafka.testing import Fail, FakeCluster, Security
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.tokens import Token
 from tests.testing.certificates import make_contexts
 from tests.testing.support import RawClient
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
 USERS = {"alice": "alice-secret", "bob, a=b": "päss,wörd="}
 
 
@@ -139,6 +148,23 @@ async def test_older_releases(release: str) -> None:
             await round_trip(**login(cluster, mechanism))
         producer = AIOKafkaProducer(**login(cluster, "PLAIN", sasl_plain_password="wrong"))
         with pytest.raises(AuthenticationFailedError):
+            await producer.start()
+        await producer.stop()
+
+
+@pytest.mark.parametrize(
+    ("api", "refusal", "said"),
+    [
+        (SaslAuthenticateRequest, SaslAuthenticationFailed, "The broker rejected the credentials"),
+        (SaslHandshakeRequest, UnsupportedSaslMechanismError, "it offers: PLAIN, SCRAM-SHA-512"),
+    ],
+)
+async def test_a_refusal_of_the_test_reads_as_a_brokers(api: Any, refusal: Any, said: str) -> None:
+    security = Security(USERS, mechanisms=["PLAIN", "SCRAM-SHA-512"])
+    async with FakeCluster(security=security) as cluster:
+        cluster.intercept(api, Fail(refusal), times=1)
+        producer = AIOKafkaProducer(**login(cluster, "PLAIN"))
+        with pytest.raises(REFUSALS, match=said):
             await producer.start()
         await producer.stop()
 
@@ -293,3 +319,31 @@ async def test_the_end_of_a_token_is_the_end_of_the_session() -> None:
             message = f"n,,\1auth=Bearer {token}\1\1".encode()
             answer = await client.call(SaslAuthenticateRequest(auth_bytes=message), 2)
             assert 15_000 < answer.session_lifetime_ms <= 20_000
+
+
+def test_the_end_of_a_delegation_token_is_the_end_of_the_session() -> None:
+    async def main(simulation: Simulation) -> None:
+        security = Security({"alice": "alice-secret"})
+        config = {"delegation.token.secret.key": "k", "delegation.token.expiry.time.ms": 60_000}
+        async with FakeCluster(security=security, config=config) as cluster:
+            await cluster.create_topic("t")
+            own = login(cluster, "SCRAM-SHA-256")
+            async with AIOKafkaAdminClient(**own) as admin:
+                token = await admin.create_delegation_token()
+                by_token = {
+                    "sasl_plain_username": token.token_id,
+                    "sasl_plain_password": token.password,
+                    "sasl_scram_tokenauth": True,
+                }
+                options = {**own, **by_token, "delivery_timeout_ms": 40_000}
+                async with AIOKafkaProducer(**options) as producer:
+                    for _ in range(6):
+                        await producer.send_and_wait("t", b"while it is renewed")
+                        await asyncio.sleep(20)
+                        await admin.renew_delegation_token(token.hmac)
+                    assert security.renewals > 1
+                    await asyncio.sleep(61)
+                    with pytest.raises(KafkaTimeoutError, match="invalid credentials"):
+                        await producer.send_and_wait("t", b"after its end")
+
+    simulate(main)

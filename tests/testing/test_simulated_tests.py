@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ WRONG = {
     import pytest
     @pytest.mark.simulated(sets=2)
     async def test_wrong(simulation): ...
-    """: "sets",
+    """: "test_wrong: the marker simulated takes seeds=10, first=0, * argument 'sets'",
     """
     import pytest
     @pytest.fixture
@@ -194,6 +195,11 @@ WRONG = {
     """: "kafka_server runs in another loop",
     """
     import pytest
+    @pytest.mark.simulated(seeds="many")
+    async def test_wrong(simulation): ...
+    """: "test_wrong: the marker simulated takes seeds=10, *: seeds must be a whole number",
+    """
+    import pytest
     @pytest.mark.simulated(seeds=0)
     async def test_wrong(simulation): ...
     """: "seeds must be at least 1",
@@ -205,6 +211,18 @@ def test_wrong_use_is_told(run: Any, text: str) -> None:
     result = run(text, "-k", "wrong")
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{WRONG[text]}*"])
+
+
+def test_a_test_that_is_skipped_has_not_failed(run: Any) -> None:
+    text = """
+    import pytest
+    @pytest.mark.simulated(seeds=2)
+    async def test_later(simulation):
+        pytest.skip("not today")
+    """
+    result = run(text, "-rA")
+    result.assert_outcomes(skipped=1)
+    result.stdout.no_fnmatch_line("*seed 0*")
 
 
 def test_the_first_example_of_the_manual_runs_as_it_stands(run: Any) -> None:
@@ -403,6 +421,32 @@ def test_the_timeline_of_other_protocols() -> None:
     simulation.run(main(simulation))
     lines = simulation.timeline.lines()
     assert [line.split("] ")[1] for line in lines] == ["<- 16 bytes", "-> 19 bytes"]
+
+
+def test_who_waits_is_told_by_lines_of_the_program() -> None:
+    """Not by those of asyncio, which are the same for all."""
+
+    async def consume(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=1) as cluster:
+            await cluster.create_topic("t")
+            servers = cluster.bootstrap_servers
+            async with AIOKafkaConsumer("t", bootstrap_servers=servers) as consumer:
+                await consumer.getone()
+
+    async def main(simulation: Simulation) -> None:
+        async def shut() -> None:
+            await asyncio.Event().wait()
+
+        waiting = asyncio.create_task(shut(), name="mine")
+        await consume(simulation)
+        await waiting
+
+    simulation = Simulation(limit_s=10)
+    with pytest.raises(VirtualTimeError) as failure:
+        simulation.run(main(simulation))
+    text = str(failure.value)
+    assert re.search(r"main: consume, test_simulated_tests\.py:\d+ in \w+, \w+\.py:\d+\n", text)
+    assert re.search(r"mine: shut, test_simulated_tests\.py:\d+\n", text)
 
 
 def test_a_limit_that_is_over() -> None:

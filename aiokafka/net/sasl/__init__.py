@@ -25,6 +25,10 @@ class Mechanism(Protocol):
     given to `step`."""
 
     @property
+    def sent_secret(self) -> str:
+        """The secret that the broker is sent as it is; "" if it gets none."""
+
+    @property
     def user(self) -> str:
         """The user, known after `prepare`; "" if only the broker knows it."""
 

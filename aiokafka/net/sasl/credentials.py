@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import TYPE_CHECKING
 
 from aiokafka._config.options import unsendable
+from aiokafka._tasks import is_told_to_end
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ async def _text_of(source: Credential, keyword: str) -> str:
             text = await text
     except KafkaError:
         raise
+    except asyncio.CancelledError as error:
+        if is_told_to_end():
+            raise
+        raise KafkaConnectionError(f"{keyword}: what the function awaits was cancelled") from error
     except Exception as error:
         raise KafkaConnectionError(
             f"{keyword}: the function failed: {type(error).__name__}"

@@ -35,6 +35,7 @@ class Gssapi:
 
     name = "GSSAPI"
     user = ""
+    sent_secret = ""
     is_slow = False
 
     def __init__(self, service: str, host: str, identity: KerberosIdentity | None = None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
 from typing import TYPE_CHECKING
 
+from aiokafka._tasks import is_told_to_end
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from aiokafka.net.failures import said
 
 if TYPE_CHECKING:
     from aiokafka.abc import AbstractTokenProvider
@@ -38,6 +41,11 @@ class OAuthBearer:
         self._refusal: str | None = None
         self.done = False
 
+    @property
+    def sent_secret(self) -> str:
+        """The token."""
+        return self._token
+
     async def prepare(self) -> None:
         """Ask the provider for its token. Its errors become KafkaConnectionError's cause: another
         try may help, as with a broker that is down."""
@@ -49,6 +57,13 @@ class OAuthBearer:
             extensions = self._provider.extensions() or {}
         except KafkaError:
             raise
+        except asyncio.CancelledError as error:
+            if is_told_to_end():
+                raise
+            raise KafkaConnectionError(
+                f"{self.name}: what the token provider {type(self._provider).__name__} awaits was "
+                "cancelled"
+            ) from error
         except Exception as error:
             raise KafkaConnectionError(
                 f"{self.name}: the token provider {type(self._provider).__name__} failed: "
@@ -72,7 +87,7 @@ class OAuthBearer:
             raise self._refused(self._refusal)
         if not challenge:
             return None
-        self._refusal = bytes(challenge[:500]).decode(errors="replace")
+        self._refusal = said(bytes(challenge).decode(errors="replace"), self._token)
         self._tell_provider()
         return _SEPARATOR.encode()
 

@@ -24,6 +24,11 @@ class Plain:
         self.done = False
 
     @property
+    def sent_secret(self) -> str:
+        """The password."""
+        return self._credentials.password
+
+    @property
     def user(self) -> str:
         """The user name."""
         return self._credentials.user

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka import _seams
 from aiokafka.errors import AuthenticationFailedError
+from aiokafka.net.failures import said
 from aiokafka.net.sasl.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Scram:
     but no part of Kafka does that, neither where passwords are stored nor where they are checked:
     a prepared one would be another one.
     """
+
+    sent_secret = ""
 
     def __init__(self, mechanism: str, username: Credential, password: Credential) -> None:
         """Prepare for `mechanism`, "SCRAM-SHA-256" or "SCRAM-SHA-512"."""
@@ -123,7 +126,7 @@ class Scram:
         """Return the `k=value` pairs of a message; refuse errors and mandatory extensions."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
-            raise self._failure(f"the broker refused: {fields['e'][:200]}")
+            raise self._failure(f"the broker refused: {said(fields['e'])}")
         if "m" in fields:
             raise self._failure("the broker demands an extension that this client does not know")
         return fields

@@ -22,4 +22,6 @@ def refuse(
     context: RequestContext, request: SaslHandshakeRequest, errno: int
 ) -> SaslHandshakeResponse:
     """Say no."""
-    return SaslHandshakeResponse(error_code=errno, mechanisms=[])
+    security = context.services.security
+    offered = security.mechanisms if security and errno == codes.UNSUPPORTED_SASL_MECHANISM else ()
+    return SaslHandshakeResponse(error_code=errno, mechanisms=list(offered))

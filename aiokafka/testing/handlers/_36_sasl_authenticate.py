@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka.errors import for_code
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
@@ -26,5 +27,7 @@ def refuse(
     context: RequestContext, request: SaslAuthenticateRequest, errno: int
 ) -> SaslAuthenticateResponse:
     """Say no."""
-    message = "SaslAuthenticate request received after successful authentication"
+    message = for_code(errno).description
+    if errno == codes.ILLEGAL_SASL_STATE:
+        message = "SaslAuthenticate request received after successful authentication"
     return SaslAuthenticateResponse(error_code=errno, error_message=message, auth_bytes=b"")

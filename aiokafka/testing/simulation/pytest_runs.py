@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka.testing.arguments import check_seconds, check_whole
 from aiokafka.testing.simulation.run import Simulation
 
 __all__ = ["in_simulations"]
@@ -31,7 +32,13 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
         raise pytest.UsageError(
             f"{item.nodeid}: the fixture {unfit[0]} runs in another loop: use simulation.cluster()"
         )
-    options = _Options(*marker.args, **marker.kwargs)
+    try:
+        options = _Options(*marker.args, **marker.kwargs)
+    except (TypeError, ValueError) as error:
+        given = str(error).removeprefix("_Options.__init__() ")
+        raise pytest.UsageError(
+            f"{item.nodeid}: the marker simulated takes seeds=10, first=0, limit_s=3600: {given}"
+        ) from None
     seeds = options.chosen(item.config)
     if not seeds:
         raise pytest.UsageError(f"{item.nodeid}: seeds must be at least 1, or nothing is run")
@@ -43,7 +50,7 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
                 arguments[_FIXTURE] = simulation
             try:
                 simulation.run(test(**arguments))
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, pytest.skip.Exception, pytest.exit.Exception):
                 raise
             except BaseException as error:
                 _tell(item, simulation, f"{count} of {len(seeds)}", error)
@@ -56,6 +63,9 @@ class _Options:
     """What the marker says."""
 
     def __init__(self, seeds: int = 10, *, first: int = 0, limit_s: float = 3600.0) -> None:
+        check_whole("seeds", seeds)
+        check_whole("first", first)
+        check_seconds("limit_s", limit_s)
         self.seeds = seeds
         self.first = first
         self.limit_s = limit_s

@@ -30,6 +30,8 @@ T = TypeVar("T")
 _LAST_SECONDS = 30.0
 _MOST_NAMED = 20
 
+_OURS, _ASYNCIO = Path(__file__).parents[2], Path(asyncio.__file__).parent
+
 
 class Simulation:
     """One run: its loop, its network, its seed.
@@ -186,16 +188,22 @@ def _report(loop: SimulatedLoop, tasks: list[asyncio.Task[Any]]) -> None:
 
 
 def _place_of(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits: the innermost function of the program, with its line."""
+    """Return where a task waits: the innermost function of the program, with its line, and what it
+    waits for in this library. Functions of asyncio tell nothing, unless there is no other.
+    """
     inner: Any = task.get_coro()
-    place = getattr(inner, "__qualname__", repr(inner))
+    name = getattr(inner, "__qualname__", repr(inner))
+    found: dict[Path | None, str] = {}  # the innermost of the program, of aiokafka, of asyncio
     while inner is not None:
         frame = getattr(inner, "cr_frame", None)
         if frame is not None:
-            code = frame.f_code
-            place = f"{code.co_name}, {Path(code.co_filename).name}:{frame.f_lineno}"
+            path = Path(frame.f_code.co_filename)
+            owner = next((each for each in (_OURS, _ASYNCIO) if each in path.parents), None)
+            found.pop(owner, None)
+            found[owner] = f"{frame.f_code.co_name}, {path.name}:{frame.f_lineno}"
         inner = getattr(inner, "cr_await", None)
-    return place
+    asyncios = found.pop(_ASYNCIO, name)
+    return " in ".join(found[owner] for owner in (None, _OURS) if owner in found) or asyncios
 
 
 def simulate(
