@@ -183,6 +183,8 @@ class CachedTokenProvider(AbstractTokenProvider):
         # With a token at hand the caller need not wait long: the next one tries again.
         patience = patience if has_one else self._config.token_timeout
         last: KafkaError | None = None
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience
         try:
             async with timeout(patience):
                 while True:
@@ -196,9 +198,13 @@ class CachedTokenProvider(AbstractTokenProvider):
                         )
                         last.__cause__ = error
                     except Exception as error:
-                        last = self._as_kafka_error(error)
+                        # On Python 3.10 the HTTP client may make one of the timeout's cancellation.
+                        if last is None or loop.time() < end:
+                            last = self._as_kafka_error(error)
                     if has_one or not last.retriable:
                         raise last
+                    if loop.time() >= end:
+                        raise asyncio.TimeoutError
                     await asyncio.sleep(self._failures.next())
         except asyncio.TimeoutError:
             reason = f"; the last attempt: {_text(last)}" if last else ""
