@@ -29,9 +29,9 @@ class Reporting:
 
     _telemetry: TelemetryReporter
 
-    def metrics(self) -> MetricsSnapshot:
-        """Return the numbers of the client's work so far."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def metrics(self) -> MetricsSnapshot: ...  # of each of them
 
     def _report(
         self: C,

@@ -288,7 +288,7 @@ class Connector:
         self, asked: BrokerConnection, answer: asyncio.Future[Any], assumed: BrokerConnection
     ) -> None:
         """Close the connection to what was taken for Kafka 0.9 if ApiVersions is answered after
-        all, as long as that may take."""
+        all. The question stays open until its own deadline, or the end of that connection."""
 
         def judge(_: asyncio.Future[Any]) -> None:
             asked.abort()

@@ -74,9 +74,9 @@ async def negotiate(
             # version 2 would go unnoticed on this connection.
             asked, answer = best, ask_versions(connection, greeting, timeout)
             continue
-        if response.error_code != UnsupportedVersionError.errno or asked == 0:
-            if response.error_code != UnsupportedVersionError.errno:
-                raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
+        if response.error_code != UnsupportedVersionError.errno:
+            raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
+        if asked == 0:
             raise UnsupportedVersionError(f"{connection.peer}: refused ApiVersions")
         asked = greeting.api_versions_version = min(_known_version(response), asked - 1)
         answer = ask_versions(connection, greeting, timeout)

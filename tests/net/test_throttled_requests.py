@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from aiokafka.errors import KafkaError
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.gate import SendGate
+from aiokafka.net.pool import ConnectionPool
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -24,25 +27,32 @@ THROTTLE_S = 10.0
 TIMEOUT_S = 2.0
 
 
+@asynccontextmanager
+async def pool_of_one() -> AsyncIterator[tuple[FakeCluster, ConnectionPool]]:
+    """A cluster of one broker, and a pool whose requests have little time."""
+    async with FakeCluster() as cluster:
+        limit_ms = TIMEOUT_S * 1000
+        async with pooled(cluster.bootstrap_servers, request_timeout_ms=limit_ms) as pool:
+            yield cluster, pool
+
+
 @pytest.mark.parametrize("is_patient", [True, False])
 def test_the_time_of_a_throttle_is_granted_on_top(is_patient: bool) -> None:
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        async with FakeCluster() as cluster:
-            address = cluster.bootstrap_servers
-            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
-                connection = await pool.get(0)
-                cluster.throttle(int(THROTTLE_S * 1000))
-                await connection.request(MetadataRequest(topics=[]))
-                cluster.throttle(0)
-                began = loop.time()
-                request = MetadataRequest(topics=[])
-                if is_patient:
-                    await connection.request(request)
-                else:
-                    await connection.send_nowait(request)
-                assert connection.is_open
-                return loop.time() - began
+        async with pool_of_one() as (cluster, pool):
+            connection = await pool.get(0)
+            cluster.throttle(int(THROTTLE_S * 1000))
+            await connection.request(MetadataRequest(topics=[]))
+            cluster.throttle(0)
+            began = loop.time()
+            request = MetadataRequest(topics=[])
+            if is_patient:
+                await connection.request(request)
+            else:
+                await connection.send_nowait(request)
+            assert connection.is_open
+            return loop.time() - began
 
     assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
 
@@ -52,19 +62,17 @@ def test_the_time_of_throttles_that_begin_meanwhile_is_granted_as_well() -> None
 
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        async with FakeCluster() as cluster:
-            address = cluster.bootstrap_servers
-            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
-                connection = await pool.get(0)
-                cluster.throttle(int(THROTTLE_S * 1000))
-                began = loop.time()
-                sent = [connection.send_nowait(MetadataRequest(topics=[])) for _ in range(3)]
-                await sent[0]
-                await connection.request(MetadataRequest(topics=[]))
-                assert connection.is_open
-                assert all(future.done() for future in sent)
-                cluster.throttle(0)
-                return loop.time() - began
+        async with pool_of_one() as (cluster, pool):
+            connection = await pool.get(0)
+            cluster.throttle(int(THROTTLE_S * 1000))
+            began = loop.time()
+            sent = [connection.send_nowait(MetadataRequest(topics=[])) for _ in range(3)]
+            await sent[0]
+            await connection.request(MetadataRequest(topics=[]))
+            assert connection.is_open
+            assert all(future.done() for future in sent)
+            cluster.throttle(0)
+            return loop.time() - began
 
     assert simulate(main) == pytest.approx(3 * THROTTLE_S, abs=0.5)
 
@@ -74,16 +82,14 @@ def test_a_throttle_in_the_handshake_counts() -> None:
 
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        async with FakeCluster() as cluster:
-            address = cluster.bootstrap_servers
-            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
-                cluster.throttle(int(THROTTLE_S * 1000))
-                began = loop.time()
-                connection = await pool.get(0)
-                assert not connection.is_ready
-                await connection.request(MetadataRequest(topics=[]))
-                cluster.throttle(0)
-                return loop.time() - began
+        async with pool_of_one() as (cluster, pool):
+            cluster.throttle(int(THROTTLE_S * 1000))
+            began = loop.time()
+            connection = await pool.get(0)
+            assert not connection.is_ready
+            await connection.request(MetadataRequest(topics=[]))
+            cluster.throttle(0)
+            return loop.time() - began
 
     assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
 
@@ -91,17 +97,15 @@ def test_a_throttle_in_the_handshake_counts() -> None:
 def test_after_a_throttle_silence_is_a_failure_again() -> None:
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        async with FakeCluster() as cluster:
-            address = cluster.bootstrap_servers
-            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
-                connection = await pool.get(0)
-                cluster.throttle(int(THROTTLE_S * 1000))
-                await connection.request(MetadataRequest(topics=[]))
-                began = loop.time()
-                simulation.network.line(*split(address)).lose()
-                with pytest.raises(KafkaError):
-                    await connection.send_nowait(MetadataRequest(topics=[]))
-                return loop.time() - began
+        async with pool_of_one() as (cluster, pool):
+            connection = await pool.get(0)
+            cluster.throttle(int(THROTTLE_S * 1000))
+            await connection.request(MetadataRequest(topics=[]))
+            began = loop.time()
+            simulation.network.line(*split(cluster.bootstrap_servers)).lose()
+            with pytest.raises(KafkaError):
+                await connection.send_nowait(MetadataRequest(topics=[]))
+            return loop.time() - began
 
     assert simulate(main) == pytest.approx(THROTTLE_S + TIMEOUT_S, abs=0.5)
 
@@ -117,7 +121,7 @@ def test_a_broker_that_takes_no_bytes_is_given_up() -> None:
             address = cluster.bootstrap_servers
             async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
                 connection = await pool.get(0)
-                line = simulation.network.line(*split(address))
+                line = simulation.network.line(*split(cluster.bootstrap_servers))
                 for _ in range(3):
                     line.lose()
                     fill(connection)

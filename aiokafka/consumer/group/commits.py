@@ -46,7 +46,7 @@ _PASSING = (RebalanceInProgressError, StaleMemberEpoch)
 # Seconds. An auto-commit interval of 0 means "at once", but not "all the time".
 _SHORTEST_INTERVAL = 0.01
 _LONGEST_LOOK = 0.1
-# A short interval must not leave an attempt less time than a coordinator that is a little slow.
+# An attempt has at least this time, however short the interval: a coordinator may be slow.
 _SHORTEST_ATTEMPT = 1.0
 
 

@@ -61,12 +61,11 @@ class BatchBuilder:
     ) -> AppendedRecord | None:
         """Add a record; return None, with nothing added, if the batch is full or closed.
 
-        The first record fits, whatever its size. A batch is closed by the first record that does
-        not fit. `timestamp` is in milliseconds since 1970, None
-        for now; fractions are cut off. The producer's serializers are applied to `key` and `value`.
-        `headers` are pairs of name and bytes, from any iterable. Raises TypeError for a key, value
-        or headers that are not bytes after that, WrongArgument (a ValueError) for a timestamp that
-        is negative or too large.
+        The first record fits, whatever its size; the first that does not fit closes the batch.
+        `timestamp` is in milliseconds since 1970, None for now; fractions are cut off. The
+        producer's serializers are applied to `key` and `value`. `headers` are pairs of name and
+        bytes, from any iterable. Raises TypeError for a key, value or headers that are not bytes
+        after that, WrongArgument (a ValueError) for a timestamp that is negative or too large.
         """
         if self._is_closed:
             return None

@@ -91,16 +91,8 @@ class LateReturns(ReadingAim):
 
     def compose(self) -> None:
         """Those who are members meanwhile get their partitions."""
-        topics = [self.producer()]
-        self.topics(partitions=self.random.choice((2, 3)), config={})
-        client = {"max_poll_interval_ms": self.random.choice((2000, 60_000))}
-        options = {
-            "style": self.random.choice(("one", "many")),
-            "work_s": self.random.choice((0, 0.05, 0.5)),
-            "commits": self.random.choice(("auto", "sync", "positions")),
-        }
         backoff = self.random.choice((500, 1000))
-        for member in self.group(topics, 3, client, **options):
+        for member in self.removed(3, (0, 0.05, 0.5)):
             member["client"]["retry_backoff_ms"] = backoff
         self.fault(Rebalance, 2, how="rebalance")
         for how in ("expire", "fence"):

@@ -60,6 +60,18 @@ class ReadingAim(Aim):
         for name in ("retry_backoff_ms", "unreachable_timeout_ms"):
             self.draft.workloads[-1].options["client"].pop(name, None)
 
+    def removed(self, count: int, pauses: tuple[float, ...]) -> list[dict[str, Any]]:
+        """A group whose members will be removed, or fenced; returns the options of its members."""
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((2, 3)), config={})
+        client = {"max_poll_interval_ms": self.random.choice((2000, 60_000))}
+        options = {
+            "style": self.random.choice(("one", "many")),
+            "work_s": self.random.choice(pauses),
+            "commits": self.random.choice(("auto", "sync", "positions")),
+        }
+        return self.group(topics, count, client, **options)
+
     def group(
         self, topics: list[str], count: int, client: dict[str, Any], **options: Any
     ) -> list[dict[str, Any]]:
@@ -226,15 +238,7 @@ class Expelled(ReadingAim):
 
     def compose(self) -> None:
         """The coordinator forgets them."""
-        topics = [self.producer()]
-        self.topics(partitions=self.random.choice((2, 3)), config={})
-        client = {"max_poll_interval_ms": self.random.choice((2000, 60_000))}
-        options = {
-            "style": self.random.choice(("one", "many")),
-            "work_s": self.random.choice((0.05, 0.5, 1.5)),
-            "commits": self.random.choice(("auto", "sync", "positions")),
-        }
-        self.group(topics, self.random.choice((1, 2)), client, **options)
+        self.removed(self.random.choice((1, 2)), (0.05, 0.5, 1.5))
         self.fault(Rebalance, 3, how="expire")
         self.fault(Rebalance, 3, how="fence")
         self.fault(LostResponse, 2, api=self.random.choice((68, 12, 14)), times=1)
