@@ -16,7 +16,7 @@ from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.as_given import find_option
+from aiokafka._config.as_given import with_options
 from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._form import mention_form
@@ -91,6 +91,7 @@ _HINTS: dict[int, str] = {
 }
 
 
+@with_options({"_config": ClientConfig, "_config.security": SecurityConfig})
 class AIOKafkaClient:
     """One client of one cluster: its connections and its metadata.
 
@@ -707,12 +708,6 @@ class AIOKafkaClient:
         found = (self._pool.versions(node) for node in self.cluster.node_ids)
         known = [versions.release for versions in found if versions is not None]
         return min(known, default=(0, 9, 0))
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            config = vars(self).get("_config")
-            return find_option(self, name, (config, config and config.security))
 
     _client_id = property(lambda self: self._config.client_id)
     _topics = property(lambda self: set(self._metadata.topics.names()))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
-from aiokafka._config.as_given import find_option
+from aiokafka._config.as_given import with_options
+from aiokafka._config.client import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
 
 __all__ = ["ConsumerSettings"]
 
 
+@with_options({"_given": ConsumerConfig, "_given.client": ClientConfig})
 class ConsumerSettings:
     """The options that programs ask a consumer for. A subclass of theirs may have attributes of
     these names, as in aiokafka: they can be set, without any effect here."""
@@ -53,10 +54,3 @@ class ConsumerSettings:
     @cached_property
     def _client_rack(self) -> str | None:
         return self._given.client.client_rack
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return ``_auto_offset_reset`` and the others as they were given."""
-            config = vars(self).get("_given")
-            return find_option(self, name, (config, config and config.client))

@@ -107,6 +107,13 @@ async def test_options_of_a_role_as_they_were_given() -> None:
             client._topic  # noqa: B018
 
 
+@pytest.mark.parametrize("kind", [AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer])
+def test_nothing_makes_every_attribute_slow(kind: type) -> None:
+    # With one of these, CPython has no short way to any attribute of the object.
+    assert not hasattr(kind, "__getattr__")
+    assert kind.__getattribute__ is object.__getattribute__
+
+
 async def test_names_of_a_subscription(consumer: AIOKafkaConsumer[Any, Any]) -> None:
     subscription: Any = consumer._subscription
     assert subscription.assigned_partitions() == {TP}
