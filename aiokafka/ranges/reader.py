@@ -332,7 +332,7 @@ class RangeReader:
                 request,
                 group=ConnectionGroup.FETCH,
                 max_version=None if has_ids else LAST_VERSION_WITH_NAMES,
-                timeout=limits.max_wait + self._client.config.request_timeout,
+                timeout=limits.max_wait + min(limits.timeout, self._client.config.request_timeout),
             )
         except KafkaError as error:
             self._busy.discard(node_id)

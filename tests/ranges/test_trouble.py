@@ -30,7 +30,7 @@ from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange, RangeReader
 from aiokafka.ranges.questions import Bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes, Silence
 from tests.admin.support import simulated
 from tests.ranges.support import drain, fill, numbered, reading
 
@@ -331,6 +331,20 @@ async def test_the_time_of_a_range_begins_with_the_first_read() -> None:
         async with reading(cluster, WHOLE, timeout_ms=1000) as reader:
             await asyncio.sleep(2)  # of virtual time
             assert await drain(reader) == {("t", 0): numbered(0, 50)}
+
+
+@simulated
+async def test_a_silent_leader_costs_no_more_than_the_time_of_the_range() -> None:
+    """Though a request may take `request_timeout_ms`, of 40 s."""
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 50)
+        began = asyncio.get_running_loop().time()
+        with cluster.intercept(FetchRequest, Silence()):
+            async with reading(cluster, WHOLE, timeout_ms=3000) as reader:
+                with pytest.raises(KafkaTimeoutError, match="t-0: no progress at offset 0"):
+                    await drain(reader)
+        assert asyncio.get_running_loop().time() - began < 5
 
 
 @contextlib.asynccontextmanager
