@@ -19,6 +19,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.admin import DeleteGroupsRequest, DeleteTopicsRequest
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
+from aiokafka.structs import OffsetAndMetadata, PartitionMetadata
 from aiokafka.testing import FakeCluster
 
 TP = TopicPartition("t", 0)
@@ -243,6 +244,16 @@ async def locked_once(coordinator: Any) -> None:
         pass
 
 
+async def test_programs_fetch_committed_offsets(consumer: AIOKafkaConsumer[Any, Any]) -> None:
+    coordinator: Any = consumer._coordinator
+    assert isinstance(coordinator, GroupCoordinator)
+    async with timeout(20):
+        assert await coordinator.fetch_committed_offsets([TP]) == {}
+        await consumer.commit({TP: (3, "m")})
+        assert await coordinator.fetch_committed_offsets({TP}) == {TP: OffsetAndMetadata(3, "m")}
+        assert await coordinator.fetch_committed_offsets([]) == {}
+
+
 async def test_programs_see_and_ask_for_rejoins(
     cluster: FakeCluster, consumer: AIOKafkaConsumer
 ) -> None:
@@ -269,6 +280,10 @@ async def test_programs_see_and_ask_for_rejoins(
             while coordinator.generation <= generation:
                 await asyncio.sleep(0.01)
             assert not coordinator._rejoin_needed_fut.done()
+            generation = coordinator.generation
+            coordinator.request_rejoin()
+            while coordinator.generation <= generation:
+                await asyncio.sleep(0.01)
 
 
 async def value_of(consumer: AIOKafkaConsumer) -> bytes | None:
@@ -290,6 +305,15 @@ async def test_a_read_that_has_begun_ends_empty(consumer: AIOKafkaConsumer) -> N
 
 
 # -- what the tests of aiokafka ask for ------------------------------------------------------------
+
+
+async def test_coordinators_have_the_settings_of_their_consumer() -> None:
+    consumer = AIOKafkaConsumer(group_id="g", session_timeout_ms=20_000, retry_backoff_ms=31)
+    coordinator: Any = consumer._coordinator
+    assert coordinator._session_timeout_ms == 20_000
+    assert (coordinator._retry_backoff_ms, coordinator._enable_auto_commit) == (31, True)
+    with pytest.raises(AttributeError, match="has no attribute '_topic'"):
+        coordinator._topic  # noqa: B018
 
 
 async def test_tests_wait_for_the_assignment_of_a_subscription(cluster: FakeCluster) -> None:
