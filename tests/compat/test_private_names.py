@@ -63,6 +63,15 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert CoordinationType.TRANSACTION == 1
 
 
+async def test_programs_look_at_the_partitions_of_a_cluster(cluster: FakeCluster) -> None:
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaClient(bootstrap_servers=servers) as client:
+        found = await client.fetch_all_metadata()
+        assert found._partitions == {"t": {0: PartitionMetadata("t", 0, 0, [0], [0], None)}}
+        assert [each.leader for each in found._partitions["t"].values()] == [0]
+        assert not client.cluster._partitions
+
+
 async def test_sets_of_clients_are_the_callers_own(consumer: AIOKafkaConsumer[Any, Any]) -> None:
     client: Any = consumer._client
     client._topics.add("other")
