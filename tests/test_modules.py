@@ -63,6 +63,7 @@ SHIMS = {
     "conn",
     "consumer.fetcher",
     "consumer.group_coordinator",
+    "producer.sender",
     "producer.transaction_manager",
     "protocol.admin",
     "protocol.api",

@@ -31,7 +31,6 @@ from aiokafka._typing import Self, Unpack, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
-    DEFAULT_STRATEGY,
     WrongStart,
     as_wanted,
     configure,
@@ -53,6 +52,7 @@ from aiokafka.consumer.fetch.placement import Placement
 from aiokafka.consumer.group.no_group import NoGroup
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -802,5 +802,5 @@ show_options(
     ConsumerConfig,
     ClientConfig,
     SecurityConfig,
-    partition_assignment_strategy=DEFAULT_STRATEGY,
+    partition_assignment_strategy=(RoundRobinPartitionAssignor,),
 )

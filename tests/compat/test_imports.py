@@ -59,6 +59,10 @@ IMPORTS = [
     "aiokafka.conn asyncio functools",
     "aiokafka.client log",
     "aiokafka.cluster TopicPartition",
+    "aiokafka.consumer.consumer RoundRobinPartitionAssignor",
+    "aiokafka.consumer.fetcher asyncio",
+    "aiokafka.producer.message_accumulator MessageBatch",
+    "aiokafka.producer.sender Sender",
     "aiokafka.consumer.fetcher ConsumerRecord ConsumerStoppedError TopicPartition",
     "aiokafka.consumer.group_coordinator ConnectionGroup OffsetAndMetadata TopicPartition",
     # aiokafka 0.15.0rc1
