@@ -535,7 +535,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         SubscriptionPattern without group_protocol="consumer".
         """
         refuse_in_listener(self._desk, "subscribe()")
-        if not topics and pattern is None:
+        if not topics and not pattern:
             raise TypeError("You should provide either `topics` or `pattern`")
         if topics and pattern is not None:
             raise TypeError("You can't provide both `topics` and `pattern`")

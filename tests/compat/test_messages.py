@@ -174,6 +174,11 @@ def openings_of_consumer_calls() -> list[Any]:
         ),
         (lambda c: c.subscribe(), TypeError, "You should provide either `topics` or `pattern`"),
         (
+            lambda c: c.subscribe(pattern=""),
+            TypeError,
+            "You should provide either `topics` or `pattern`",
+        ),
+        (
             lambda c: c.subscribe(["t"], pattern="t"),
             TypeError,
             "You can't provide both `topics` and `pattern`",
