@@ -15,6 +15,7 @@ from aiokafka.codec import gzip_decode, gzip_encode, snappy_decode, snappy_encod
 from aiokafka.errors import (
     IllegalOperation,
     IllegalStateError,
+    KafkaConnectionError,
     MessageSizeTooLargeError,
     for_code,
 )
@@ -288,6 +289,13 @@ async def check_openings(calls: list[Any], client: Any) -> None:
         text = re.sub(r"^\[Error \d+\] \w+: ", "", text)
         assert issubclass(found, kind), text
         assert text.startswith(opening)
+
+
+async def test_what_health_checks_look_for_when_there_is_no_broker() -> None:
+    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=1000)
+    with pytest.raises(KafkaConnectionError, match=r"Unable to bootstrap from 127\.0\.0\.1:1"):
+        await producer.start()
+    await producer.stop()
 
 
 # -- codecs
