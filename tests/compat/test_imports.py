@@ -72,6 +72,7 @@ IMPORTS = [
     "aiokafka.conn AIOKafkaConnection CloseReason",
     "aiokafka.consumer.fetcher Fetcher FetchRequest RecordTooLargeError",
     "aiokafka.producer.transaction_manager TransactionManager TransactionState",
+    "aiokafka.coordinator.assignors.sticky.partition_movements PartitionMovements",
     "aiokafka.record MemoryRecords",
     "aiokafka.record.memory_records MemoryRecords",
     "aiokafka.record.default_records DefaultRecordBatch DefaultRecordBatchBuilder"

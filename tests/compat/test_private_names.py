@@ -15,6 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.assignors.sticky.partition_movements import PartitionMovements
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.admin import DeleteGroupsRequest, DeleteTopicsRequest
@@ -383,3 +384,12 @@ def test_tests_say_what_members_had() -> None:
     shares = StickyPartitionAssignor.assign(cluster, members)
     assert {name: share.partitions() for name, share in shares.items()} == had
     assert not StickyPartitionAssignor._metadata({"t"}, []).user_data
+    # And look at what was moved from one to the other.
+    assert StickyPartitionAssignor._latest_partition_movements.are_sticky()
+    moves = PartitionMovements()
+    moves.move_partition(TopicPartition("t", 1), "a", "b")
+    moves.move_partition(TopicPartition("t", 2), "b", "a")
+    assert not moves.are_sticky()
+    for old, new in (("b", "c"), ("c", "a")):
+        moves.move_partition(TopicPartition("t", 1), old, new)
+    assert moves.are_sticky()
