@@ -158,7 +158,7 @@ class MetadataLoop:
     def force_update(self) -> asyncio.Future[bool]:
         """Refresh soon, with all topics if none is in use; the future tells whether the next
         refresh succeeded."""
-        self._schedule.request_all_if_none("forced by the application")
+        self._schedule.force("forced by the application")
         return self.next_refresh()
 
     async def wait_for(

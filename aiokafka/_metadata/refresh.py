@@ -102,9 +102,12 @@ class RefreshSchedule:
             self._reason = why
             self._wake.set()
 
-    def request_all_if_none(self, why: str) -> None:
-        """Ask as `request` does; for every topic of the cluster, once, if none is in use: so
-        programs look for topics before they use any."""
+    def force(self, why: str) -> None:
+        """Ask as `request` does, for an application that waits: while brokers answer, the pauses
+        between such requests do not grow. If no topic is in use, ask for every topic of the
+        cluster, once: so programs look for topics before they use any."""
+        if not self._has_failed:
+            self._backoff.reset()
         self.request(why)
         self._may_ask_all = True
 
