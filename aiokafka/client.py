@@ -548,7 +548,8 @@ class AIOKafkaClient:
         self._metadata.want_all_topics()
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
-        """Refresh the metadata; the future gives whether the next refresh succeeded."""
+        """Refresh the metadata, of all topics while none is in use; the future gives whether the
+        next refresh succeeded."""
         return self._metadata.force_update()
 
     def _known_soon(self, topics: Iterable[str], are_known: bool) -> asyncio.Future[bool]:

@@ -343,7 +343,7 @@ class Discovery:
                 reasons.append(str(failure.args[0]))
             else:
                 reasons.append(f"{format_address(*server)}: {failure}")
-        error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
+        error = KafkaConnectionError(f"Unable to bootstrap from {'; '.join(reasons)}")
         # One that answers, but knows no brokers, is the one to wait for.
         causes = sorted(failures.values(), key=_knows_brokers)
         error.__cause__ = next(iter(causes), None)

@@ -156,8 +156,9 @@ class MetadataLoop:
         return waiter
 
     def force_update(self) -> asyncio.Future[bool]:
-        """Refresh soon; the future tells whether the next refresh succeeded."""
-        self.request_update("forced by the application")
+        """Refresh soon, with all topics if none is in use; the future tells whether the next
+        refresh succeeded."""
+        self._schedule.force("forced by the application")
         return self.next_refresh()
 
     async def wait_for(
