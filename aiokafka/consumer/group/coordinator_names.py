@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
-from aiokafka._config.as_given import find_option
+from aiokafka._config.as_given import with_options
+from aiokafka._config.client import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka.consumer.group.commits import GroupCommits
 from aiokafka.consumer.group.old_names import CommitLock
@@ -18,8 +18,9 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 __all__ = ["CoordinatorNames"]
 
 
+@with_options({"_config": ConsumerConfig, "_config.client": ClientConfig})
 class CoordinatorNames:
-    """Nothing in the package uses these."""
+    """Nothing in the package uses these, nor ``_session_timeout_ms`` and the other options."""
 
     _config: ConsumerConfig
     _topics: SubscribedTopics
@@ -53,10 +54,3 @@ class CoordinatorNames:
     @property
     def _commit_lock(self) -> CommitLock:
         return CommitLock(self._commits)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return ``_session_timeout_ms`` and the others as they were given."""
-            config = vars(self).get("_config")
-            return find_option(self, name, (config, config and config.client))
