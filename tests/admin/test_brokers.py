@@ -21,10 +21,13 @@ from aiokafka.errors import (
     VoterNotFound,
 )
 from aiokafka.protocol.messages.cluster import UnregisterBrokerRequest, UpdateFeaturesRequest
-from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
+from aiokafka.protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    DescribeLogDirsRequest,
+)
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 EVERY_AGE = ["0.9", "0.10.2", "1.1", "2.1", "2.8", "3.9", "4.3"]
 
@@ -195,3 +198,13 @@ async def test_wrong_arguments() -> None:
         for levels in ({"a": -1}, {"a": True}, {}):
             with pytest.raises(ValueError, match="levels: "):
                 await admin.brokers.update_features(levels)
+
+
+@simulated
+async def test_a_directory_that_has_failed_is_told_of_at_once() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.intercept(AlterReplicaLogDirsRequest, Fail(KafkaStorageError))
+        moves = {TopicPartition("t", 0): "/failed"}
+        with pytest.raises(KafkaStorageError, match="t-0 on node 0, to /failed"):
+            await admin.brokers.move_replicas(0, moves)
