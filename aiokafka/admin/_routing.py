@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka._backoff import Backoff
@@ -43,9 +44,10 @@ _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.er
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
 # A silent broker may take this part of the remaining time while there is another one to ask. The
-# controller gets more, because it may have more to do.
+# controller gets more, because it may have more to do, and so does a coordinator that an earlier
+# call has found: another may have taken over long ago.
 _PART_OF_ANY = 1 / 3
-_PART_OF_CONTROLLER = 1 / 2
+_PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
 # Seconds after the deadline in which the connection says by itself that a response is late.
 _LATE = 0.2
 
@@ -159,16 +161,20 @@ class Router:
         if self.is_for_controllers:
             refuse(FindCoordinatorRequest)
 
-        async def ask(node_id: int) -> R:
-            response = await self.send(node_id, call, deadline)
+        async def ask(until: float, node_id: int) -> R:
+            response = await self.send(node_id, call, until, deadline)
             for code in call.codes(response):
                 if code in _COORDINATOR_ERRORS:
                     raise for_code(code)(f"{kind.name.lower()} {key!r}, node {node_id}")
             return response
 
-        return await self.retry(
-            lambda: self._client.ask_coordinator(kind, key, deadline, ask), deadline
-        )
+        async def attempt() -> R:
+            now = asyncio.get_running_loop().time()
+            is_known = self._client.known_coordinator(kind, key) is not None
+            until = now + (deadline - now) * _PART_OF_KNOWN if is_known else deadline
+            return await self._client.ask_coordinator(kind, key, deadline, partial(ask, until))
+
+        return await self.retry(attempt, deadline)
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
         """Return the controllers, as metadata without topics, if there are only those to ask."""
