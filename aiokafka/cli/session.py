@@ -74,7 +74,7 @@ class Session:
         self.output = Output(form)
         self._flags = flags
         self._found: dict[str, Any] | None = None
-        # Before the command reads the rest of stdin, or an answer from it.
+        # Before the command reads the rest of stdin, or the user's yes from it.
         self._password = read_line() if flags.get("password_stdin") else None
 
     @property

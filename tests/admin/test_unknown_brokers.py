@@ -101,7 +101,7 @@ async def test_a_response_without_brokers_is_not_an_empty_cluster(call: str) -> 
 
 @simulated
 async def test_a_broker_that_goes_while_groups_are_listed() -> None:
-    """Nobody has named it: its groups are at the others by now."""
+    """No caller has named it: its groups are at the others by now."""
     async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("t")
         await commit(cluster, "g", {TP: 0})

@@ -102,7 +102,7 @@ def test_errors_of_brokers_cannot_steer_a_terminal(cli: Cli) -> None:
 
 
 def test_names_of_members_cannot_steer_a_terminal(cli: Cli) -> None:
-    """Whoever may read a topic chooses the name of a client."""
+    """Any client that may join the group chooses its own name."""
     cli.served.topic("orders")
 
     async def remove() -> Done:
