@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Response")
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+Send = Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
+"""Asks a node about some items, and returns what each of them got."""
 
 # What a controller says that is not the active one, of requests and of its own log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
@@ -175,6 +180,28 @@ class Router:
             return await self._client.ask_coordinator(kind, key, deadline, partial(ask, until))
 
         return await self.retry(attempt, deadline)
+
+    def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
+        """Return `send` that leaves a node which keeps silent for half of the time, once: another
+        one may have taken over meanwhile, and the next attempt finds it. Not for changes: one that
+        only takes long would be made twice."""
+        loop = asyncio.get_running_loop()
+        has_left = False
+
+        async def send_in_half(node_id: int, items: list[K]) -> Mapping[K, V | KafkaError]:
+            nonlocal has_left
+            limit = max(deadline - loop.time(), self._config.request_timeout) / 2
+            if has_left or math.isinf(limit):
+                return await send(node_id, items)
+            try:
+                async with timeout_after_reading(loop.time() + limit):
+                    return await send(node_id, items)
+            except asyncio.TimeoutError:
+                has_left = True
+                text = f"node {node_id}: no response in {limit:.1f} s"
+                raise RequestTimedOutError(text) from None
+
+        return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
         """Return the controllers, as metadata without topics, if there are only those to ask."""
