@@ -41,6 +41,7 @@ async def test_the_cluster(version: str) -> None:
         assert [broker.id for broker in found.brokers] == [0, 1, 2]
         assert found.brokers[1].port == cluster.state.nodes[1].port
         assert found.brokers[1].rack == (None if version == "0.9" else "b")
+        assert found.brokers[1].is_fenced == (False if version == "4.3" else None)
         assert found.controller_id == (None if version == "0.9" else 0)
         assert found.cluster_id == (None if version == "0.9" else cluster.state.cluster_id)
         if version in ("2.8", "3.9", "4.3"):
