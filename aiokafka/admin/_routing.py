@@ -17,6 +17,7 @@ from aiokafka.admin._controllers import refuse
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerIdNotRegistered,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
@@ -33,6 +34,7 @@ from aiokafka.structs import BrokerMetadata
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.messages.metadata import MetadataResponse
     from aiokafka.protocol.schema import Request, Response
 
@@ -253,8 +255,7 @@ class Router:
         try:
             # Before the timer of the whole call, which knows no reason.
             async with timeout_after_reading((deadline if end is None else end) + _LATE / 2):
-                request = call.build(version)
-                return await connection.request(request, version=version, timeout=timeout)
+                return await _response(connection, call.build(version), version, timeout)
         except asyncio.TimeoutError:
             text = f"node {node_id}: no response in time, for the broker throttles this client"
             raise RequestTimedOutError(text) from None
@@ -300,6 +301,34 @@ class Router:
         except OutOfTimeError as late:
             reason = f"the last attempt: {late.failure}" if late.failure else "no broker responded"
             raise KafkaTimeoutError(f"timed out; {reason}") from late.failure
+
+
+async def _response(
+    connection: BrokerConnection, request: Request[R], version: int, limit: float
+) -> R:
+    """Send a request and return its response, or raise RequestTimedOutError after `limit` seconds,
+    to which throttles are added.
+
+    The connection ends with that only if no other request is in flight there: others may be about
+    to get their responses, and changes among them would be made twice.
+    """
+    loop, gate = asyncio.get_running_loop(), connection.gate
+    if not gate.is_open:
+        await gate.wait(limit)
+    future = connection.send_nowait(request, version)
+    began = max(loop.time(), gate.throttled_until)
+    try:
+        while (left := max(began, gate.throttled_until) + limit - loop.time()) > 0:
+            await asyncio.wait((future,), timeout=left)
+            if future.done():
+                return future.result()
+    finally:
+        if not future.cancel() and not future.cancelled():
+            future.exception()  # has been raised, or the whole call is over
+    late = f"{type(request).__name__} v{version} got no response in time"
+    if connection.in_flight == 1:
+        connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
+    raise RequestTimedOutError(f"{connection.peer}: {late}")
 
 
 def remaining_ms(deadline: float) -> int:
