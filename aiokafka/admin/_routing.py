@@ -244,17 +244,20 @@ class Router:
         """Send once, in the newest version that both sides speak.
 
         Raises RequestTimedOutError at the deadline (loop time), to which a throttle is added, and
-        at the end of the whole call, by default the deadline, in any case. Raises
-        UnsupportedEndpointType for what controllers do not serve, if there are only those.
+        at the end of the whole call, by default the deadline, in any case. Sends nothing if that is
+        over, and raises KafkaTimeoutError. Raises UnsupportedEndpointType for what controllers do
+        not serve, if there are only those.
         """
         if self.is_for_controllers:
             refuse(call.request)
         connection = await self._client.connection(node_id, timeout=self._left(deadline))
         version = connection.pick(call.request, call.max_version)
-        timeout = self._left(deadline)
+        timeout, end = self._left(deadline), deadline if end is None else end
+        if end <= asyncio.get_running_loop().time():
+            raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
         try:
             # Before the timer of the whole call, which knows no reason.
-            async with timeout_after_reading((deadline if end is None else end) + _LATE / 2):
+            async with timeout_after_reading(end + _LATE / 2):
                 return await _response(connection, call.build(version), version, timeout)
         except asyncio.TimeoutError:
             text = f"node {node_id}: no response in time, for the broker throttles this client"

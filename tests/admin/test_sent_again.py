@@ -120,3 +120,13 @@ async def test_a_broker_that_is_silent_is_connected_to_again_after_a_short_call(
             await admin.topics.list(timeout_ms=500)
         await admin.topics.list(timeout_ms=500)
         assert cluster.count(ApiVersionsRequest) == 2
+
+
+@simulated
+async def test_a_change_is_not_sent_when_no_time_is_left() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await admin.topics.list()
+        for left in (0, -5):
+            with pytest.raises(KafkaTimeoutError, match="no time is left"):
+                await admin.topics.create([NewTopic("a", 1, 1)], timeout_ms=left)
+        assert cluster.count(topics.CreateTopicsRequest) == 0
