@@ -406,13 +406,14 @@ class AIOKafkaClient:
         return 0.0 if node_id is None else self._pool.throttled_until(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
-        """Return the id of some broker, None if none is known. Brokers in backoff, those that
-        throttle this client, and those to `avoid`, are only chosen if there is no other.
+        """Return the id of some broker, None if none is known. Brokers that could not be reached
+        the last time, those that throttle this client, and those to `avoid`, are only chosen if
+        there is no other.
         """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
         pool = self._pool
-        usable = [n for n in nodes if not (pool.retry_delay(n) or pool.is_held_up(n))]
+        usable = [n for n in nodes if not (pool.is_unreachable(n) or pool.is_held_up(n))]
         return random.choice(usable or nodes) if nodes else None
 
     def controller(self) -> int | None:

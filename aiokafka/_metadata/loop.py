@@ -294,8 +294,7 @@ class MetadataLoop:
 
     async def fetch_all(self, pool: ConnectionPool, deadline: float | None) -> MetadataResponse:
         """Return a response about all topics; the current snapshot stays as it is."""
-        nodes = self.cluster.node_ids
-        return await self._discovery.ask_anybody(pool, nodes, None, deadline)
+        return await self._discovery.ask_beside(pool, self.cluster.node_ids, deadline)
 
     # -- bootstrap
 

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, FakeCluster, Silence
-from tests.admin.support import make_admin, simulated
+from tests.admin.support import commit, make_admin, simulated
 
 TP = TopicPartition("t", 0)
 
@@ -97,3 +97,18 @@ async def test_a_response_without_brokers_is_not_an_empty_cluster(call: str) -> 
             with pytest.raises(KafkaTimeoutError) as caught:
                 await asyncio.wait_for(ask(timeout_ms=300), 10)
             assert isinstance(caught.value.__cause__, NoBrokersAvailable)
+
+
+@simulated
+async def test_a_broker_that_goes_while_groups_are_listed() -> None:
+    """No caller has named it: its groups are at the others by now."""
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        await commit(cluster, "g", {TP: 0})
+        cluster.move_coordinator("group", "g", 2)
+
+        async def leave(request: Any, context: Any) -> None:
+            await cluster.stop_broker(2)
+
+        cluster.intercept(ListGroupsRequest, leave, broker=0, times=1)
+        assert await admin.list_consumer_groups() == [("g", "")]
