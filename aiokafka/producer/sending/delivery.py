@@ -13,6 +13,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
+    InvalidTxnState,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
@@ -59,12 +60,10 @@ _MOST_PROMPT_ATTEMPTS = 3
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
 
 _TOO_LARGE = (MessageSizeTooLargeError.errno, RecordListTooLargeError.errno)
-_BAD_SEQUENCE = (
-    OutOfOrderSequenceNumber.errno,
-    UnknownProducerId.errno,
-    InvalidProducerEpoch.errno,
-)
 _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
+_BAD_SEQUENCE = (*_GAPS, InvalidProducerEpoch.errno)
+# Brokers before KAFKA-19690 say the second of some records of a transaction that took too long.
+_PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno)
 
 
 class Delivery:
@@ -234,7 +233,7 @@ class Delivery:
             self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
             if self.split(queue, batch):
                 return
-        if result.error_code == InvalidProducerEpoch.errno and self.transaction is not None:
+        if result.error_code in _PAST and self.transaction is not None:
             # The producer was fenced, or its transaction took too long: the coordinator knows.
             self.transaction.note_doubt(error)
             self.coordinator_wanted.set()
