@@ -10,6 +10,7 @@ import pytest
 from aiokafka.errors import (
     MessageSizeTooLargeError,
     NotEnoughReplicasAfterAppendError,
+    NotLeaderForPartitionError,
     RequestTimedOutError,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -48,8 +49,9 @@ def answer_with(errno: int) -> Edit:
         Cut(handled=True),
         answer_with(NotEnoughReplicasAfterAppendError.errno),
         answer_with(RequestTimedOutError.errno),
+        answer_with(NotLeaderForPartitionError.errno),
     ],
-    ids=["lost", "not replicated", "timed out"],
+    ids=["lost", "not replicated", "timed out", "leads no more"],
 )
 async def test_what_may_be_written_is_not_written_in_parts(
     cluster: FakeCluster, answer: Any

@@ -241,6 +241,8 @@ class Delivery:
         elif result.error_code in _BAD_SEQUENCE and self.sequencer is not None:
             self._refuse_number(queue, batch, error, self.sequencer)
         elif error.retriable:
+            if result.base_offset >= 0:
+                batch.note_append()
             is_told = self._learn_leader(queue, result, response)
             if not is_told:
                 self._ask_who_leads(error, batch.attempts)
