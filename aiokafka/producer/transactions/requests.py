@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiokafka._compat import timeout_at
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
+    CoordinatorNotAvailableError,
     InvalidTransactionTimeout,
     KafkaError,
+    NotCoordinatorError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.net.failures import REFUSALS
@@ -55,6 +57,10 @@ _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
+
+# A coordinator responds so, too, when it has stored the end, and lost its replicas or its place
+# before they had it. The one that has its place then may carry it out.
+_STORED_PERHAPS = (CoordinatorNotAvailableError.errno, NotCoordinatorError.errno)
 
 
 class TransactionRequests:
@@ -112,6 +118,8 @@ class TransactionRequests:
                 else:
                     async with timeout_at(deadline):
                         response = await connection.request(request, version=version)
+            if isinstance(request, EndTxnRequest) and response.error_code in _STORED_PERHAPS:
+                self._strays.note_end(request.committed)
             check_response(response)
             return response
 
