@@ -11,12 +11,16 @@ import pytest
 
 from aiokafka.errors import (
     ConcurrentTransactions,
+    CoordinatorNotAvailableError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
     TransactionStateError,
 )
 from aiokafka.producer import AIOKafkaProducer
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -24,7 +28,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, results, transactional
 
@@ -146,14 +150,21 @@ def test_an_epoch_that_an_abort_had_no_time_for_does_not_fence_a_successor(relea
     assert simulate(main) == [b"next"]
 
 
+def stored_perhaps(response: InitProducerIdResponse) -> None:
+    response.error_code = CoordinatorNotAvailableError.errno
+
+
 @pytest.mark.parametrize("release", OLD_RELEASES)
-def test_an_epoch_that_comes_without_a_response_is_not_taken_for_a_successors(release: str) -> None:
+@pytest.mark.parametrize("answer", [Cut(handled=True), Edit(stored_perhaps)], ids=["lost", "open"])
+def test_an_epoch_that_comes_without_a_response_is_not_taken_for_a_successors(
+    release: str, answer: Any
+) -> None:
     async def main(simulation: Simulation) -> list[bytes | None]:
         async with FakeCluster(brokers=2, as_version=release) as cluster:
             await make_cluster(cluster)
             async with transactional(cluster, max_block_ms=500) as producer:
                 await begin_with_stray_offsets(cluster, producer)
-                with cluster.intercept(InitProducerIdRequest, Cut(handled=True)) as cuts:
+                with cluster.intercept(InitProducerIdRequest, answer) as cuts:
                     await producer.commit_transaction()
                 assert cuts.hits
                 async with producer.transaction():

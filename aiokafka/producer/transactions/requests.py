@@ -58,8 +58,8 @@ _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# A coordinator responds so, too, when it has stored the end, and lost its replicas or its place
-# before they had it. The one that has its place then may carry it out.
+# A coordinator responds so, too, when it has stored what it was asked for, and lost its replicas or
+# its place before they had it. The one that has its place then may carry it out.
 _STORED_PERHAPS = (CoordinatorNotAvailableError.errno, NotCoordinatorError.errno)
 
 
@@ -82,7 +82,8 @@ class TransactionRequests:
         self._has_warned = False
         self._passing: tuple[type[KafkaError], ...] = ()
         self.may_have_epoch = False
-        """Whether InitProducerId got no response: the next epoch may be ours already."""
+        """Whether InitProducerId got no response, or none that says what became of it: the next
+        epoch may be ours already."""
 
     async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
         return await retry(self._client, what, deadline, attempt, self._passing)
@@ -118,8 +119,7 @@ class TransactionRequests:
                 else:
                     async with timeout_at(deadline):
                         response = await connection.request(request, version=version)
-            if isinstance(request, EndTxnRequest) and response.error_code in _STORED_PERHAPS:
-                self._strays.note_end(request.committed)
+            self._note_what_is_open(request, response)
             check_response(response)
             return response
 
@@ -134,6 +134,12 @@ class TransactionRequests:
             # It may have moved, and the next call may have no time either to find that out.
             self._client.forget_coordinator(kind, key, "no response in time")
             raise
+
+    def _note_what_is_open(self, request: Any, response: Any) -> None:
+        if isinstance(request, EndTxnRequest) and response.error_code in _STORED_PERHAPS:
+            self._strays.note_end(request.committed)
+        elif isinstance(request, InitProducerIdRequest) and response.error_code in _STORED_PERHAPS:
+            self.may_have_epoch = True
 
     def _watch(self, request: Any) -> AbstractContextManager[None]:
         if isinstance(request, TxnOffsetCommitRequest):
