@@ -21,6 +21,7 @@ from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, results, transactional
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.3"]
@@ -188,3 +189,25 @@ async def test_late_in_the_words_of_a_leader() -> None:
             async with producer.transaction():
                 await producer.send(TOPIC, b"next", partition=0)
         assert committed(cluster) == [b"next"]
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.8", "4.3"])
+def test_a_topic_of_the_transaction_is_gone(release: str) -> None:
+    """A coordinator has no word about the epoch for those who name that topic."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(as_version=release) as cluster:
+            await cluster.create_topic(TOPIC)
+            await cluster.create_topic("gone")
+            old = transactional(cluster)
+            await old.start()
+            await old.begin_transaction()
+            for topic in ("gone", TOPIC):
+                await old.send_and_wait(topic, b"before", partition=0)
+            await cluster.delete_topic("gone")
+            async with transactional(cluster):
+                with pytest.raises(ProducerFenced):
+                    await old.send_and_wait(TOPIC, b"no", partition=0)
+            await old.stop()
+
+    simulate(main)

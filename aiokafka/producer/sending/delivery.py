@@ -235,7 +235,7 @@ class Delivery:
                 return
         if result.error_code in _PAST and self.transaction is not None:
             # The producer was fenced, or its transaction took too long: the coordinator knows.
-            self.transaction.note_doubt(error)
+            self.transaction.note_doubt(queue.partition, error)
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
         elif result.error_code in _BAD_SEQUENCE and self.sequencer is not None:

@@ -209,8 +209,10 @@ class TransactionContents:
         deadline = self._deadline()
         if not transaction.is_version_2:
             # To ask for a new epoch would end an open transaction before Kafka 4.0, and fence this
-            # producer. A partition that was added can be added again without any effect.
-            known = set(sorted(transaction.partitions)[:1])
+            # producer. A partition that was added can be added again without any effect, though not
+            # one that is gone. This one has a leader.
+            assert transaction.doubtful is not None
+            known = {transaction.doubtful}
             try:
                 await self._requests.add_partitions(self._fencing.identity, known, deadline, errand)
             except PAST as error:
