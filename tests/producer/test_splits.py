@@ -66,3 +66,17 @@ async def test_what_may_be_written_is_not_written_in_parts(
     assert values(cluster) == [b"first", *payloads, b"last"]
     assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
     assert all("may have been written" in str(one) for one in found)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_record_that_may_be_written_is_refused_for_its_size(
+    cluster: FakeCluster, count: int
+) -> None:
+    """The limit became smaller meanwhile. A program that sends it again has to know."""
+    async with new_producer(cluster, linger_ms=20) as producer:
+        cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
+        cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=2)
+        found = await results(await send_all(producer, numbers(count)))
+    assert values(cluster) == numbers(count)
+    assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
+    assert all("may have been written" in str(one) for one in found)
