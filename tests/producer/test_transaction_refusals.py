@@ -169,6 +169,19 @@ async def test_what_was_committed_cannot_be_aborted(release: str, code: int, fir
 
 
 @pytest.mark.parametrize("release", VERSIONS)
+async def test_an_unexpected_error_of_a_commit_leaves_it_open(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v", partition=0)
+            cluster.intercept(EndTxnRequest, answer_with(UnknownError.errno), times=1)
+            with pytest.raises(InvalidTxnState, match="was committed"):
+                await producer.commit_transaction()
+        assert committed(cluster) == [b"v"]
+
+
+@pytest.mark.parametrize("release", VERSIONS)
 async def test_a_cancelled_commit_that_is_refused_later(release: str) -> None:
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)

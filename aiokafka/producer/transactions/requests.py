@@ -15,6 +15,7 @@ from aiokafka.errors import (
     InvalidTransactionTimeout,
     KafkaError,
     NotCoordinatorError,
+    UnknownError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.net.failures import REFUSALS
@@ -59,8 +60,12 @@ _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
 # A coordinator responds so, too, when it has stored what it was asked for, and lost its replicas or
-# its place before they had it. The one that has its place then may carry it out.
-_STORED_PERHAPS = (CoordinatorNotAvailableError.errno, NotCoordinatorError.errno)
+# its place before they had it, or met an error behind that. It may be carried out.
+_STORED_PERHAPS = (
+    CoordinatorNotAvailableError.errno,
+    NotCoordinatorError.errno,
+    UnknownError.errno,
+)
 
 
 class TransactionRequests:
