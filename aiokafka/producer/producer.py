@@ -711,7 +711,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: Any
     ) -> None:
-        """Commit positions of a consumer group as part of the transaction.
+        """Commit positions of a consumer group with the transaction, also if the call is cancelled.
 
         The `offsets` are by TopicPartition those of the next records to read, as int, (int, str) or
         OffsetAndMetadata. The `group_id` is the consumer that read the records, its
