@@ -218,6 +218,9 @@ class NodeFetcher:
                 )
             except KafkaError as error:
                 self._failed(error)
+        if self._session.is_full:
+            # In a session the broker has them take turns.
+            self._plan.rotate()
 
     def _max_bytes(self) -> int:
         share = self._host.share
