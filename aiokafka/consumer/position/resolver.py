@@ -19,6 +19,7 @@ from aiokafka.consumer.position.newcomers import Newcomers
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import (
     BrokerResponseError,
+    ClusterAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
@@ -333,7 +334,8 @@ class OffsetResolver:
             if not is_same or state.phase is not Phase.VALIDATING:
                 continue
             answer = UnknownError if found is None else found.get(state.tp, UnknownError)
-            if found is None:
+            if found is None or answer is ClusterAuthorizationFailedError:
+                # Too old to know; or, before Kafka 2.3, it may tell only other brokers.
                 state.end_validation()
             elif isinstance(answer, EpochEnd):
                 self._compare(state, answer)
