@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
+import pytest
+
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    CorruptRecordException,
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.record.batch import RecordBatchBuilder
-from aiokafka.testing import Cut, Fail, FakeCluster
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.support.consumers import T0, T1, Start, fill, partition_error, queued, read
 
 
@@ -97,3 +106,26 @@ async def test_a_replica_that_lags_does_not_reset_the_position(start: Start) -> 
         out_of_range.remove()
         fill(cluster, 0, 1)
         assert await read(consumer, 1) == [(0, 5)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        partition_error(CorruptRecordException),
+        partition_error(TopicAuthorizationFailedError),
+        Fail(UnknownError),
+    ],
+)
+async def test_a_replica_that_cannot_serve_is_left_for_the_leader(
+    start: Start, answer: Edit | Fail
+) -> None:
+    """What is damaged there, or not known yet, need not be so at the leader."""
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5)
+        cluster.intercept(FetchRequest, answer, broker=1)
+        consumer = await start(cluster, "t", client_rack="b")
+        async with timeout(10):
+            assert await read(consumer, 5) == [(0, n) for n in range(5)]
+        asked = {seen.broker_id for seen in cluster.requests(FetchRequest)}
+        assert asked == {0, 1}

@@ -197,6 +197,10 @@ class Intake:
 
     def _fail(self, state: PartitionState, failure: Failure) -> None:
         self._postpone(state)
+        if state.home.preferred is not None:
+            # The leader may have what is damaged here, and hears of new rights by itself.
+            self._host.refuse_replica(state)
+            return
         self._shared.desk.report(state, failure)
         if self._shared.meter.collector is not None:
             self._shared.meter.fetch_failed([state.tp], failure())
