@@ -58,7 +58,7 @@ class FetchCursor:
 
     def __init__(self) -> None:
         self.offset = NO_OFFSET
-        self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`
+        self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`, or a later one
         self.epochs = LeaderEpochs()  # those of what was fetched
         self.leader_epoch = NO_EPOCH  # the leader's epoch that the position was checked against
         self.queued = 0  # fetched record sets the application has not finished
@@ -68,6 +68,11 @@ class FetchCursor:
         self.offset = offset
         self.offset_epoch = offset_epoch
         self.epochs.start_at(offset, offset_epoch)
+
+    def start_at_end(self, leader_epoch: int) -> None:
+        """Note that `offset` is the end of the log of this leader, who has perhaps written nothing:
+        the record before it may be of an older epoch, or of a format without epochs."""
+        self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
         """Go on behind the batches up to `end`, of these leader epochs, which were fetched."""

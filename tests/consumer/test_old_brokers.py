@@ -12,7 +12,10 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.support.consumers import T0, Start, fill, read
 
@@ -94,3 +97,33 @@ async def test_a_broker_that_may_not_tell_where_a_leader_began(start: Start) -> 
             fill(cluster, 0, 2)
             assert await read(consumer, 2) == [(0, 3), (0, 4)]
         assert refused.hits == 1
+
+
+def unknown_epochs(response: OffsetForLeaderEpochResponse) -> None:
+    """Know nothing of any epoch, as of a log whose format is older than Kafka 0.11."""
+    for topic in response.topics:
+        for end in topic.partitions:
+            end.leader_epoch = end.end_offset = -1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_the_end_of_a_log_without_epochs_is_not_taken_for_cut(
+    start: Start, is_restarted: bool
+) -> None:
+    """ListOffsets names the leader's epoch with it; no record has one."""
+    async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        fill(cluster, 0, 5)
+        cluster.intercept(OffsetForLeaderEpochRequest, Edit(unknown_epochs))
+        options = {"group_id": "g", "auto_offset_reset": "latest", "metadata_max_age_ms": 50}
+        consumer = await start(cluster, "t", **options)
+        async with timeout(20):
+            assert await consumer.position(T0) == 5
+            if is_restarted:
+                await consumer.commit()
+                await consumer.stop()
+            cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+            fill(cluster, 0, 3)
+            if is_restarted:
+                consumer = await start(cluster, "t", **options)
+            assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]
