@@ -46,6 +46,9 @@ class StateWatcher(Protocol):
     def touch(self, state: PartitionState) -> None:
         """Look at the partition again."""
 
+    def refuse_replica(self, state: PartitionState) -> None:
+        """Move the partition back to its leader: the replica does not serve us."""
+
 
 class FetchCursor:
     """What the next fetch of one partition asks for.
@@ -403,6 +406,14 @@ class PartitionState:
         self._transition(Phase.RETIRED)
         self.epoch += 1
         self.changed()
+
+    def leave_replica(self) -> bool:
+        """Read from the leader, if it is a replica that the partition is read from; return whether
+        it is."""
+        if self.home.preferred is None or self.watcher is None:
+            return False
+        self.watcher.refuse_replica(self)
+        return True
 
     def changed(self) -> None:
         """Tell the watcher that the partition's fetchability may have changed."""
