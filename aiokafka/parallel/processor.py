@@ -171,8 +171,8 @@ class ParallelConsumer(Generic[KT, VT]):
         _check_assigned(consumer, self._retry)
         if self._listener.listener is None:
             self._listener.listener = consumer.rebalance_listener
-        is_named = bool(topics or consumer.subscription() or consumer.assignment())
-        self._listener.is_pattern = not is_named
+        is_named = topics or consumer.subscription() or consumer.assignment()
+        self._listener.is_pattern = pattern is not None or not is_named
         self._transition(_Phase.STARTED)
         if pattern is not None:
             self._consumer.subscribe(pattern=pattern, listener=self._listener)

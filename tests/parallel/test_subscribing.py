@@ -126,3 +126,24 @@ async def test_whoever_subscribes_meanwhile_is_told_that_it_is_too_late(
         await until(runs.task.done)
         with pytest.raises(IllegalStateError, match="before it starts"):
             await runs.task
+
+
+async def test_a_pattern_may_take_the_place_of_names(cluster: FakeCluster) -> None:
+    """Dead letters that it matches are not read, whatever the consumer was subscribed to before."""
+    await add_topics(cluster, "t-retry-1", "t-dead-letter")
+    calls: list[str] = []
+
+    async def handle(record: Record) -> None:
+        calls.append(record.topic)
+        raise LookupError
+
+    async with make_producer(cluster) as producer:
+        retry = RetryTopics(producer, [10])
+        async with make_parallel(cluster, "t", pattern="^t", retry=retry) as parallel:
+            runs = Runs(parallel, handle)
+            cluster.log("t").append(b"x")
+            await until(lambda: len(written(cluster, "t-dead-letter")) == 1)
+            cluster.log("t").append(b"y")
+            await until(lambda: len(written(cluster, "t-dead-letter")) == 2)
+            await runs.stop()
+    assert calls == ["t", "t-retry-1"] * 2
