@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka.admin._by_topic import numbers_by_topic
-from aiokafka.admin._cluster import fetch_metadata
+from aiokafka.admin._every_broker import of_every_broker
 from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
@@ -34,26 +35,26 @@ async def list_groups(
 ) -> list[tuple[str, str]]:
     """Return (group, protocol type) of the groups that the brokers coordinate."""
     if broker_ids is None:
-        metadata = await fetch_metadata(router, [], deadline)
-        broker_ids = [broker.node_id for broker in metadata.brokers]
-
-    def build(version: int) -> wire.ListGroupsRequest:
-        return wire.ListGroupsRequest()
-
+        # The user has not named these: one that goes away leaves its groups to the others.
+        listed = await of_every_broker(
+            router, lambda node_id: _listed(router.send, node_id, deadline), deadline
+        )
+        return list(dict.fromkeys(listed))
     found: dict[tuple[str, str], None] = {}
     for node_id in broker_ids:
-
-        async def ask(node_id: int = node_id) -> wire.ListGroupsResponse:
-            call = Call(wire.ListGroupsRequest, build)
-            response = await router.send_to_named(node_id, call, deadline)
-            # A broker that has just started loads its groups first.
-            raise_for(response.error_code, None, f"node {node_id}")
-            return response
-
-        response = await router.retry(ask, deadline)
-        for group in response.groups:
-            found[group.group_id, group.protocol_type] = None
+        ask = partial(_listed, router.send_to_named, node_id, deadline)
+        found |= dict.fromkeys(await router.retry(ask, deadline))
     return list(found)
+
+
+async def _listed(
+    send: Callable[..., Awaitable[wire.ListGroupsResponse]], node_id: int, deadline: float
+) -> list[tuple[str, str]]:
+    call = Call(wire.ListGroupsRequest, lambda version: wire.ListGroupsRequest())
+    response = await send(node_id, call, deadline)
+    # A broker that has just started loads its groups first.
+    raise_for(response.error_code, None, f"node {node_id}")
+    return [(group.group_id, group.protocol_type) for group in response.groups]
 
 
 async def describe_groups(
