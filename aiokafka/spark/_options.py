@@ -354,8 +354,28 @@ def _check_read(options: ReadOptions, streaming: bool) -> None:
             continue
         if not _is_same(assign, bound.offsets):
             raise ValueError(f"{name}: must name exactly the partitions that assign names")
+    if not streaming:
+        _check_order(options.starting, options.ending)
     if not streaming and (options.max_offsets or options.min_offsets):
         log.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger have no effect in a batch query")
+
+
+def _check_order(starting: Bound, ending: Bound) -> None:
+    """Raise ValueError for a partition that is to end before it begins."""
+    if starting.timestamp is not None or ending.timestamp is not None:
+        return
+    pairs = [("OffsetsByTimestamp", starting.timestamps, ending.timestamps)]
+    if not starting.is_by_time and not ending.is_by_time:
+        pairs.append(("Offsets", starting.offsets, ending.offsets))
+    for name, begin, end in pairs:
+        for topic, numbers in (begin or {}).items():
+            for number, first in numbers.items():
+                last = (end or {}).get(topic, {}).get(number, LATEST)
+                if 0 <= last < first:
+                    raise ValueError(
+                        f"starting{name}: {first} of {topic}-{number} comes after "
+                        f"ending{name}, {last}"
+                    )
 
 
 def _is_same(assign: dict[str, list[int]], offsets: dict[str, dict[int, int]]) -> bool:

@@ -197,6 +197,17 @@ READ_ERRORS = [
     ({"startingOffsets": "committed"}, "needs kafka.group.id"),
     ({"endingOffsets": "earliest"}, "endingOffsets='earliest'"),
     ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets: -2"),
+    (
+        {"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'},
+        "startingOffsets: 5 of t-0 comes after endingOffsets, 4",
+    ),
+    (
+        {
+            "startingOffsetsByTimestamp": '{"t": {"0": 5}}',
+            "endingOffsetsByTimestamp": '{"t": {"0": 4}}',
+        },
+        "startingOffsetsByTimestamp: 5 of t-0 comes after endingOffsetsByTimestamp, 4",
+    ),
     ({"startingTimestamp": "yesterday"}, "startingTimestamp='yesterday'"),
     ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "startingOffsetsByTimestamp"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy='x'"),
