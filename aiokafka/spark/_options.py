@@ -225,6 +225,7 @@ def _subscription(reader: OptionReader) -> Subscription:
     topics = _topics(reader.text("subscribe"))
     pattern = reader.text("subscribePattern")
     if pattern is not None:
+        pattern = pattern.strip()  # as Spark's own source does; else it would match nothing
         try:
             re.compile(pattern)
         except re.error as error:
@@ -232,7 +233,7 @@ def _subscription(reader: OptionReader) -> Subscription:
                 f"subscribePattern={pattern!r}: must be a regular expression of Python's "
                 f"re.fullmatch ({error})"
             ) from None
-        if not pattern.strip():
+        if not pattern:
             raise ValueError("subscribePattern: must not be empty")
     return Subscription(assign, topics, pattern)
 
@@ -402,7 +403,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     exactly_once = _delivery(reader, app_id, streaming) == "exactly-once"
     parsed = WriteOptions(
         kafka=settings,
-        topic=_name(reader, "topic"),
+        topic=_topic(reader),
         exactly_once=exactly_once,
         transactional_id_prefix=_name(reader, "transactionalIdPrefix") or "aiokafka-spark",
         marker_topic=_name(reader, "markerTopic"),
@@ -426,6 +427,11 @@ def _name(reader: OptionReader, name: str) -> str | None:
     if text is not None and not text.strip():
         raise ValueError(f"{name}: must not be empty")
     return text
+
+
+def _topic(reader: OptionReader) -> str | None:
+    topic = _name(reader, "topic")
+    return None if topic is None else topic.strip()
 
 
 def _delivery(reader: OptionReader, app_id: str | None, streaming: bool) -> str:

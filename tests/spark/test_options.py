@@ -101,8 +101,10 @@ def test_what_is_subscribed_to() -> None:
     assert batch(subscribe=" b , a,,a").subscription.topics == ["a", "b"]
     given = {**SERVERS, "assign": '{"t": [1, 0, 1]}'}
     assert parse_read(given, streaming=False).subscription.assign == {"t": [0, 1]}
-    given = {**SERVERS, "subscribePattern": "t.*"}
-    assert parse_read(given, streaming=False).subscription.pattern == "t.*"
+    for pattern in ("t.*", " t.*\n"):
+        given = {**SERVERS, "subscribePattern": pattern}
+        assert parse_read(given, streaming=False).subscription.pattern == "t.*"
+    assert write(topic=" t ").topic == "t"
 
 
 def test_settings_of_the_client() -> None:
