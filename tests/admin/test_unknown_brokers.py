@@ -18,7 +18,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Edit, FakeCluster, Silence
+from aiokafka.testing import Edit, FakeCluster, Hold, Silence
 from tests.admin.support import commit, make_admin, simulated
 
 TP = TopicPartition("t", 0)
@@ -99,16 +99,21 @@ async def test_a_response_without_brokers_is_not_an_empty_cluster(call: str) -> 
             assert isinstance(caught.value.__cause__, NoBrokersAvailable)
 
 
+@pytest.mark.parametrize("call", ["list_consumer_groups", "groups.list"])
 @simulated
-async def test_a_broker_that_goes_while_groups_are_listed() -> None:
-    """No caller has named it: its groups are at the others by now."""
+async def test_a_broker_that_goes_was_not_named_where_all_are_asked(call: str) -> None:
+    """What it cared for is found at the others."""
     async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("t")
-        await commit(cluster, "g", {TP: 0})
+        await commit(cluster, "g", {TP: 1})
         cluster.move_coordinator("group", "g", 2)
-
-        async def leave(request: Any, context: Any) -> None:
+        answer = asyncio.Event()
+        room, _, method = call.rpartition(".")
+        ask = getattr(getattr(admin, room) if room else admin, method)
+        with cluster.intercept(ListGroupsRequest, Hold(answer), broker=0, times=1) as held:
+            listing = asyncio.ensure_future(ask())
+            await held.wait()
             await cluster.stop_broker(2)
-
-        cluster.intercept(ListGroupsRequest, leave, broker=0, times=1)
-        assert await admin.list_consumer_groups() == [("g", "")]
+            answer.set()
+            # Pairs, or a dict.
+            assert [one if isinstance(one, str) else one[0] for one in await listing] == ["g"]
