@@ -1105,6 +1105,8 @@ def renewed(error: ErrorT) -> ErrorT | KafkaError:
         return _described(error)
     if twin is error or type(twin) is not type(error):
         return _described(error)
+    # What a class with a `__reduce__` of its own leaves out.
+    vars(twin).update(vars(error))
     twin.__traceback__ = None
     twin.__cause__ = error.__cause__
     return twin

@@ -252,8 +252,12 @@ async def test_a_coordinator_that_refuses_everything_ends_the_producer(
         cluster.intercept(EndTxnRequest, Cut(handled=True), times=1)
         with cluster.intercept(EndTxnRequest, Fail(-1)):
             for call in (producer.commit_transaction, producer.abort_transaction):
-                with pytest.raises(UnknownError):
+                with pytest.raises(UnknownError) as caught:
                     await call()
+                assert caught.value.is_fatal, call
+        with pytest.raises(UnknownError) as caught:
+            await producer.begin_transaction()
+        assert caught.value.is_fatal
 
 
 @pytest.mark.parametrize("release", ["4.0", "4.3"])

@@ -259,6 +259,8 @@ class Transaction:
     def fail_for_good(self, error: BaseException) -> None:
         """Note that the producer cannot go on: every call raises `error` from now on."""
         if self.state is not _S.FATAL:
+            # Whatever errors of its class say: programs go by this, and would abort without end.
+            vars(error).update(is_fatal=True, requires_abort=False)
             self._enter(_S.FATAL, "fail")
             self.error = error
             self._on_closed()
