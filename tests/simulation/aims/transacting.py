@@ -159,6 +159,24 @@ class HurriedOffsets(_Transacting):
             self.fault(Refused, 4, api=28, error=error, times=1, lasts=(0.5, 2.0))
 
 
+class AbandonedOffsets(_Transacting):
+    """Offsets for which a program waits no longer, and commits."""
+
+    name = "abandoned-offsets"
+
+    def compose(self) -> None:
+        """Coordinators that take their time."""
+        self.cluster(releases=("2.8", "3.9", "4.0", "4.3", "4.3"))
+        self.add(ProducerWorkload, cancel_rate=0)
+        plan = self.add(PipelineWorkload)
+        for member in plan.options["members"]:
+            member |= {"give_up_rate": 0.7, "hurry_rate": 0, "cancel_rate": 0, "stays_s": 5.0}
+        self.topics(config={})
+        for api in (25, 28):
+            self.fault(LateResponse, 4, api=api, seconds=0.3, times=4, lasts=(1.0, 3.0))
+            self.fault(LostResponse, 2, api=api, handled=True, how="cut", times=1)
+
+
 class ExpiringTransactions(_Transacting):
     """Records of transactions whose time is over on their way."""
 
@@ -223,6 +241,7 @@ TRANSACTING_AIMS: tuple[type[Aim], ...] = (
     LostEnds,
     UnclearEnds,
     HurriedOffsets,
+    AbandonedOffsets,
     ExpiringTransactions,
     LostInFlight,
     InsistingTransactions,
