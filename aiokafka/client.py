@@ -406,13 +406,14 @@ class AIOKafkaClient:
         return 0.0 if node_id is None else self._pool.throttled_until(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
-        """Return the id of some broker, None if none is known. Brokers in backoff, those that
-        throttle this client, and those to `avoid`, are only chosen if there is no other.
+        """Return the id of some broker, None if none is known. Brokers that could not be reached
+        the last time, those that throttle this client, and those to `avoid`, are only chosen if
+        there is no other.
         """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
         pool = self._pool
-        usable = [n for n in nodes if not (pool.retry_delay(n) or pool.is_held_up(n))]
+        usable = [n for n in nodes if not (pool.is_unreachable(n) or pool.is_held_up(n))]
         return random.choice(usable or nodes) if nodes else None
 
     def controller(self) -> int | None:
@@ -548,7 +549,8 @@ class AIOKafkaClient:
         self._metadata.want_all_topics()
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
-        """Refresh the metadata; the future gives whether the next refresh succeeded."""
+        """Refresh the metadata, of all topics while none is in use; the future gives whether the
+        next refresh succeeded."""
         return self._metadata.force_update()
 
     def _known_soon(self, topics: Iterable[str], are_known: bool) -> asyncio.Future[bool]:

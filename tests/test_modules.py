@@ -63,6 +63,8 @@ SHIMS = {
     "conn",
     "consumer.fetcher",
     "consumer.group_coordinator",
+    "coordinator.assignors.sticky.partition_movements",
+    "producer.sender",
     "producer.transaction_manager",
     "protocol.admin",
     "protocol.api",

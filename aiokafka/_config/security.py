@@ -125,12 +125,16 @@ class SecurityConfig(Options):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Make the configuration from public keywords, as `Options` does. Without SASL, programs
-        may leave its options at None or ""."""
+        """Make the configuration from public keywords, as `Options` does. Programs may leave the
+        options of mechanisms that they do not use at None or ""."""
+        absent: tuple[Any, ...] = (None, "")
         if "SASL" not in str(options.get("security_protocol")):
-            for keyword in ("sasl_mechanism", "sasl_kerberos_service_name"):
-                if options.get(keyword, MISSING) in (None, ""):
-                    del options[keyword]
+            if options.get("sasl_mechanism", MISSING) in absent:
+                del options["sasl_mechanism"]
+        elif options.get("sasl_mechanism") == "GSSAPI":
+            absent = (None,)
+        if options.get("sasl_kerberos_service_name", MISSING) in absent:
+            del options["sasl_kerberos_service_name"]
         return super().from_options(**options)
 
     def __post_init__(self) -> None:

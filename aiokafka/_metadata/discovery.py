@@ -96,27 +96,51 @@ class Discovery:
             self._doubted.add(self._told_by)
 
     async def ask_anybody(
+        self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
+    ) -> MetadataResponse:
+        """Return the first response of a known broker, else of a bootstrap server: that of a
+        refresh, which looks into a doubt.
+
+        `wanted` None means all topics. Raises the KafkaError that tells most.
+        """
+        order = self._by_doubt(self._candidates(pool, nodes))
+        node_id, response = await self._ask_in_turn(pool, order, wanted, is_check=self._is_check)
+        if node_id is not None:
+            self._trust(node_id)
+        return response
+
+    async def ask_beside(
+        self, pool: ConnectionPool, nodes: tuple[int, ...], deadline: float | None
+    ) -> MetadataResponse:
+        """Return a response about all topics, as `ask_anybody` does, that is no refresh: what is in
+        doubt stays so until the next.
+
+        No broker has more than a part of the time until `deadline` (loop time), if there is one,
+        which is no end.
+        """
+        order = sorted(self._candidates(pool, nodes), key=self._doubted.__contains__)
+        _, response = await self._ask_in_turn(pool, order, None, deadline)
+        return response
+
+    async def _ask_in_turn(
         self,
         pool: ConnectionPool,
-        nodes: tuple[int, ...],
+        candidates: list[int],
         wanted: Set[str] | None,
         deadline: float | None = None,
-    ) -> MetadataResponse:
-        """Return the first response of a known broker, else of a bootstrap server.
-
-        `wanted` None means all topics. No broker has more than a part of the time until `deadline`
-        (loop time), if there is one, which is no end. Raises the KafkaError that tells most.
-        """
+        *,
+        is_check: bool = False,
+    ) -> tuple[int | None, MetadataResponse]:
+        """Return the first response and which broker gave it, None for a bootstrap server."""
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
-        candidates = self._by_doubt(self._candidates(pool, nodes))
         for node_id in candidates:
             left = until - loop.time()
             if failure is not None and left <= 0:
                 break
-            is_check = self._is_check and node_id not in self._doubted
-            limit = _LONGEST_CHECK if is_check else _LONGEST_ASK
+            is_brief = is_check and node_id not in self._doubted
+            limit = _LONGEST_CHECK if is_brief else _LONGEST_ASK
             if trigger is None and node_id == candidates[-1]:
                 limit = max(limit, self._config.request_timeout)
             limit = min(limit, max(left, _LONGEST_CHECK))
@@ -125,8 +149,7 @@ class Discovery:
             try:
                 async with timeout(limit):
                     response = await self.ask(await pool.get(node_id), wanted)
-                self._trust(node_id)
-                return response
+                return node_id, response
             except asyncio.TimeoutError:
                 failure = RequestTimedOutError(f"node {node_id}: no metadata in {limit:g} s")
             except RebootstrapRequired as error:
@@ -146,7 +169,7 @@ class Discovery:
             extra={"client_id": self._config.client_id},
         )
         deadline = loop.time() + self._config.request_timeout
-        return await self.ask_bootstrap_servers(pool, wanted, deadline)
+        return None, await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
         """Return the brokers to ask: connected ones first, the least loaded of them before others;
@@ -343,7 +366,7 @@ class Discovery:
                 reasons.append(str(failure.args[0]))
             else:
                 reasons.append(f"{format_address(*server)}: {failure}")
-        error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
+        error = KafkaConnectionError(f"Unable to bootstrap from {'; '.join(reasons)}")
         # One that answers, but knows no brokers, is the one to wait for.
         causes = sorted(failures.values(), key=_knows_brokers)
         error.__cause__ = next(iter(causes), None)

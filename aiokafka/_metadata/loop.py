@@ -156,8 +156,9 @@ class MetadataLoop:
         return waiter
 
     def force_update(self) -> asyncio.Future[bool]:
-        """Refresh soon; the future tells whether the next refresh succeeded."""
-        self.request_update("forced by the application")
+        """Refresh soon, with all topics if none is in use; the future tells whether the next
+        refresh succeeded."""
+        self._schedule.force("forced by the application")
         return self.next_refresh()
 
     async def wait_for(
@@ -293,8 +294,7 @@ class MetadataLoop:
 
     async def fetch_all(self, pool: ConnectionPool, deadline: float | None) -> MetadataResponse:
         """Return a response about all topics; the current snapshot stays as it is."""
-        nodes = self.cluster.node_ids
-        return await self._discovery.ask_anybody(pool, nodes, None, deadline)
+        return await self._discovery.ask_beside(pool, self.cluster.node_ids, deadline)
 
     # -- bootstrap
 

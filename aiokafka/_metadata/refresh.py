@@ -82,6 +82,7 @@ class RefreshSchedule:
         self._missing: Set[str] = frozenset()
         self._missing_at = 0.0
         self._missing_backoff = Backoff(config.retry_backoff, _LONGEST_WAIT_FOR_TOPIC)
+        self._may_ask_all = False
         self._has_new = False
         self._has_failed = False
         self._is_by_age = False
@@ -100,6 +101,15 @@ class RefreshSchedule:
             log.debug("metadata update requested: %s", why)
             self._reason = why
             self._wake.set()
+
+    def force(self, why: str) -> None:
+        """Ask as `request` does, for an application that waits: while brokers answer, the pauses
+        between such requests do not grow. If no topic is in use, ask for every topic of the
+        cluster, once: so programs look for topics before they use any."""
+        if not self._has_failed:
+            self._backoff.reset()
+        self.request(why)
+        self._may_ask_all = True
 
     def request_again(self, topics: Iterable[str]) -> None:
         """Ask again, as soon as the backoff allows, for topics whose last response was an error."""
@@ -160,13 +170,15 @@ class RefreshSchedule:
         is_full = bool(self._reason) or not self._single or now > self._last_full + self._max_age
         single, self._single = self._single, set()
         self._reason, self._has_new = "", False
+        may_ask_all, self._may_ask_all = self._may_ask_all, False
         if self._in_use.want_all:
             return None, True
         if not is_full:
             return single, False
         # With a full refresh, whose response leaves them out of the snapshot as well.
         self._in_use.evict(now)
-        return self._in_use.names(), True
+        names = self._in_use.names()
+        return (names if names or not may_ask_all else None), True
 
     def note_success(self, is_full: bool) -> None:
         """Note that the refresh that was taken succeeded."""

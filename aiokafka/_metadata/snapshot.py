@@ -99,6 +99,15 @@ class ClusterMetadata:
 
     # -- topics and partitions
 
+    @property
+    def _partitions(self) -> dict[str, dict[int, PartitionMetadata]]:
+        """The partitions by topic and number, for programs that look at aiokafka's."""
+        return {
+            name: {n: _as_metadata(name, n, info) for n, info in topic.partitions.items()}
+            for name, topic in self._topics.items()
+            if topic.partitions
+        }
+
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
         """Return the names of the known topics, without Kafka's internal ones unless asked for."""
         names = {name for name, topic in self._topics.items() if topic.partitions}
@@ -419,6 +428,12 @@ class ClusterMetadata:
         update, self._update = self._update, None
         if update is not None:
             update.set_exception(exception)
+
+
+def _as_metadata(topic: str, number: int, info: PartitionInfo) -> PartitionMetadata:
+    error = for_code(info.error) if info.error else None
+    replicas, isr = list(info.replicas), list(info.isr)
+    return PartitionMetadata(topic, number, info.leader, replicas, isr, error)
 
 
 def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:

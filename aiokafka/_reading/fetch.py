@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from aiokafka.protocol.messages.fetch import (
@@ -11,9 +11,9 @@ from aiokafka.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import BrokerMetadata, TopicPartition
 
-__all__ = ["FetchSpec", "fetch_topics", "partitions_in", "room_for_records"]
+__all__ = ["FetchSpec", "fetch_topics", "named_leaders", "partitions_in", "room_for_records"]
 
 # Bytes of a response that are no records.
 _AROUND_ANSWER = 1024
@@ -68,3 +68,20 @@ def partitions_in(
         if name is not None:
             for data in topic.partitions:
                 yield TopicPartition(name, data.partition_index), data
+
+
+def named_leaders(
+    response: FetchResponse, names: Mapping[bytes, str], id_of: Callable[[str], bytes | None]
+) -> tuple[dict[TopicPartition, tuple[int, int]], list[BrokerMetadata]]:
+    """Return the leaders, each as id and epoch, of partitions that the broker leads no more, and
+    the addresses of these (KIP-951). `names` as in `partitions_in`; topics whose id,
+    `id_of` their name, is another one by now are left out."""
+    current = {id_: name for id_, name in names.items() if id_of(name) == id_}
+    leaders = {
+        tp: (leader.leader_id, leader.leader_epoch)
+        for tp, data in partitions_in(response, current)
+        if data.error_code and (leader := data.current_leader).leader_id >= 0
+    }
+    return leaders, [
+        BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints
+    ]

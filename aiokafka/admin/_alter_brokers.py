@@ -12,13 +12,20 @@ from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._items import by_node, settle
 from aiokafka.admin._routing import Call, Router, error_of, raise_for, remaining_ms
 from aiokafka.admin._topic_changes import GONE
-from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, ReplicaNotAvailableError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    KafkaStorageError,
+    ReplicaNotAvailableError,
+)
 from aiokafka.protocol.messages import cluster as wire
 from aiokafka.protocol.messages import log_dirs as logs
 from aiokafka.protocol.messages import quorum as raft
 from aiokafka.structs import TopicPartition
 
 LogDirs = dict[str, LogDir]
+# A directory that has failed comes back with a restart of its broker alone.
+_FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 Changed = TypeVar(
     "Changed",
     raft.AddRaftVoterResponse,
@@ -167,4 +174,4 @@ async def move_replicas(
                 found[tp] = error_of(each.error_code, None, what) or True
         return found
 
-    await settle(router, moves, ask, deadline, final=(*GONE, ReplicaNotAvailableError))
+    await settle(router, moves, ask, deadline, final=_FINAL)

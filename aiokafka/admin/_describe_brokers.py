@@ -37,11 +37,15 @@ async def describe_cluster(
 ) -> ClusterDescription:
     """Return the brokers and the controller."""
 
+    tells_fenced = False
+
     def build(version: int) -> wire.DescribeClusterRequest:
+        nonlocal tells_fenced
+        tells_fenced = version >= _FIRST_WITH_FENCED
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=operations)
         if router.is_for_controllers:
             request.endpoint_type = CONTROLLERS
-        if version >= _FIRST_WITH_FENCED:
+        if tells_fenced:
             request.include_fenced_brokers = include_fenced
         elif include_fenced:
             raise UnsupportedVersionError(
@@ -63,7 +67,13 @@ async def describe_cluster(
     return _description(
         response,
         (
-            Broker(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+            Broker(
+                id=each.broker_id,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                is_fenced=each.is_fenced if tells_fenced else None,
+            )
             for each in response.brokers
         ),
     )

@@ -47,4 +47,4 @@ async def describe_groups(
                 break
         return found | {g: GroupIdNotFound(f"group {g!r} does not exist") for g in left}
 
-    return await by_coordinator(router, group_ids, send, deadline)
+    return await by_coordinator(router, group_ids, router.in_half(send, deadline), deadline)

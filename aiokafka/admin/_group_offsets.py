@@ -40,7 +40,7 @@ async def fetch_offsets(
         part = {group_id: wanted[group_id] for group_id in group_ids}
         return await _ask(router, node_id, part, require_stable, deadline)
 
-    return await by_coordinator(router, wanted, send, deadline)
+    return await by_coordinator(router, wanted, router.in_half(send, deadline), deadline)
 
 
 async def _ask(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka.admin._by_topic import numbers_by_topic
-from aiokafka.admin._cluster import fetch_metadata
+from aiokafka.admin._every_broker import of_every_broker
 from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
@@ -33,27 +34,27 @@ async def list_groups(
     router: Router, broker_ids: Iterable[int] | None, deadline: float
 ) -> list[tuple[str, str]]:
     """Return (group, protocol type) of the groups that the brokers coordinate."""
+    call = Call(wire.ListGroupsRequest, lambda version: wire.ListGroupsRequest())
+
+    async def ask(node_id: int) -> list[tuple[str, str]]:
+        return _groups_in(await router.send(node_id, call, deadline), node_id)
+
+    async def ask_named(node_id: int) -> list[tuple[str, str]]:
+        return _groups_in(await router.send_to_named(node_id, call, deadline), node_id)
+
     if broker_ids is None:
-        metadata = await fetch_metadata(router, [], deadline)
-        broker_ids = [broker.node_id for broker in metadata.brokers]
+        found = await of_every_broker(router, ask, deadline)
+    else:
+        found = []
+        for node_id in broker_ids:
+            found += await router.retry(partial(ask_named, node_id), deadline)
+    return list(dict.fromkeys(found))
 
-    def build(version: int) -> wire.ListGroupsRequest:
-        return wire.ListGroupsRequest()
 
-    found: dict[tuple[str, str], None] = {}
-    for node_id in broker_ids:
-
-        async def ask(node_id: int = node_id) -> wire.ListGroupsResponse:
-            call = Call(wire.ListGroupsRequest, build)
-            response = await router.send_to_named(node_id, call, deadline)
-            # A broker that has just started loads its groups first.
-            raise_for(response.error_code, None, f"node {node_id}")
-            return response
-
-        response = await router.retry(ask, deadline)
-        for group in response.groups:
-            found[group.group_id, group.protocol_type] = None
-    return list(found)
+def _groups_in(response: wire.ListGroupsResponse, node_id: int) -> list[tuple[str, str]]:
+    # A broker that has just started loads its groups first.
+    raise_for(response.error_code, None, f"node {node_id}")
+    return [(group.group_id, group.protocol_type) for group in response.groups]
 
 
 async def describe_groups(

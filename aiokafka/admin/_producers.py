@@ -41,7 +41,8 @@ async def describe(
         response = await router.send(node_id, call, deadline)
         return {tp: _producers(tp, each) for tp, each in partitions_in(response.topics)}
 
-    return await by_leader(router, partitions, send, deadline, final=final)
+    in_half = router.in_half(send, deadline)
+    return await by_leader(router, partitions, in_half, deadline, final=final)
 
 
 def _producers(tp: TopicPartition, each: wire.PartitionResponse) -> Producers | KafkaError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka._backoff import Backoff
@@ -16,6 +17,7 @@ from aiokafka.admin._controllers import refuse
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerIdNotRegistered,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
@@ -32,20 +34,27 @@ from aiokafka.structs import BrokerMetadata
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.messages.metadata import MetadataResponse
     from aiokafka.protocol.schema import Request, Response
 
 R = TypeVar("R", bound="Response")
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+Send = Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
+"""Asks a node about some items, and returns what each of them got."""
 
 # What a controller says that is not the active one, of requests and of its own log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
 # A silent broker may take this part of the remaining time while there is another one to ask. The
-# controller gets more, because it may have more to do.
+# controller gets more, because it may have more to do, and so does a coordinator that an earlier
+# call has found: another may have taken over long ago.
 _PART_OF_ANY = 1 / 3
-_PART_OF_CONTROLLER = 1 / 2
+_PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
 # Seconds after the deadline in which the connection says by itself that a response is late.
 _LATE = 0.2
 
@@ -159,16 +168,42 @@ class Router:
         if self.is_for_controllers:
             refuse(FindCoordinatorRequest)
 
-        async def ask(node_id: int) -> R:
-            response = await self.send(node_id, call, deadline)
+        async def ask(until: float, node_id: int) -> R:
+            response = await self.send(node_id, call, until, deadline)
             for code in call.codes(response):
                 if code in _COORDINATOR_ERRORS:
                     raise for_code(code)(f"{kind.name.lower()} {key!r}, node {node_id}")
             return response
 
-        return await self.retry(
-            lambda: self._client.ask_coordinator(kind, key, deadline, ask), deadline
-        )
+        async def attempt() -> R:
+            now = asyncio.get_running_loop().time()
+            is_known = self._client.known_coordinator(kind, key) is not None
+            until = now + (deadline - now) * _PART_OF_KNOWN if is_known else deadline
+            return await self._client.ask_coordinator(kind, key, deadline, partial(ask, until))
+
+        return await self.retry(attempt, deadline)
+
+    def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
+        """Return `send` that leaves a node which keeps silent for half of the time, once: another
+        one may have taken over meanwhile, and the next attempt finds it. Not for changes: one that
+        only takes long would be made twice."""
+        loop = asyncio.get_running_loop()
+        has_left = False
+
+        async def send_in_half(node_id: int, items: list[K]) -> Mapping[K, V | KafkaError]:
+            nonlocal has_left
+            limit = max(deadline - loop.time(), self._config.request_timeout) / 2
+            if has_left or math.isinf(limit):
+                return await send(node_id, items)
+            try:
+                async with timeout_after_reading(loop.time() + limit):
+                    return await send(node_id, items)
+            except asyncio.TimeoutError:
+                has_left = True
+                text = f"node {node_id}: no response in {limit:.1f} s"
+                raise RequestTimedOutError(text) from None
+
+        return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
         """Return the controllers, as metadata without topics, if there are only those to ask."""
@@ -209,19 +244,21 @@ class Router:
         """Send once, in the newest version that both sides speak.
 
         Raises RequestTimedOutError at the deadline (loop time), to which a throttle is added, and
-        at the end of the whole call, by default the deadline, in any case. Raises
-        UnsupportedEndpointType for what controllers do not serve, if there are only those.
+        at the end of the whole call, by default the deadline, in any case. Sends nothing if that is
+        over, and raises KafkaTimeoutError. Raises UnsupportedEndpointType for what controllers do
+        not serve, if there are only those.
         """
         if self.is_for_controllers:
             refuse(call.request)
         connection = await self._client.connection(node_id, timeout=self._left(deadline))
         version = connection.pick(call.request, call.max_version)
-        timeout = self._left(deadline)
+        timeout, end = self._left(deadline), deadline if end is None else end
+        if end <= asyncio.get_running_loop().time():
+            raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
         try:
             # Before the timer of the whole call, which knows no reason.
-            async with timeout_after_reading((deadline if end is None else end) + _LATE / 2):
-                request = call.build(version)
-                return await connection.request(request, version=version, timeout=timeout)
+            async with timeout_after_reading(end + _LATE / 2):
+                return await _response(connection, call.build(version), version, timeout)
         except asyncio.TimeoutError:
             text = f"node {node_id}: no response in time, for the broker throttles this client"
             raise RequestTimedOutError(text) from None
@@ -267,6 +304,34 @@ class Router:
         except OutOfTimeError as late:
             reason = f"the last attempt: {late.failure}" if late.failure else "no broker responded"
             raise KafkaTimeoutError(f"timed out; {reason}") from late.failure
+
+
+async def _response(
+    connection: BrokerConnection, request: Request[R], version: int, limit: float
+) -> R:
+    """Send a request and return its response, or raise RequestTimedOutError after `limit` seconds,
+    to which throttles are added.
+
+    The connection ends with that only if no other request is in flight there: others may be about
+    to get their responses, and changes among them would be made twice.
+    """
+    loop, gate = asyncio.get_running_loop(), connection.gate
+    if not gate.is_open:
+        await gate.wait(limit)
+    future = connection.send_nowait(request, version)
+    began = max(loop.time(), gate.throttled_until)
+    try:
+        while (left := max(began, gate.throttled_until) + limit - loop.time()) > 0:
+            await asyncio.wait((future,), timeout=left)
+            if future.done():
+                return future.result()
+    finally:
+        if not future.cancel() and not future.cancelled():
+            future.exception()  # has been raised, or the whole call is over
+    late = f"{type(request).__name__} v{version} got no response in time"
+    if connection.in_flight == 1:
+        connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
+    raise RequestTimedOutError(f"{connection.peer}: {late}")
 
 
 def remaining_ms(deadline: float) -> int:

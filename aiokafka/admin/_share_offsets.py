@@ -55,7 +55,7 @@ async def fetch_share_offsets(
         response = await router.send(node_id, call, deadline)
         return {group.group_id: _offsets(group) for group in response.groups}
 
-    return await by_coordinator(router, wanted, send, deadline)
+    return await by_coordinator(router, wanted, router.in_half(send, deadline), deadline)
 
 
 def _group(

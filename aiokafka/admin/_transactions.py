@@ -101,8 +101,8 @@ async def describe(
             for each in response.transaction_states
         }
 
-    kind = CoordinationType.TRANSACTION
-    return await by_coordinator(router, transactional_ids, send, deadline, kind=kind)
+    kind, in_half = CoordinationType.TRANSACTION, router.in_half(send, deadline)
+    return await by_coordinator(router, transactional_ids, in_half, deadline, kind=kind)
 
 
 def _description(each: wire.TransactionState, node_id: int) -> TransactionDescription | KafkaError:

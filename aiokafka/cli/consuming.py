@@ -65,10 +65,12 @@ class Committer(ConsumerRebalanceListener):
         """Commit for the partitions that are still ours."""
         self._due = time.monotonic() + _COMMIT_EVERY
         ours = self._written.keys() & self._consumer.assignment()
-        offsets = {tp: self._written[tp] for tp in ours}
+        self._written = {tp: self._written[tp] for tp in ours}
+        offsets = self._written.copy()
         if offsets:
             await self._consumer.commit(offsets)
-        self._written.clear()
+        # What was written meanwhile is left for the next commit.
+        self._written = dict(self._written.items() - offsets.items())
 
     async def commit_soon(self) -> None:
         """Commit a last time, after a signal; raise KafkaTimeoutError if that takes too long."""

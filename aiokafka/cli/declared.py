@@ -206,7 +206,9 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
         for topic in listed
         if topic.name in declared
     }
-    found = await admin.configs.describe([ConfigKey.topic(name) for name in there]) if there else {}
+    # Of the others no settings are needed, nor the right to see them.
+    keys = [ConfigKey.topic(name) for name in there if declared[name].config]
+    found = await admin.configs.describe(keys)
     settings = {
         key.name: {name: each.value for name, each in values.items()}
         for key, values in found.items()

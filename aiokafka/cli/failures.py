@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from aiokafka import errors
+from aiokafka.structs import TopicPartition
 
 __all__ = ["CODES", "PartlyFailedError", "code_of", "lines_of", "parts"]
 
@@ -116,9 +117,13 @@ def lines_of(error: BaseException) -> list[str]:
 
 def _name(item: object) -> str:
     """Return what to write before the error of an item; errors of other things name them."""
-    if isinstance(item, tuple):
-        return "-".join(map(str, item)) + ": "
-    return f"{item}: " if isinstance(item, str | int) else ""
+    if isinstance(item, TopicPartition):
+        return f"{item.topic}-{item.partition}: "
+    # Resources with settings say what they are.
+    has_name = isinstance(item, str | int) or (
+        isinstance(item, tuple) and "__str__" in vars(type(item))
+    )
+    return f"{item}: " if has_name else ""
 
 
 def _line(text: str) -> str:

@@ -11,7 +11,7 @@ from aiokafka.cli.asking import agree
 from aiokafka.cli.failures import PartlyFailedError, parts
 from aiokafka.cli.places import distinct, is_number, partition_of
 from aiokafka.cli.session import Session, command
-from aiokafka.errors import GroupIdNotFound
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ async def _explained(
     for name in groups:
         try:
             kind = (await admin.groups.describe([name]))[name].type.name.lower()
-        except GroupIdNotFound as error:
-            wrong.append(error)
+        except KafkaError as error:
+            wrong.append(error)  # what was found of the others is shown all the same
             continue
         if (kind == "share") is not share:
             hint = "leave out --share" if share else "give --share"

@@ -11,7 +11,7 @@ import click
 from aiokafka.cli import group_offsets
 from aiokafka.cli.asking import agree
 from aiokafka.cli.failures import lines_of, parts
-from aiokafka.cli.output import note
+from aiokafka.cli.output import note, printable
 from aiokafka.cli.places import Finite, place
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError, KafkaTimeoutError
@@ -175,7 +175,7 @@ async def _watch(
             if not was_shown:
                 raise
             for line in lines_of(error):
-                note(f"aiokafka: {line}")
+                note(f"aiokafka: {printable(line)}")
         was_shown = True
         await asyncio.sleep(interval)
 
@@ -294,6 +294,6 @@ async def remove_members(
             )
         except AdminItemsError as error:
             gone, failed = tuple(error.results), error
-    session.output.done("\n".join(f"{member}: removed" for member in gone))
+    session.output.done("\n".join(f"{printable(member)}: removed" for member in gone))
     if failed is not None:
         raise failed

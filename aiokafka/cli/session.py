@@ -74,13 +74,15 @@ class Session:
         self.output = Output(form)
         self._flags = flags
         self._found: dict[str, Any] | None = None
+        # Before the command reads the rest of stdin, or the user's yes from it.
+        self._password = read_line() if flags.get("password_stdin") else None
 
     @property
     def client_options(self) -> dict[str, Any]:
         """Keywords of every client."""
         if self._found is None:
             settings = find_settings(self._flags, os.environ)
-            self._found = client_options(_with_password(settings, self._flags))
+            self._found = client_options(_with_password(settings, self._password))
         return self._found
 
     def admin(self) -> AIOKafkaAdminClient:
@@ -117,10 +119,10 @@ class Session:
         return options
 
 
-def _with_password(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    """Add the password from where the user wants it, or ask for it."""
-    if flags.get("password_stdin"):
-        return {**settings, "password": read_line()}
+def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, Any]:
+    """Add the password that was on stdin, or ask for one that is lacking."""
+    if password is not None:
+        return {**settings, "password": password}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
         if not can_ask():
             raise click.UsageError(

@@ -118,7 +118,13 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
             for topic in described.values()
             for each in topic.partitions
         }
-        found, failed = await parts(admin.offsets.list(wanted, isolation_level=level), wanted)
+        try:
+            found, failed = await parts(admin.offsets.list(wanted, isolation_level=level), wanted)
+        except KafkaError as error:
+            if unknown is None:
+                raise
+            # Of the only partition that there is, beside topics that there are not.
+            found, failed = {}, AdminItemsError(dict.fromkeys(wanted, error), {})
     rows = [
         {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
         for tp, each in sorted(found.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
@@ -51,7 +52,8 @@ def _is_one(value: Any) -> bool:
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
     """Check what a caller gives to `assign`: partitions that Kafka may have."""
-    tps = as_partitions(partitions)
+    # The numbers as records are to have them: those of NumPy are no int.
+    tps = [TopicPartition(tp[0], operator.index(tp[1])) for tp in as_partitions(partitions)]
     for tp in tps:
         check_topic_name(tp.topic)
         if tp.partition < 0:

@@ -46,6 +46,9 @@ class StateWatcher(Protocol):
     def touch(self, state: PartitionState) -> None:
         """Look at the partition again."""
 
+    def refuse_replica(self, state: PartitionState) -> None:
+        """Move the partition back to its leader: the replica does not serve us."""
+
 
 class FetchCursor:
     """What the next fetch of one partition asks for.
@@ -58,7 +61,7 @@ class FetchCursor:
 
     def __init__(self) -> None:
         self.offset = NO_OFFSET
-        self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`
+        self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`, or a later one
         self.epochs = LeaderEpochs()  # those of what was fetched
         self.leader_epoch = NO_EPOCH  # the leader's epoch that the position was checked against
         self.queued = 0  # fetched record sets the application has not finished
@@ -68,6 +71,11 @@ class FetchCursor:
         self.offset = offset
         self.offset_epoch = offset_epoch
         self.epochs.start_at(offset, offset_epoch)
+
+    def start_at_end(self, leader_epoch: int) -> None:
+        """Note that `offset` is the end of the log of this leader, who has perhaps written nothing:
+        the record before it may be of an older epoch, or of a format without epochs."""
+        self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
         """Go on behind the batches up to `end`, of these leader epochs, which were fetched."""
@@ -398,6 +406,14 @@ class PartitionState:
         self._transition(Phase.RETIRED)
         self.epoch += 1
         self.changed()
+
+    def leave_replica(self) -> bool:
+        """Read from the leader, if it is a replica that the partition is read from; return whether
+        it is."""
+        if self.home.preferred is None or self.watcher is None:
+            return False
+        self.watcher.refuse_replica(self)
+        return True
 
     def changed(self) -> None:
         """Tell the watcher that the partition's fetchability may have changed."""

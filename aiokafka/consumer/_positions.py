@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._partitions import as_partition
@@ -378,7 +379,9 @@ class ConsumerPositions:
         self._check_can_read()
         wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
         for tp, timestamp in wanted.items():
-            if not isinstance(timestamp, (int, float)):
+            if isinstance(timestamp, SupportsIndex):  # those of NumPy are no int
+                timestamp = operator.index(timestamp)
+            elif not isinstance(timestamp, float):
                 raise TypeError(f"timestamp of {tp}: must be a number, not {timestamp!r}")
             if not 0 <= timestamp < math.inf:  # nor NaN
                 raise ValueError(

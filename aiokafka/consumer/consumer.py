@@ -31,7 +31,6 @@ from aiokafka._typing import Self, Unpack, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
-    DEFAULT_STRATEGY,
     WrongStart,
     as_wanted,
     configure,
@@ -53,6 +52,7 @@ from aiokafka.consumer.fetch.placement import Placement
 from aiokafka.consumer.group.no_group import NoGroup
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -535,7 +535,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         SubscriptionPattern without group_protocol="consumer".
         """
         refuse_in_listener(self._desk, "subscribe()")
-        if not topics and pattern is None:
+        if not topics and not pattern:
             raise TypeError("You should provide either `topics` or `pattern`")
         if topics and pattern is not None:
             raise TypeError("You can't provide both `topics` and `pattern`")
@@ -802,5 +802,5 @@ show_options(
     ConsumerConfig,
     ClientConfig,
     SecurityConfig,
-    partition_assignment_strategy=DEFAULT_STRATEGY,
+    partition_assignment_strategy=(RoundRobinPartitionAssignor,),
 )

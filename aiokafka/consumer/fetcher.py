@@ -1,5 +1,7 @@
 """Import path of aiokafka, kept as a shim: the code is in `consumer/fetch/`."""
 
+import asyncio
+
 from aiokafka.consumer.fetch.fetcher import Fetcher
 from aiokafka.errors import ConsumerStoppedError, KafkaTimeoutError, RecordTooLargeError
 from aiokafka.protocol.fetch import FetchRequest
@@ -14,4 +16,5 @@ __all__ = [
     "OffsetAndTimestamp",
     "RecordTooLargeError",
     "TopicPartition",
+    "asyncio",
 ]

@@ -190,6 +190,14 @@ class ConnectionPool:
         node = self._nodes.get(node_id)
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
+    def is_unreachable(self, node_id: int) -> bool:
+        """Return whether there is no open connection, and the last attempt to make one failed, or
+        the next one has to wait."""
+        node = self._nodes.get(node_id)
+        if node is None or self.find(node_id) is not None:
+            return False
+        return node.backoff.failures > 0 or node.retry_at > self._loop.time()
+
     async def get(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection:
         """Return the open connection; if there is none, make one attempt to open it.
 

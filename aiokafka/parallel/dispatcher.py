@@ -156,10 +156,21 @@ class Dispatcher:
             flow.finished(work.partition)
 
     async def settle(self, work: Work, error: Exception) -> Exception | None:
-        """Handle a failed record: return None if it was sent to be retried, else what ends the
-        processing."""
+        """Handle a failed record: return None if it was sent to be retried, else the error, which
+        ends the processing if the partition is still ours."""
         outcome = error
         self.meter.fail()
+        topic, partition = work.partition.tp
+        if not work.partition.is_ours:
+            # Its new owner processes it: what fails there is what counts.
+            self.log.warning(
+                "%r failed, and is another member's by now: %r",
+                work,
+                error,
+                topic=topic,
+                partition=partition,
+            )
+            return error
         try:
             if self._retry is not None and await self._retry.send(work.record, error):
                 self.finish(work)
@@ -168,7 +179,6 @@ class Dispatcher:
             outcome = failure
             if failure.__cause__ is None:
                 failure.__cause__ = error
-        topic, partition = work.partition.tp
         self.log.error(
             "Processing stops: %r failed",
             work,

@@ -80,6 +80,7 @@ class DrainingListener(ConsumerRebalanceListener):
         """End what runs at once: other members have the partitions already."""
         try:
             # No commit: the group would refuse it, and others have the records already.
+            self._dispatcher.queue.lose(lost)
             await self.finish(lost, 0.0)
             if self.listener is not None:
                 # Duck-typed listeners may have only the other two methods.

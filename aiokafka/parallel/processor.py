@@ -49,7 +49,7 @@ class _Phase(Enum):
 
 _TRANSITIONS = {
     _Phase.NEW: {_Phase.STARTED, _Phase.STOPPING},
-    _Phase.STARTED: {_Phase.STOPPING},
+    _Phase.STARTED: {_Phase.NEW, _Phase.STOPPING},
     _Phase.STOPPING: {_Phase.STOPPING, _Phase.STOPPED},
     _Phase.STOPPED: set(),
 }
@@ -159,30 +159,45 @@ class ParallelConsumer(Generic[KT, VT]):
     async def start(self) -> None:
         """Subscribe, start the consumer and take the first records.
 
-        Raises what `AIOKafkaConsumer.start()` raises, and everything is closed then; and
-        IllegalStateError if there is nothing to read; ValueError for what was assigned, or
-        subscribed to, since the constructor.
+        Raises what `AIOKafkaConsumer.start()` raises, and everything is closed then; the next call
+        begins again, with the same subscription. Raises IllegalStateError if there is nothing to
+        read; ValueError for what was assigned, or subscribed to, since the constructor.
         """
         if self._phase is not _Phase.NEW:
             raise IllegalStateError(f"{self!r} was started before")
+        # Else this is done: an earlier call has failed behind it.
+        if self._consumer.rebalance_listener is not self._listener:
+            self._subscribe()
+        self._transition(_Phase.STARTED)
+        try:
+            await self._consumer.start()
+        except BaseException:
+            self._take_back()
+            raise
+        self._tasks.start(self._pump.run(), name="pump")
+        self._tasks.start(self._committer.run(), name="commit")
+
+    def _take_back(self) -> None:
+        """Let a start that has failed be tried again, unless it was stopped meanwhile."""
+        if self._phase is _Phase.STARTED:
+            self._transition(_Phase.NEW)
+
+    def _subscribe(self) -> None:
+        """Subscribe, or take over the subscription that there is."""
         consumer = self._consumer
         # Not before: the application may have subscribed since the constructor.
         topics, pattern = _wanted(consumer, *self._asked, self._retry)
         _check_assigned(consumer, self._retry)
         if self._listener.listener is None:
             self._listener.listener = consumer.rebalance_listener
-        is_named = bool(topics or consumer.subscription() or consumer.assignment())
-        self._listener.is_pattern = not is_named
-        self._transition(_Phase.STARTED)
+        is_named = topics or consumer.subscription() or consumer.assignment()
+        self._listener.is_pattern = pattern is not None or not is_named
         if pattern is not None:
-            self._consumer.subscribe(pattern=pattern, listener=self._listener)
+            consumer.subscribe(pattern=pattern, listener=self._listener)
         elif topics:
-            self._consumer.subscribe(topics, listener=self._listener)
+            consumer.subscribe(topics, listener=self._listener)
         else:
             self._consumer.rebalance_listener = self._listener
-        await self._consumer.start()
-        self._tasks.start(self._pump.run(), name="pump")
-        self._tasks.start(self._committer.run(), name="commit")
 
     def request_stop(self) -> None:
         """Begin nothing more. `run()` returns when what runs has ended, and `async for` ends.

@@ -40,6 +40,7 @@ class PartitionWork:
         "idle",
         "is_closed",
         "is_current",
+        "is_lost",
         "lanes",
         "nbytes",
         "opened",
@@ -62,7 +63,13 @@ class PartitionWork:
         self.cuts: list[int] = []  # offsets at which the log was cut meanwhile
         self.is_closed = False  # nothing more is started
         self.is_current = True  # False: it is another's now, or was taken again
+        self.is_lost = False  # it is another's, and is about to be dropped
         self.idle: asyncio.Event | None = None  # set when nothing is running
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether what becomes of its works counts."""
+        return self.is_current and not self.is_lost
 
     def note_opened(self) -> None:
         """Count a work that is begun."""
@@ -123,7 +130,7 @@ class Work(Generic[KT, VT]):
     def is_current(self) -> bool:
         """False once the partition is another member's, or the record was cut from the log:
         finishing has no effect any more."""
-        return self._partition.is_current and not self._is_cut
+        return self._partition.is_ours and not self._is_cut
 
     @property
     def _is_cut(self) -> bool:
@@ -414,6 +421,12 @@ class WorkQueue:
         for partition in found:
             partition.is_closed = True
         return found
+
+    def lose(self, tps: Iterable[TopicPartition]) -> None:
+        """Let nothing count that becomes of these partitions: other members have them already."""
+        for tp in tps:
+            if tp in self._partitions:
+                self._partitions[tp].is_lost = True
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions; what runs of them finishes without effect."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka._config.options import brief, require_sendable, require_unicode
 from aiokafka.errors import WrongArgument
 
-__all__ = ["as_bytes", "as_headers", "as_timestamp", "check_topic"]
+__all__ = ["as_bytes", "as_headers", "as_number", "as_timestamp", "check_topic"]
 
 Headers = Sequence[tuple[str, "bytes | None"]]
 
@@ -70,16 +72,28 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
     return name, value
 
 
+def as_number(partition: Any) -> int | None:
+    """Return the number of a partition, or None, as it is. Raises TypeError for anything else."""
+    return None if partition is None else _as_whole(partition, "partition: must be an int or None")
+
+
+def _as_whole(value: Any, rule: str) -> int:
+    """Return a whole number of any kind as an int: those of NumPy are none. Raises TypeError, whose
+    text begins with `rule`, for what is no number."""
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(value)
+    raise TypeError(f"{rule}, not {type(value).__name__}")
+
+
 def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
     """Return milliseconds since 1970 as int; fractions of one are cut off.
 
     `name` is that of the argument. Raises TypeError, or WrongArgument for one that a record has no
     room for.
     """
-    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
-        raise TypeError(
-            f"{name}: must be a number of milliseconds since 1970, not {type(timestamp).__name__}"
-        )
+    if not isinstance(timestamp, float):
+        timestamp = _as_whole(timestamp, f"{name}: must be a number of milliseconds since 1970")
     if not -1 < timestamp <= _LAST_TIMESTAMP:  # true of no NaN
         raise WrongArgument(
             f"{name}: {timestamp} is not a number of milliseconds since 1970, "

@@ -22,7 +22,17 @@ from aiokafka.record._memory import varint_size
 from aiokafka.record.batch import HEADER_SIZE
 from aiokafka.structs import RecordMetadata, TopicPartition
 
-__all__ = ["BatchBuilder", "MessageAccumulator", "OutgoingRecord", "RecordMetadata"]
+__all__ = [
+    "BatchBuilder",
+    "MessageAccumulator",
+    "MessageBatch",
+    "OutgoingRecord",
+    "RecordMetadata",
+]
+
+
+class MessageBatch(ProducerBatch):
+    """The name of a batch in aiokafka. Programs give it other methods; nothing here calls them."""
 
 
 class OutgoingRecord(NamedTuple):

@@ -37,7 +37,7 @@ from aiokafka.errors import (
 from aiokafka.interceptors import ProducerRecord
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
-from aiokafka.producer._convert import Headers, as_headers, check_topic
+from aiokafka.producer._convert import Headers, as_headers, as_number, check_topic
 from aiokafka.producer._intercepted import decline, send_intercepted
 from aiokafka.producer._metrics import read_producer
 from aiokafka.producer._settings import ProducerSettings
@@ -531,6 +531,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         number: int,
     ) -> Future[RecordMetadata]:
         record = checked_record(topic, value, key, timestamp_ms, headers, self._given)
+        partition = as_number(partition)
         deadline = self._loop.time() + self._given.max_block
         lanes, waited = await self._wait_for_room(topic, partition, record.bound, deadline)
         self._check_may_send("send", number)
@@ -568,8 +569,6 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
         """Check that `partition` exists, asking the brokers once if it is not known."""
-        if isinstance(partition, bool) or not isinstance(partition, int):
-            raise TypeError(f"partition: must be an int or None, not {type(partition).__name__}")
         if partition >= 0:
             known = await self.client.wait_for_partition(TopicPartition(topic, partition), deadline)
         else:
@@ -630,6 +629,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
+        partition = as_number(partition)
         check_batch(batch, topic, self._given)
         deadline = self._loop.time() + self._given.max_block
         lanes, waited = await self._wait_for_room(topic, partition, batch.size(), deadline)
@@ -711,7 +711,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: Any
     ) -> None:
-        """Commit positions of a consumer group as part of the transaction.
+        """Commit positions of a consumer group with the transaction, also if the call is cancelled.
 
         The `offsets` are by TopicPartition those of the next records to read, as int, (int, str) or
         OffsetAndMetadata. The `group_id` is the consumer that read the records, its

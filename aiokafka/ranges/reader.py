@@ -21,17 +21,17 @@ from aiokafka._reading.answers import (
     is_passing,
     read_answer,
 )
-from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in, room_for_records
+from aiokafka._reading.fetch import (
+    FetchSpec,
+    fetch_topics,
+    named_leaders,
+    partitions_in,
+    room_for_records,
+)
 from aiokafka._tasks import TaskOwner
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.errors import (
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    for_code,
-    renewed,
-)
+from aiokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, for_code, renewed
 from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.ranges.callers import Callers
@@ -362,6 +362,7 @@ class RangeReader:
         asked = {state.tp: state for state in states}
         names = {state.range.topic_id: state.tp.topic for state in states if state.range.topic_id}
         frame = PinnedResponse(node_id)
+        self._client.update_leaders(*named_leaders(answer, names, self._client.cluster.topic_id))
         for tp, data in partitions_in(answer, names):
             found = asked.get(tp)
             if found is not None and found.phase is RangePhase.FETCHING:
@@ -376,9 +377,8 @@ class RangeReader:
                 continue
             if state.ends_early and now - state.since > _LOOK_INTERVAL:
                 self._others.look_soon(state.tp.topic)
-            code = answer.error_code
             end = f"nothing before {state.high_watermark}, the end of the log"
-            state.postpone(now, for_code(code).__name__ if code else end)
+            state.postpone(now, for_code(code).__name__ if (code := answer.error_code) else end)
         self._pinned[node_id] += frame.nbytes
 
     def _settle_one(

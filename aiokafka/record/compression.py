@@ -108,7 +108,8 @@ def _module(codec: int) -> Any:
     except ImportError as error:
         name, package = _NAMES[codec], path.partition(".")[0]
         raise UnsupportedCodecError(
-            f"{name} needs the package {package!r}: pip install aiokafka[{name}]"
+            f"Libraries for {name} compression codec not found: it needs the package {package!r}: "
+            f"pip install aiokafka[{name}]"
         ) from error
     _modules[codec] = module
     return module

@@ -207,7 +207,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         return self._phase
 
     async def wait_over(self) -> None:
-        """Wait until it is committed or aborted."""
+        """Wait until it is committed, or is to be aborted."""
         await self._over.wait()
 
     def take(self, batches: dict[TopicPartition, Records]) -> None:
@@ -242,6 +242,6 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         if phase not in _TRANSITIONS[self._phase]:
             raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
         self._phase = phase
-        if phase in OVER:
+        if phase in OVER or phase is _P.ABORTING:
             # A rebalance may be held up until now: see `TransactionalSession._commit`.
             self._over.set()

@@ -16,7 +16,7 @@ from aiokafka._tasks import both
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.spark._mirror import Mirror
-from aiokafka.spark._offsets import Offsets, Wish, wishes
+from aiokafka.spark._offsets import OffsetRange, Offsets, Wish, wishes
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
 from aiokafka.spark._patience import connected
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -58,8 +58,9 @@ class Cluster:
     """The cluster as a query sees it: only its topics, at its isolation level.
 
     Owns a client, and a consumer that reads no records: it looks up offsets, and commits them for
-    the group that mirrors the query's progress. Remembers which topics were missing, and which
-    partitions the query begins at their first record.
+    the group that mirrors the query's progress. Remembers which topics were missing, which
+    partitions the query begins at their first record or at an offset that was named, and which it
+    reads to the ends of their logs.
     """
 
     def __init__(self, options: ReadOptions, keywords: dict[str, Any]) -> None:
@@ -78,6 +79,8 @@ class Cluster:
         self._assigned_topics: dict[str, list[int]] = {}
         self._missing: set[str] = set()
         self._at_first: set[TopicPartition] = set()
+        self._named: set[TopicPartition] = set()
+        self._at_end: set[TopicPartition] = set()
         self.mirror = Mirror(self._consumer, options.group_id)
         """Mirrors the progress of the query as offsets of a group."""
 
@@ -190,6 +193,7 @@ class Cluster:
     async def starting(self) -> Offsets:
         """Return where the query begins, according to its options."""
         self._at_first.clear()
+        self._named.clear()
         partitions = await self.partitions()
         if self._uses_group():
             return await self._committed(partitions)
@@ -200,9 +204,28 @@ class Cluster:
         neither the options nor a group named."""
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._at_first})
 
-    async def ending(self) -> Offsets:
-        """Return where a batch query ends."""
-        return await self._resolve(self._options.ending, await self.partitions(), "ending")
+    async def ending(self, start: Offsets) -> Offsets:
+        """Return where a batch query ends that begins at `start`.
+
+        A new leader may report an end before an offset that was named. It is then asked again a few
+        times.
+        """
+        partitions, attempts = await self.partitions(), self._options.retries + 1
+        while True:
+            end = await self._resolve(self._options.ending, partitions, "ending")
+            attempts -= 1
+            if not attempts or not self.beyond(start, end):
+                return end
+            await asyncio.sleep(self._options.retry_interval)
+
+    def beyond(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """Return what logs lack that end before the query begins, at offsets that the options or a
+        group named."""
+        return [
+            OffsetRange(tp.topic, tp.partition, last, first)
+            for tp in sorted(self._named & self._at_end)
+            if (last := end[tp.topic][tp.partition]) < (first := start[tp.topic][tp.partition])
+        ]
 
     async def latest(self, known: Offsets | None = None) -> Offsets:
         """Return the current ends of all partitions.
@@ -305,6 +328,7 @@ class Cluster:
 
         stored = await connected(ask, self._options.kafka.patience)
         found = {tp: stored[tp].offset for tp in tps if tp in stored and stored[tp].offset >= 0}
+        self._named.update(found)
         missing = [tp for tp in tps if tp not in found]
         if missing:
             found.update(await self._consumer.beginning_offsets(missing))
@@ -324,12 +348,16 @@ class Cluster:
             for tp, wish in wanted.items()
             if wish.offset is not None and wish.offset >= 0
         }
+        if side == "starting":
+            self._named.update(found)
         earliest = [tp for tp, wish in wanted.items() if wish.offset == EARLIEST]
         latest = [tp for tp, wish in wanted.items() if wish.offset == LATEST]
         latest += await self._find_times(wanted, side, found)
         if earliest:
             found.update(await self._consumer.beginning_offsets(earliest))
             self._at_first.update(earliest)
+        if side == "ending":
+            self._at_end = set(latest)
         if latest:
             found.update(await self._consumer.end_offsets(latest))
         return _by_topic(found)

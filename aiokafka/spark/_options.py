@@ -225,6 +225,7 @@ def _subscription(reader: OptionReader) -> Subscription:
     topics = _topics(reader.text("subscribe"))
     pattern = reader.text("subscribePattern")
     if pattern is not None:
+        pattern = pattern.strip()  # as Spark's own source does; else it would match nothing
         try:
             re.compile(pattern)
         except re.error as error:
@@ -232,7 +233,7 @@ def _subscription(reader: OptionReader) -> Subscription:
                 f"subscribePattern={pattern!r}: must be a regular expression of Python's "
                 f"re.fullmatch ({error})"
             ) from None
-        if not pattern.strip():
+        if not pattern:
             raise ValueError("subscribePattern: must not be empty")
     return Subscription(assign, topics, pattern)
 
@@ -354,8 +355,28 @@ def _check_read(options: ReadOptions, streaming: bool) -> None:
             continue
         if not _is_same(assign, bound.offsets):
             raise ValueError(f"{name}: must name exactly the partitions that assign names")
+    if not streaming:
+        _check_order(options.starting, options.ending)
     if not streaming and (options.max_offsets or options.min_offsets):
         log.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger have no effect in a batch query")
+
+
+def _check_order(starting: Bound, ending: Bound) -> None:
+    """Raise ValueError for a partition that is to end before it begins."""
+    if starting.timestamp is not None or ending.timestamp is not None:
+        return
+    pairs = [("OffsetsByTimestamp", starting.timestamps, ending.timestamps)]
+    if not starting.is_by_time and not ending.is_by_time:
+        pairs.append(("Offsets", starting.offsets, ending.offsets))
+    for name, begin, end in pairs:
+        for topic, numbers in (begin or {}).items():
+            for number, first in numbers.items():
+                last = (end or {}).get(topic, {}).get(number, LATEST)
+                if 0 <= last < first:
+                    raise ValueError(
+                        f"starting{name}: {first} of {topic}-{number} comes after "
+                        f"ending{name}, {last}"
+                    )
 
 
 def _is_same(assign: dict[str, list[int]], offsets: dict[str, dict[int, int]]) -> bool:
@@ -382,7 +403,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     exactly_once = _delivery(reader, app_id, streaming) == "exactly-once"
     parsed = WriteOptions(
         kafka=settings,
-        topic=_name(reader, "topic"),
+        topic=_topic(reader),
         exactly_once=exactly_once,
         transactional_id_prefix=_name(reader, "transactionalIdPrefix") or "aiokafka-spark",
         marker_topic=_name(reader, "markerTopic"),
@@ -406,6 +427,11 @@ def _name(reader: OptionReader, name: str) -> str | None:
     if text is not None and not text.strip():
         raise ValueError(f"{name}: must not be empty")
     return text
+
+
+def _topic(reader: OptionReader) -> str | None:
+    topic = _name(reader, "topic")
+    return None if topic is None else topic.strip()
 
 
 def _delivery(reader: OptionReader, app_id: str | None, streaming: bool) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.ranges import DataLoss, DataLossError, LossKind, PartitionRange
 from aiokafka.spark._driver import Cluster, open_cluster
@@ -80,19 +80,38 @@ def _tasks(
     ]
 
 
+class _Found(NamedTuple):
+    """What a batch query is about."""
+
+    ranges: list[OffsetRange]
+    gone: list[OffsetRange]
+    at_first: Offsets
+    ids: dict[str, bytes]
+
+
+def _lose(options: ReadOptions, loss: DataLoss) -> None:
+    if options.fail_on_data_loss:
+        raise DataLossError(loss)
+    log.warning("skipped: %s", loss)
+
+
 def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task]:
     """Return the tasks of a batch query; filters may have narrowed what is read."""
 
-    async def look(cluster: Cluster) -> tuple[Offsets, Offsets, Offsets, dict[str, bytes]]:
-        start, end = await cluster.starting(), await cluster.ending()
+    async def look(cluster: Cluster) -> _Found:
+        start = await cluster.starting()
+        end = await cluster.ending(start)
+        gone = cluster.beyond(start, end)
         at_first = cluster.at_first(start)
         if pushed is not None and pushed.from_millis is not None:
             start = await cluster.not_before(start, end, pushed.from_millis)
-        return start, end, at_first, cluster.topic_ids()
+        return _Found(ranges_between(start, end), gone, at_first, cluster.topic_ids())
 
-    start, end, at_first, ids = _ask(options, look)
-    ranges = ranges_between(start, end)
-    return _tasks(ranges if pushed is None else pushed.narrow(ranges), options, ids, at_first)
+    found = _ask(options, look)
+    for gone in found.gone:
+        _lose(options, DataLoss(LossKind.TRUNCATION, *gone))
+    ranges = found.ranges if pushed is None else pushed.narrow(found.ranges)
+    return _tasks(ranges, options, found.ids, found.at_first)
 
 
 class StreamPlan:
@@ -215,7 +234,7 @@ class StreamPlan:
         for topic, numbers in first.items():
             for number, offset in numbers.items():
                 if offset > 0:
-                    self._lose(DataLoss(LossKind.RETENTION, topic, number, 0, offset))
+                    _lose(self._options, DataLoss(LossKind.RETENTION, topic, number, 0, offset))
         return {
             topic: {**begin.get(topic, {}), **first.get(topic, {})}
             for topic in begin.keys() | first.keys()
@@ -226,12 +245,7 @@ class StreamPlan:
             for number, offset in numbers.items():
                 last = end.get(topic, {}).get(number)
                 if last is not None and last < offset:
-                    self._lose(DataLoss(LossKind.TRUNCATION, topic, number, last, offset))
-
-    def _lose(self, loss: DataLoss) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(loss)
-        log.warning("skipped: %s", loss)
+                    _lose(self._options, DataLoss(LossKind.TRUNCATION, topic, number, last, offset))
 
     # -- tasks
 

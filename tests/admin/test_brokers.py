@@ -21,10 +21,13 @@ from aiokafka.errors import (
     VoterNotFound,
 )
 from aiokafka.protocol.messages.cluster import UnregisterBrokerRequest, UpdateFeaturesRequest
-from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
+from aiokafka.protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    DescribeLogDirsRequest,
+)
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 EVERY_AGE = ["0.9", "0.10.2", "1.1", "2.1", "2.8", "3.9", "4.3"]
 
@@ -38,6 +41,7 @@ async def test_the_cluster(version: str) -> None:
         assert [broker.id for broker in found.brokers] == [0, 1, 2]
         assert found.brokers[1].port == cluster.state.nodes[1].port
         assert found.brokers[1].rack == (None if version == "0.9" else "b")
+        assert found.brokers[1].is_fenced == (False if version == "4.3" else None)
         assert found.controller_id == (None if version == "0.9" else 0)
         assert found.cluster_id == (None if version == "0.9" else cluster.state.cluster_id)
         if version in ("2.8", "3.9", "4.3"):
@@ -195,3 +199,13 @@ async def test_wrong_arguments() -> None:
         for levels in ({"a": -1}, {"a": True}, {}):
             with pytest.raises(ValueError, match="levels: "):
                 await admin.brokers.update_features(levels)
+
+
+@simulated
+async def test_a_directory_that_has_failed_is_told_of_at_once() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.intercept(AlterReplicaLogDirsRequest, Fail(KafkaStorageError))
+        moves = {TopicPartition("t", 0): "/failed"}
+        with pytest.raises(KafkaStorageError, match="t-0 on node 0, to /failed"):
+            await admin.brokers.move_replicas(0, moves)

@@ -294,3 +294,25 @@ async def test_old_brokers_fail_the_groups_they_refuse_alone() -> None:
             await admin.groups.offsets(["a", "b", "c"])
         assert len(caught.value.errors) == 2
         assert len(caught.value.results) == 1
+
+
+@pytest.mark.parametrize("call", ["alter_offsets", "list_consumer_group_offsets"])
+@simulated
+async def test_a_coordinator_of_an_earlier_call_that_is_silent_is_looked_up_again(
+    call: str,
+) -> None:
+    """Its host may have lost power long ago, and others have its groups."""
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.move_coordinator("group", "g", 2)
+
+        async def work() -> None:
+            if call == "alter_offsets":
+                await admin.groups.alter_offsets("g", {FIRST: 1})
+            else:
+                assert FIRST in await admin.list_consumer_group_offsets("g", partitions=[FIRST])
+
+        await work()
+        cluster.move_coordinator("group", "g", 1)
+        cluster.faults.hang(2)
+        await work()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     GroupIdNotFound,
     InvalidPartitionsError,
+    KafkaTimeoutError,
     ResourceNotFound,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -30,8 +32,11 @@ from aiokafka.protocol.messages import (
     scram,
     topics,
 )
-from aiokafka.testing import Cut
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.testing import Cut, FakeCluster, Silence
 from tests.admin.operations import CALLS, prepared
+from tests.admin.support import make_admin, simulated
 
 # What is sent, and the error of the call if it is sent twice. The docstring has to name it.
 CHANGES: dict[str, tuple[Any, type[BrokerResponseError] | None]] = {
@@ -87,3 +92,41 @@ async def test_the_flat_methods_report_it_by_code() -> None:
             ("b", TopicAlreadyExistsError.errno),
         ]
         assert {"a", "b"} < set(cluster.state.topics)
+
+
+@pytest.mark.parametrize("first", ["the change", "the short call"])
+@simulated
+async def test_a_short_call_beside_a_change_does_not_have_it_sent_again(first: str) -> None:
+    """Both have one connection, on which the broker takes its time."""
+    async with FakeCluster() as cluster, make_admin(cluster, request_timeout_ms=40_000) as admin:
+        await admin.topics.list()
+        cluster.faults.slow(0, 2.0)
+
+        async def ask() -> None:
+            with pytest.raises(KafkaTimeoutError):
+                await admin.topics.list(timeout_ms=500)
+
+        calls = [admin.topics.create([NewTopic("a", 1, 1)]), ask()]
+        await asyncio.gather(*(calls if first == "the change" else reversed(calls)))
+        assert cluster.count(topics.CreateTopicsRequest) == 1
+
+
+@simulated
+async def test_a_broker_that_is_silent_is_connected_to_again_after_a_short_call() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster, request_timeout_ms=40_000) as admin:
+        await admin.topics.list()
+        cluster.intercept(MetadataRequest, Silence(), times=1)
+        with pytest.raises(KafkaTimeoutError):
+            await admin.topics.list(timeout_ms=500)
+        await admin.topics.list(timeout_ms=500)
+        assert cluster.count(ApiVersionsRequest) == 2
+
+
+@simulated
+async def test_a_change_is_not_sent_when_no_time_is_left() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await admin.topics.list()
+        for left in (0, -5):
+            with pytest.raises(KafkaTimeoutError, match="no time is left"):
+                await admin.topics.create([NewTopic("a", 1, 1)], timeout_ms=left)
+        assert cluster.count(topics.CreateTopicsRequest) == 0

@@ -18,8 +18,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Edit, FakeCluster, Silence
-from tests.admin.support import make_admin, simulated
+from aiokafka.testing import Edit, FakeCluster, Hold, Silence
+from tests.admin.support import commit, make_admin, simulated
 
 TP = TopicPartition("t", 0)
 
@@ -97,3 +97,23 @@ async def test_a_response_without_brokers_is_not_an_empty_cluster(call: str) -> 
             with pytest.raises(KafkaTimeoutError) as caught:
                 await asyncio.wait_for(ask(timeout_ms=300), 10)
             assert isinstance(caught.value.__cause__, NoBrokersAvailable)
+
+
+@pytest.mark.parametrize("call", ["list_consumer_groups", "groups.list"])
+@simulated
+async def test_a_broker_that_goes_was_not_named_where_all_are_asked(call: str) -> None:
+    """What it cared for is found at the others."""
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        await commit(cluster, "g", {TP: 1})
+        cluster.move_coordinator("group", "g", 2)
+        answer = asyncio.Event()
+        room, _, method = call.rpartition(".")
+        ask = getattr(getattr(admin, room) if room else admin, method)
+        with cluster.intercept(ListGroupsRequest, Hold(answer), broker=0, times=1) as held:
+            listing = asyncio.ensure_future(ask())
+            await held.wait()
+            await cluster.stop_broker(2)
+            answer.set()
+            # Pairs, or a dict.
+            assert [one if isinstance(one, str) else one[0] for one in await listing] == ["g"]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from aiokafka.cli.declared import Declared, Step, plan, read
-from aiokafka.errors import KafkaConfigurationError
+from aiokafka.errors import KafkaConfigurationError, TopicAuthorizationFailedError
+from aiokafka.protocol.messages.configs import DescribeConfigsRequest
+from aiokafka.testing import Fail
 from tests.cli.support import Cli
 
 FILE = """
@@ -115,3 +117,15 @@ def test_brokers_and_features(cli: Cli) -> None:
     assert sum(row["controller"] for row in rows) == 1
     (row,) = [row for row in cli.rows("brokers", "features") if row["feature"] == "group.version"]
     assert (row["level"], row["lowest"], row["highest"]) == (1, 0, 1)
+
+
+def test_settings_are_read_of_topics_alone_that_are_to_have_some(cli: Cli, tmp_path: Path) -> None:
+    """Another right is needed for that."""
+    cli.served.topic("orders", 2)
+    cli.served.topic("old")
+    file = tmp_path / "topics.yaml"
+    file.write_text("topics: {orders: {partitions: 4}, old: {state: absent}}")
+    cli.served.cluster.intercept(DescribeConfigsRequest, Fail(TopicAuthorizationFailedError))
+    cli("topics", "apply", str(file), "--yes")
+    assert set(cli.served.cluster.state.topics) == {"orders"}
+    assert len(cli.served.cluster.state.topics["orders"].partitions) == 4

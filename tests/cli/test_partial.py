@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from aiokafka.cli.failures import CODES
-from aiokafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
-from aiokafka.protocol.messages.groups import ListGroupsRequest
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Edit, Fail, Silence
@@ -94,3 +99,25 @@ def test_the_responses_of_brokers_are_shown_though_one_gives_none(cli: Cli) -> N
     assert done.code == LATE
     assert [row["broker"] for row in done.rows] == [0]
     assert "node 1" in done.err
+
+
+def test_offsets_are_shown_though_a_group_without_any_cannot_be_looked_at(cli: Cli) -> None:
+    cli.served.cluster.intercept(DescribeGroupsRequest, Fail(GroupAuthorizationFailedError))
+    done = cli.run("groups", "offsets", "billing", "empty", "--output", "json")
+    assert [(row["group"], row["offset"]) for row in done.rows] == [("billing", 0)]
+    assert done.code == REFUSED
+    assert "empty" in done.err and done.err.count("\n") == 1
+
+
+def test_every_topic_without_offsets_is_named(cli: Cli) -> None:
+    cli.served.topic("refused")
+    cli.served.cluster.intercept(ListOffsetsRequest, Fail(TopicAuthorizationFailedError))
+    done = cli.run("topics", "offsets", "refused", "nope")
+    assert done.code == 1
+    first, second = done.err.splitlines()
+    assert "nope" in first and "refused-0" in second
+
+
+def test_a_resource_that_failed_is_named_as_the_others_are(cli: Cli) -> None:
+    done = cli.run("configs", "describe", "topic:orders", "topic:nope")
+    assert done.err.startswith("aiokafka: topic nope: ")

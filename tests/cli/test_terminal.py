@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.cli.output import Output, printable, styled, table
-from tests.cli.support import Cli, environment
+from tests.cli.support import Cli, Done, environment
 
 if TYPE_CHECKING:
     import pexpect as pexpect
@@ -97,3 +99,20 @@ def test_errors_of_brokers_cannot_steer_a_terminal(cli: Cli) -> None:
     done = cli.run("topics", "describe", "no\x1b[31msuch")
     assert done.code == 5 or done.code == 1
     assert "\x1b" not in done.err and "x1b" in done.err
+
+
+def test_names_of_members_cannot_steer_a_terminal(cli: Cli) -> None:
+    """Any client that may join the group chooses its own name."""
+    cli.served.topic("orders")
+
+    async def remove() -> Done:
+        servers = cli.served.cluster.bootstrap_servers
+        options: dict[str, Any] = {"bootstrap_servers": servers, "client_id": "a\x1b[31mb"}
+        async with AIOKafkaConsumer("orders", group_id="g", **options):
+            return await asyncio.to_thread(
+                cli.run, "groups", "remove-members", "g", "--all", "--yes"
+            )
+
+    done = asyncio.run(remove())
+    assert done.code == 0 and done.err.startswith(r"a\x1b[31mb-")
+    assert "\x1b" not in done.err

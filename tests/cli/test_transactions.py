@@ -221,6 +221,18 @@ def test_a_password_on_stdin_is_its_first_line_alone(
     assert cli.served.run(values()) == [b"one", b"two"]
 
 
+def test_what_follows_a_password_on_stdin_is_the_command_s(
+    cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIOKAFKA_BOOTSTRAP_SERVERS", secured.bootstrap_servers)
+    monkeypatch.delenv("AIOKAFKA_PASSWORD")
+    topics = "topics: {t: {partitions: 2}}"
+    cli.pipe(f"printf 'secret\\n{topics}' | aiokafka topics apply - --password-stdin --yes")
+    assert len(secured.state.topics["t"].partitions) == 2
+    cli.pipe("printf 'secret\\ny\\n' | aiokafka topics delete t --password-stdin")
+    assert not secured.state.topics
+
+
 def options(environment: dict[str, str]) -> dict[str, object]:
     return client_options(find_settings({"config": None}, environment))
 

@@ -153,3 +153,22 @@ async def test_a_coordinator_is_found_beside_a_silent_broker(
                 number += 1
                 key = f"g{number}"
                 assert await client.coordinator(CoordinationType.GROUP, key, soon(1.5)) >= 0
+
+
+def test_a_broker_that_cannot_be_reached_is_left_until_it_can() -> None:
+    """Every third call would wait for it, as long as others have it among the brokers that run."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=3) as cluster:
+            async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+                faults = simulation.faults(cluster)
+                faults.silence(2)
+                assert not await client.ready(2)
+                await asyncio.sleep(60)
+                assert 2 in client.cluster.node_ids
+                assert {client.get_random_node() for _ in range(100)} == {0, 1}
+                await faults.heal()
+                assert await client.ready(2)
+                assert {client.get_random_node() for _ in range(100)} == {0, 1, 2}
+
+    simulate(main)

@@ -54,11 +54,32 @@ def test_requests_that_follow_each_other_come_ever_later() -> None:
             before = cluster.count(MetadataRequest)
             until = loop.time() + PERIOD_S
             while loop.time() < until:
-                await client.force_metadata_update()
+                changed = client.metadata_changed()
+                client.request_metadata("once more")
+                await changed
             return cluster.count(MetadataRequest) - before
 
     # A tenth of a second after the first, then the double of it each time, at most a second.
     assert simulate(main) <= 16
+
+
+def test_an_application_that_forces_updates_does_not_wait_ever_longer() -> None:
+    """Faust does so for each topic that it declares: a worker took a second for each to start."""
+    times = 20
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with (
+            FakeCluster() as cluster,
+            AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client,
+        ):
+            began = loop.time()
+            for _ in range(times):
+                assert await client.force_metadata_update()
+            return loop.time() - began
+
+    # About a tenth of a second after the other: brokers are not asked without a pause, either.
+    assert 0.07 * times < simulate(main) < 0.13 * times
 
 
 def test_brokers_that_keep_silent_do_not_put_off_the_bootstrap_servers() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka import AIOKafkaClient, TopicPartition
+from aiokafka import AIOKafkaClient, AIOKafkaProducer, TopicPartition
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import NodeNotReadyError
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
+from aiokafka.testing import FakeCluster
 
 PARTITIONS = [(0, 0, 1, [1], [1]), (0, 1, -1, [1], [])]
 
@@ -53,3 +54,22 @@ async def test_a_request_to_no_broker() -> None:
     with pytest.raises(NodeNotReadyError, match="no broker is known"):
         await client.send(node, MetadataRequest([]))
     await client.close()
+
+
+async def test_a_forced_update_shows_all_topics_to_a_client_that_uses_none() -> None:
+    """So health checks look for a topic, before anything is sent to it."""
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("u", partitions=2)
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            client = producer.client
+            assert await client.force_metadata_update()
+            assert client.cluster.partitions_for_topic("u") == {0, 1}
+            assert client.cluster.topics() == {"t", "u"}
+            # With one in use, only that one.
+            await producer.send_and_wait("t", b"v")
+            assert await client.force_metadata_update()
+            assert client.cluster.topics() == {"t"}
+        async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+            assert await client.cluster.request_update()
+            assert client.cluster.topics() == {"t", "u"}

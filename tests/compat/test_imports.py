@@ -59,6 +59,10 @@ IMPORTS = [
     "aiokafka.conn asyncio functools",
     "aiokafka.client log",
     "aiokafka.cluster TopicPartition",
+    "aiokafka.consumer.consumer RoundRobinPartitionAssignor",
+    "aiokafka.consumer.fetcher asyncio",
+    "aiokafka.producer.message_accumulator MessageBatch",
+    "aiokafka.producer.sender Sender",
     "aiokafka.consumer.fetcher ConsumerRecord ConsumerStoppedError TopicPartition",
     "aiokafka.consumer.group_coordinator ConnectionGroup OffsetAndMetadata TopicPartition",
     # aiokafka 0.15.0rc1
@@ -68,6 +72,7 @@ IMPORTS = [
     "aiokafka.conn AIOKafkaConnection CloseReason",
     "aiokafka.consumer.fetcher Fetcher FetchRequest RecordTooLargeError",
     "aiokafka.producer.transaction_manager TransactionManager TransactionState",
+    "aiokafka.coordinator.assignors.sticky.partition_movements PartitionMovements",
     "aiokafka.record MemoryRecords",
     "aiokafka.record.memory_records MemoryRecords",
     "aiokafka.record.default_records DefaultRecordBatch DefaultRecordBatchBuilder"

@@ -15,6 +15,7 @@ from aiokafka.codec import gzip_decode, gzip_encode, snappy_decode, snappy_encod
 from aiokafka.errors import (
     IllegalOperation,
     IllegalStateError,
+    KafkaConnectionError,
     MessageSizeTooLargeError,
     for_code,
 )
@@ -174,6 +175,11 @@ def openings_of_consumer_calls() -> list[Any]:
         ),
         (lambda c: c.subscribe(), TypeError, "You should provide either `topics` or `pattern`"),
         (
+            lambda c: c.subscribe(pattern=""),
+            TypeError,
+            "You should provide either `topics` or `pattern`",
+        ),
+        (
             lambda c: c.subscribe(["t"], pattern="t"),
             TypeError,
             "You can't provide both `topics` and `pattern`",
@@ -283,6 +289,13 @@ async def check_openings(calls: list[Any], client: Any) -> None:
         text = re.sub(r"^\[Error \d+\] \w+: ", "", text)
         assert issubclass(found, kind), text
         assert text.startswith(opening)
+
+
+async def test_what_health_checks_look_for_when_there_is_no_broker() -> None:
+    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=1000)
+    with pytest.raises(KafkaConnectionError, match=r"Unable to bootstrap from 127\.0\.0\.1:1"):
+        await producer.start()
+    await producer.stop()
 
 
 # -- codecs

@@ -15,10 +15,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.assignors.sticky.partition_movements import PartitionMovements
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.admin import DeleteGroupsRequest, DeleteTopicsRequest
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0
+from aiokafka.structs import OffsetAndMetadata, PartitionMetadata
 from aiokafka.testing import FakeCluster
 
 TP = TopicPartition("t", 0)
@@ -60,6 +62,15 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert ConnectionGroup.DEFAULT == 0
     assert ConnectionGroup.COORDINATION == 1
     assert CoordinationType.TRANSACTION == 1
+
+
+async def test_programs_look_at_the_partitions_of_a_cluster(cluster: FakeCluster) -> None:
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaClient(bootstrap_servers=servers) as client:
+        found = await client.fetch_all_metadata()
+        assert found._partitions == {"t": {0: PartitionMetadata("t", 0, 0, [0], [0], None)}}
+        assert [each.leader for each in found._partitions["t"].values()] == [0]
+        assert not client.cluster._partitions
 
 
 async def test_sets_of_clients_are_the_callers_own(consumer: AIOKafkaConsumer[Any, Any]) -> None:
@@ -250,6 +261,16 @@ async def locked_once(coordinator: Any) -> None:
         pass
 
 
+async def test_programs_fetch_committed_offsets(consumer: AIOKafkaConsumer[Any, Any]) -> None:
+    coordinator: Any = consumer._coordinator
+    assert isinstance(coordinator, GroupCoordinator)
+    async with timeout(20):
+        assert await coordinator.fetch_committed_offsets([TP]) == {}
+        await consumer.commit({TP: (3, "m")})
+        assert await coordinator.fetch_committed_offsets({TP}) == {TP: OffsetAndMetadata(3, "m")}
+        assert await coordinator.fetch_committed_offsets([]) == {}
+
+
 async def test_programs_see_and_ask_for_rejoins(
     cluster: FakeCluster, consumer: AIOKafkaConsumer
 ) -> None:
@@ -276,6 +297,10 @@ async def test_programs_see_and_ask_for_rejoins(
             while coordinator.generation <= generation:
                 await asyncio.sleep(0.01)
             assert not coordinator._rejoin_needed_fut.done()
+            generation = coordinator.generation
+            coordinator.request_rejoin()
+            while coordinator.generation <= generation:
+                await asyncio.sleep(0.01)
 
 
 async def value_of(consumer: AIOKafkaConsumer) -> bytes | None:
@@ -297,6 +322,15 @@ async def test_a_read_that_has_begun_ends_empty(consumer: AIOKafkaConsumer) -> N
 
 
 # -- what the tests of aiokafka ask for ------------------------------------------------------------
+
+
+async def test_coordinators_have_the_settings_of_their_consumer() -> None:
+    consumer = AIOKafkaConsumer(group_id="g", session_timeout_ms=20_000, retry_backoff_ms=31)
+    coordinator: Any = consumer._coordinator
+    assert coordinator._session_timeout_ms == 20_000
+    assert (coordinator._retry_backoff_ms, coordinator._enable_auto_commit) == (31, True)
+    with pytest.raises(AttributeError, match="has no attribute '_topic'"):
+        coordinator._topic  # noqa: B018
 
 
 async def test_tests_wait_for_the_assignment_of_a_subscription(cluster: FakeCluster) -> None:
@@ -357,3 +391,12 @@ def test_tests_say_what_members_had() -> None:
     shares = StickyPartitionAssignor.assign(cluster, members)
     assert {name: share.partitions() for name, share in shares.items()} == had
     assert not StickyPartitionAssignor._metadata({"t"}, []).user_data
+    # And look at what was moved from one to the other.
+    assert StickyPartitionAssignor._latest_partition_movements.are_sticky()
+    moves = PartitionMovements()
+    moves.move_partition(TopicPartition("t", 1), "a", "b")
+    moves.move_partition(TopicPartition("t", 2), "b", "a")
+    assert not moves.are_sticky()
+    for old, new in (("b", "c"), ("c", "a")):
+        moves.move_partition(TopicPartition("t", 1), old, new)
+    assert moves.are_sticky()

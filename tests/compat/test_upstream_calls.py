@@ -283,6 +283,22 @@ async def test_settings_of_sasl_that_are_not_used(nothing: str | None) -> None:
         AIOKafkaConsumer(security_protocol="SASL_PLAINTEXT", sasl_mechanism=nothing)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("nothing", [None, ""])
+async def test_a_service_name_that_is_not_used(nothing: str | None) -> None:
+    """Ansible's event source passes it for every mechanism."""
+    options: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "secret",
+        "sasl_kerberos_service_name": nothing,
+    }
+    AIOKafkaConsumer(**options)
+    if nothing is None:
+        kerberos: Any = AIOKafkaConsumer(**{**options, "sasl_mechanism": "GSSAPI"})._client
+        assert kerberos._sasl_kerberos_service_name == "kafka"
+
+
 async def test_settings_of_topics_that_are_no_text() -> None:
     async with FakeCluster() as cluster:
         async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
-from aiokafka.protocol.messages.fetch import FetchRequest
+import pytest
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    CorruptRecordException,
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.record.batch import RecordBatchBuilder
-from aiokafka.testing import Cut, Fail, FakeCluster
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.support.consumers import T0, T1, Start, fill, partition_error, queued, read
 
 
@@ -97,3 +108,84 @@ async def test_a_replica_that_lags_does_not_reset_the_position(start: Start) -> 
         out_of_range.remove()
         fill(cluster, 0, 1)
         assert await read(consumer, 1) == [(0, 5)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        partition_error(CorruptRecordException),
+        partition_error(TopicAuthorizationFailedError),
+        Fail(UnknownError),
+    ],
+)
+async def test_a_replica_that_cannot_serve_is_left_for_the_leader(
+    start: Start, answer: Edit | Fail
+) -> None:
+    """What is damaged there, or not known yet, need not be so at the leader."""
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5)
+        cluster.intercept(FetchRequest, answer, broker=1)
+        consumer = await start(cluster, "t", client_rack="b")
+        async with timeout(10):
+            assert await read(consumer, 5) == [(0, n) for n in range(5)]
+        asked = {seen.broker_id for seen in cluster.requests(FetchRequest)}
+        assert asked == {0, 1}
+
+
+def damage(response: FetchResponse) -> None:
+    """Change a byte of each last record, as a disk may."""
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.records:
+                records = bytearray(data.records)
+                records[-3] ^= 0xFF
+                data.records = bytes(records)
+
+
+async def by_getone(consumer: AIOKafkaConsumer) -> list[int]:
+    return [(await consumer.getone()).offset for _ in range(5)]
+
+
+async def by_getmany(consumer: AIOKafkaConsumer) -> list[int]:
+    found: list[int] = []
+    while len(found) < 5:
+        batches = await consumer.getmany(timeout_ms=10_000)
+        found += [record.offset for records in batches.values() for record in records]
+    return found
+
+
+async def by_iteration(consumer: AIOKafkaConsumer) -> list[int]:
+    found = []
+    async for record in consumer:
+        found.append(record.offset)
+        if len(found) == 5:
+            break
+    return found
+
+
+@pytest.mark.parametrize("way", [by_getone, by_getmany, by_iteration])
+@pytest.mark.parametrize("batch", [1, 5])
+async def test_what_a_replica_sends_damaged_comes_from_the_leader(
+    start: Start, way: Callable[[AIOKafkaConsumer], Awaitable[list[int]]], batch: int
+) -> None:
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5, batch=batch)
+        cluster.intercept(FetchRequest, Edit(damage), broker=1)
+        consumer = await start(cluster, "t", client_rack="b")
+        async with timeout(10):
+            assert await way(consumer) == [0, 1, 2, 3, 4]
+
+
+async def test_what_the_leader_sends_damaged_as_well_is_reported(start: Start) -> None:
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5, batch=5)
+        cluster.intercept(FetchRequest, Edit(damage))
+        consumer = await start(cluster, "t", client_rack="b")
+        async with timeout(10):
+            with pytest.raises(CorruptRecordException) as caught:
+                await consumer.getone()
+        assert caught.value.next_offset == 5
+        assert {seen.broker_id for seen in cluster.requests(FetchRequest)} == {0, 1}

@@ -71,6 +71,29 @@ async def test_the_next_call_finishes_it(cluster: FakeCluster, start: Start) -> 
     await until(cluster, lambda: cluster.groups.committed("g", "t") == 31)
 
 
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+async def test_what_waits_to_be_read_outlives_its_log(
+    cluster: FakeCluster, start: Start, policy: str
+) -> None:
+    """Retention overtakes a slow application, which has the next records in memory already."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 8)
+    consumer = await start(cluster, assign=[T0], auto_offset_reset=policy)
+    consumer.seek(T0, 0)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    fetches = cluster.count(FetchRequest)
+    fill(cluster, 0, 32)
+    cluster.log("t").delete_before(30)
+    await until(cluster, lambda: cluster.count(FetchRequest) > fetches + 1)
+    assert await read(consumer, 6) == [(0, offset) for offset in range(2, 8)]
+    if policy == "earliest":
+        assert await read(consumer, 1) == [(0, 30)]
+        return
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        await consumer.getone()
+    assert caught.value.args == ({T0: 8},)
+
+
 async def test_a_log_without_any_offset_costs_few_requests(
     cluster: FakeCluster, start: Start
 ) -> None:

@@ -6,10 +6,18 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka._compat import timeout
-from aiokafka.errors import RecordTooLargeError, UnsupportedVersionError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    RecordTooLargeError,
+    UnsupportedVersionError,
+)
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from aiokafka.testing import Edit, FakeCluster
-from tests.support.consumers import T0, Start, fill
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from aiokafka.testing import Edit, Fail, FakeCluster
+from tests.support.consumers import T0, Start, fill, read
 
 LIMIT = 1000
 
@@ -71,3 +79,51 @@ async def test_a_record_that_does_not_fit_is_too_large(
                 await consumer.getone()
         consumer.seek(T0, 2)
         assert (await consumer.getone()).offset == 2
+
+
+async def test_a_broker_that_may_not_tell_where_a_leader_began(start: Start) -> None:
+    """With an authorizer, Kafka 2.1 and 2.2 tell other brokers only: clients would need the right
+    to be one (ClusterAction). What comes after a new leader is read without a comparison."""
+    async with FakeCluster(brokers=2, as_version="2.1") as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        fill(cluster, 0, 3)
+        refused = cluster.intercept(
+            OffsetForLeaderEpochRequest, Fail(ClusterAuthorizationFailedError)
+        )
+        consumer = await start(cluster, "t", metadata_max_age_ms=50)
+        async with timeout(20):
+            assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+            cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+            fill(cluster, 0, 2)
+            assert await read(consumer, 2) == [(0, 3), (0, 4)]
+        assert refused.hits == 1
+
+
+def unknown_epochs(response: OffsetForLeaderEpochResponse) -> None:
+    """Know nothing of any epoch, as of a log whose format is older than Kafka 0.11."""
+    for topic in response.topics:
+        for end in topic.partitions:
+            end.leader_epoch = end.end_offset = -1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_the_end_of_a_log_without_epochs_is_not_taken_for_cut(
+    start: Start, is_restarted: bool
+) -> None:
+    """ListOffsets names the leader's epoch with it; no record has one."""
+    async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        fill(cluster, 0, 5)
+        cluster.intercept(OffsetForLeaderEpochRequest, Edit(unknown_epochs))
+        options = {"group_id": "g", "auto_offset_reset": "latest", "metadata_max_age_ms": 50}
+        consumer = await start(cluster, "t", **options)
+        async with timeout(20):
+            assert await consumer.position(T0) == 5
+            if is_restarted:
+                await consumer.commit()
+                await consumer.stop()
+            cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+            fill(cluster, 0, 3)
+            if is_restarted:
+                consumer = await start(cluster, "t", **options)
+            assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]

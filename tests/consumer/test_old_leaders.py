@@ -100,6 +100,29 @@ def test_a_consumer_that_reads_from_a_leader_that_was_cut_off(version: str) -> N
     assert simulate(main, limit_s=600) == [(0, n) for n in range(12)]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_questions_of_the_application_do_not_take_the_place_of_a_refresh(version: str) -> None:
+    """What is asked for them is not kept, so they are no look at another broker."""
+
+    async def main(simulation: Simulation) -> list[tuple[int, int]]:
+        async with cut_off_leader(version) as cluster:
+            options = {"group_id": None, "metadata_max_age_ms": 600_000}
+            async with new_consumer(cluster, 0, "t", **options) as consumer:
+
+                async def look() -> None:
+                    while True:
+                        await consumer.topics()
+                        await asyncio.sleep(20)
+
+                looks = asyncio.create_task(look())
+                try:
+                    return await read(consumer, 12)
+                finally:
+                    looks.cancel()
+
+    assert simulate(main, limit_s=1300) == [(0, n) for n in range(12)]
+
+
 async def commit_of_another_topic(cluster: FakeCluster) -> None:
     """What is left of a topic that had a later epoch: the group has read ten of its records."""
     async with new_consumer(cluster, 0) as consumer:

@@ -132,6 +132,39 @@ async def test_what_a_static_member_gave_up_before_it_was_restarted_finds_a_read
             await member.stop()
 
 
+@pytest.mark.parametrize("strategy", [RoundRobinPartitionAssignor, CooperativeStickyAssignor])
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+@pytest.mark.parametrize("topics", [["u"], ["t", "u"], ["v"]])
+async def test_a_static_member_is_back_with_other_topics(
+    start: Start, release: str, strategy: Any, topics: list[str]
+) -> None:
+    """The group gives it what it had, and to one that does not lead that again if it asks."""
+    options = {**OPTIONS, "partition_assignment_strategy": [strategy]}
+    async with FakeCluster(as_version=release) as cluster:
+        for topic in ("t", "u", "v"):
+            await cluster.create_topic(topic, partitions=2)
+        leader = await start(cluster, "t", "v", group_instance_id="one", **options)
+        former = await start(cluster, "t", group_instance_id="two", **options)
+        members = [leader, former]
+        await until(cluster, lambda: sum(len(m.assignment()) for m in members) == 4)
+        await former.stop()
+        members = [leader, await start(cluster, *topics, group_instance_id="two", **options)]
+        names = {"t", "v", *topics}
+        all_of_them = sorted(TopicPartition(name, number) for name in names for number in (0, 1))
+
+        def is_all_read() -> bool:
+            found = [tp for m in members for tp in m.assignment() if tp.topic in m.subscription()]
+            return sorted(found) == all_of_them
+
+        await until(cluster, is_all_read)
+        joins = cluster.count(JoinGroupRequest)
+        beats = cluster.count(HeartbeatRequest)
+        await cluster.wait_for(lambda: cluster.count(HeartbeatRequest) > beats + 4)
+        assert cluster.count(JoinGroupRequest) == joins
+        for member in members:
+            await member.stop()
+
+
 async def test_a_static_member_that_is_back_disturbs_nobody(
     cluster: FakeCluster, start: Start
 ) -> None:

@@ -123,4 +123,4 @@ async def test_a_wrong_port_is_all_that_is_printed(name: str) -> None:
     assert process.returncode == 1
     assert output == ""
     (line,) = errors.splitlines()
-    assert line.startswith("KafkaConnectionError: Unable to bootstrap: 127.0.0.1:1")
+    assert line.startswith("KafkaConnectionError: Unable to bootstrap from 127.0.0.1:1")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import Any
 
 import pytest
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError
 from aiokafka.parallel import ParallelConsumer, RetryTopics
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.testing import Fail, FakeCluster
 from tests.parallel.support import (
     Record,
     Runs,
@@ -126,3 +128,49 @@ async def test_whoever_subscribes_meanwhile_is_told_that_it_is_too_late(
         await until(runs.task.done)
         with pytest.raises(IllegalStateError, match="before it starts"):
             await runs.task
+
+
+async def test_a_pattern_may_take_the_place_of_names(cluster: FakeCluster) -> None:
+    """Dead letters that it matches are not read, whatever the consumer was subscribed to before."""
+    await add_topics(cluster, "t-retry-1", "t-dead-letter")
+    calls: list[str] = []
+
+    async def handle(record: Record) -> None:
+        calls.append(record.topic)
+        raise LookupError
+
+    async with make_producer(cluster) as producer:
+        retry = RetryTopics(producer, [10])
+        async with make_parallel(cluster, "t", pattern="^t", retry=retry) as parallel:
+            runs = Runs(parallel, handle)
+            cluster.log("t").append(b"x")
+            await until(lambda: len(written(cluster, "t-dead-letter")) == 1)
+            cluster.log("t").append(b"y")
+            await until(lambda: len(written(cluster, "t-dead-letter")) == 2)
+            await runs.stop()
+    assert calls == ["t", "t-retry-1"] * 2
+
+
+@pytest.mark.parametrize("is_pattern", [False, True])
+async def test_a_start_that_found_no_broker_is_tried_again(
+    cluster: FakeCluster, is_pattern: bool
+) -> None:
+    """As a consumer's: with the same subscription, and the application's listener."""
+    await add_topics(cluster, "t-retry-1", "t-dead-letter")
+    cluster.log("t").append(b"bad", key=b"k")
+    told = Told()
+    consumer = make_consumer(cluster)
+    names: dict[str, Any] = {"pattern": "^t"} if is_pattern else {"topics": ["t"]}
+    consumer.subscribe(**names, listener=told)
+    async with make_producer(cluster) as producer:
+        parallel = ParallelConsumer(consumer, retry=RetryTopics(producer, [10]))
+        with cluster.intercept(FindCoordinatorRequest, Fail(GroupAuthorizationFailedError)):
+            for _ in range(2):
+                with pytest.raises(GroupAuthorizationFailedError):
+                    await parallel.start()
+        async with parallel:
+            runs = Runs(parallel, fails)
+            await until(lambda: written(cluster, "t-dead-letter"))
+            await runs.stop()
+    assert {tp.topic for tp in told.assigned} >= {"t", "t-retry-1"}
+    assert consumer.subscription() == {"t", "t-retry-1", *(["t-dead-letter"] if is_pattern else [])}

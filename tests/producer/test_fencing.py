@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from aiokafka._compat import timeout
-from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced, TransactionAbortable
+from aiokafka.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    KafkaError,
+    ProducerFenced,
+    TransactionAbortable,
+)
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, results, transactional
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.3"]
@@ -146,14 +153,15 @@ async def test_late_but_not_fenced(request_type: Any) -> None:
         assert committed(cluster) == [b"next"]
 
 
+@pytest.mark.parametrize("error", [InvalidProducerEpoch, InvalidTxnState])
 @pytest.mark.parametrize("release", RELEASES)
-async def test_a_leader_that_is_wrong(release: str) -> None:
-    """It says that the epoch is old, the coordinator says that it is not."""
+async def test_a_leader_that_is_wrong(release: str, error: Any) -> None:
+    """It says that the epoch is old, or the transaction over; the coordinator denies it."""
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
         async with transactional(cluster) as producer:
             await producer.begin_transaction()
-            cluster.intercept(ProduceRequest, Fail(InvalidProducerEpoch), times=1)
+            cluster.intercept(ProduceRequest, Fail(error), times=1)
             cluster.intercept(InitProducerIdRequest, Cut(handled=True), times=1)
             with pytest.raises((InvalidProducerEpoch, TransactionAbortable)) as caught:
                 await producer.send_and_wait(TOPIC, b"no", partition=0)
@@ -163,3 +171,43 @@ async def test_a_leader_that_is_wrong(release: str) -> None:
                 await producer.send(TOPIC, b"next", partition=0)
         assert committed(cluster) == [b"next"]
         assert cluster.failures == []
+
+
+async def test_late_in_the_words_of_a_leader() -> None:
+    """Before KAFKA-19690 it says so to a record that comes together with the marker."""
+    async with FakeCluster(as_version="4.0") as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster, transaction_timeout_ms=100) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"late", partition=0)
+            log = cluster.log(TOPIC)
+            await cluster.wait_for(lambda: log.last_stable_offset == log.end_offset)
+            cluster.intercept(ProduceRequest, Fail(InvalidTxnState), times=1)
+            with pytest.raises(TransactionAbortable, match="transaction_timeout_ms=100"):
+                await producer.send_and_wait(TOPIC, b"late", partition=0)
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        assert committed(cluster) == [b"next"]
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.8", "4.3"])
+def test_a_topic_of_the_transaction_is_gone(release: str) -> None:
+    """A coordinator has no word about the epoch for those who name that topic."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(as_version=release) as cluster:
+            await cluster.create_topic(TOPIC)
+            await cluster.create_topic("gone")
+            old = transactional(cluster)
+            await old.start()
+            await old.begin_transaction()
+            for topic in ("gone", TOPIC):
+                await old.send_and_wait(topic, b"before", partition=0)
+            await cluster.delete_topic("gone")
+            async with transactional(cluster):
+                with pytest.raises(ProducerFenced):
+                    await old.send_and_wait(TOPIC, b"no", partition=0)
+            await old.stop()
+
+    simulate(main)

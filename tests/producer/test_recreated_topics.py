@@ -8,12 +8,14 @@ import gc
 import pytest
 
 from aiokafka._compat import timeout
+from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.batches.sizing import BatchSizing
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.batch import iter_batches
-from aiokafka.testing import FakeCluster
-from tests.support.producers import TOPIC, new_producer, values
+from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.producers import TOPIC, new_producer, results, send_all, values
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.8", "4.3"])
@@ -72,3 +74,23 @@ async def test_partitions_that_are_not_used_are_forgotten(cluster: FakeCluster) 
         for batch in iter_batches(part.records)
     ]
     assert max(sent) == 1, "one epoch for all that was forgotten"
+
+
+@pytest.mark.parametrize("version", ["2.8", "4.3"])
+def test_the_order_in_a_topic_made_anew(version: str) -> None:
+    """Its leader has no state of the producer, so it would take the second batch as the first."""
+
+    async def main(_: Simulation) -> list[bytes | None]:
+        async with FakeCluster(as_version=version) as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, max_batch_size=100) as producer:
+                await producer.send_and_wait(TOPIC, b"old", partition=0)
+                await cluster.delete_topic(TOPIC)
+                await cluster.create_topic(TOPIC)
+                await producer.client.force_metadata_update()
+                # It hears of the topic between the two.
+                cluster.intercept(ProduceRequest, Fail(UnknownTopicOrPartitionError), times=1)
+                await results(await send_all(producer, [b"1" * 80, b"2" * 80, b"3" * 80]))
+            return values(cluster)
+
+    assert simulate(main) == [b"1" * 80, b"2" * 80, b"3" * 80]

@@ -10,6 +10,7 @@ import pytest
 from aiokafka.errors import (
     MessageSizeTooLargeError,
     NotEnoughReplicasAfterAppendError,
+    NotLeaderForPartitionError,
     RequestTimedOutError,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -48,8 +49,9 @@ def answer_with(errno: int) -> Edit:
         Cut(handled=True),
         answer_with(NotEnoughReplicasAfterAppendError.errno),
         answer_with(RequestTimedOutError.errno),
+        answer_with(NotLeaderForPartitionError.errno),
     ],
-    ids=["lost", "not replicated", "timed out"],
+    ids=["lost", "not replicated", "timed out", "leads no more"],
 )
 async def test_what_may_be_written_is_not_written_in_parts(
     cluster: FakeCluster, answer: Any
@@ -62,5 +64,19 @@ async def test_what_may_be_written_is_not_written_in_parts(
         found = await results(await send_all(producer, payloads))
         await producer.send_and_wait(TOPIC, b"last", partition=0)
     assert values(cluster) == [b"first", *payloads, b"last"]
+    assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
+    assert all("may have been written" in str(one) for one in found)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_record_that_may_be_written_is_refused_for_its_size(
+    cluster: FakeCluster, count: int
+) -> None:
+    """The limit became smaller meanwhile. A program that sends it again has to know."""
+    async with new_producer(cluster, linger_ms=20) as producer:
+        cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
+        cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=2)
+        found = await results(await send_all(producer, numbers(count)))
+    assert values(cluster) == numbers(count)
     assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
     assert all("may have been written" in str(one) for one in found)

@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import ConcurrentTransactions, KafkaTimeoutError, TransactionStateError
+from aiokafka.errors import (
+    ConcurrentTransactions,
+    CoordinatorNotAvailableError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    TransactionStateError,
+)
 from aiokafka.producer import AIOKafkaProducer
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -19,9 +28,9 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, committed, transactional
+from tests.support.producers import TOPIC, committed, results, transactional
 
 OLD_RELEASES = ["0.11", "2.8"]
 
@@ -120,13 +129,42 @@ def test_a_protection_that_goes_on_late_does_not_fence_a_successor(release: str)
 
 
 @pytest.mark.parametrize("release", OLD_RELEASES)
-def test_an_epoch_that_comes_without_a_response_is_not_taken_for_a_successors(release: str) -> None:
+def test_an_epoch_that_an_abort_had_no_time_for_does_not_fence_a_successor(release: str) -> None:
+    """It is for a record that was refused, and `stop()` asks for it later."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(as_version=release) as cluster:
+            await cluster.create_topic(TOPIC)
+            async with transactional(cluster, max_block_ms=500) as producer:
+                await producer.begin_transaction()
+                cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError), times=1)
+                await results([await producer.send(TOPIC, b"refused", partition=0)])
+                with cluster.intercept(InitProducerIdRequest, Fail(ConcurrentTransactions)):
+                    with pytest.raises(KafkaTimeoutError):
+                        await producer.abort_transaction()
+                async with transactional(cluster) as successor, successor.transaction():
+                    await successor.send_and_wait(TOPIC, b"next", partition=0)
+                    await producer.stop()
+            return committed(cluster)
+
+    assert simulate(main) == [b"next"]
+
+
+def stored_perhaps(response: InitProducerIdResponse) -> None:
+    response.error_code = CoordinatorNotAvailableError.errno
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+@pytest.mark.parametrize("answer", [Cut(handled=True), Edit(stored_perhaps)], ids=["lost", "open"])
+def test_an_epoch_that_comes_without_a_response_is_not_taken_for_a_successors(
+    release: str, answer: Any
+) -> None:
     async def main(simulation: Simulation) -> list[bytes | None]:
         async with FakeCluster(brokers=2, as_version=release) as cluster:
             await make_cluster(cluster)
             async with transactional(cluster, max_block_ms=500) as producer:
                 await begin_with_stray_offsets(cluster, producer)
-                with cluster.intercept(InitProducerIdRequest, Cut(handled=True)) as cuts:
+                with cluster.intercept(InitProducerIdRequest, answer) as cuts:
                     await producer.commit_transaction()
                 assert cuts.hits
                 async with producer.transaction():

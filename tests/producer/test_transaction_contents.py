@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import (
+    CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
     InvalidTopicError,
     KafkaError,
@@ -229,6 +230,26 @@ async def test_a_commit_waits_for_offsets_that_are_being_sent(release: str) -> N
                 event.set()
                 await asyncio.gather(sending, committing)
         assert stored(cluster) == 7
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.8", "4.3"])
+async def test_offsets_whose_caller_is_cancelled_are_part_of_the_commit(release: str) -> None:
+    """Their records are, so others would process them once more."""
+    first = TxnOffsetCommitRequest if release == "4.3" else AddOffsetsToTxnRequest
+    event = asyncio.Event()
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer, producer.transaction():
+            await producer.send(TOPIC, b"v", partition=0)
+            loading = Hold(event, Fail(CoordinatorLoadInProgressError))
+            with cluster.intercept(first, loading, times=1) as held:
+                offsets = producer.send_offsets_to_transaction({T0: 7}, "group")
+                sending = asyncio.ensure_future(offsets)
+                await held.wait()
+                sending.cancel()
+                await asyncio.wait([sending])
+                event.set()
+        assert (stored(cluster), committed(cluster)) == (7, [b"v"])
 
 
 # -- a commit after a failure

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    CoordinatorNotAvailableError,
     InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaTimeoutError,
+    NotCoordinatorError,
     ProducerFenced,
     TransactionAbortable,
     TransactionStateError,
@@ -18,8 +21,8 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.transactions import EndTxnRequest
-from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
+from aiokafka.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, transactional
 
@@ -125,20 +128,35 @@ async def test_a_second_commit_waits_no_longer_than_its_own_time(cluster: FakeCl
 # -- a commit that is refused after one without a response
 
 
+def answer_with(errno: int) -> Edit:
+    """Store the end of the transaction, and say that this is not certain."""
+
+    def edit(response: EndTxnResponse) -> None:
+        response.error_code = errno
+
+    return Edit(edit)
+
+
+OPEN = [
+    Cut(handled=True),
+    answer_with(CoordinatorNotAvailableError.errno),
+    answer_with(NotCoordinatorError.errno),
+]
 UNSURE = [-1, TransactionAbortable.errno, InvalidProducerIdMapping.errno]
 VERSIONS = ["2.1", "2.8", "3.9", "4.0", "4.3"]
 
 
 @pytest.mark.parametrize("release", VERSIONS)
 @pytest.mark.parametrize("code", UNSURE)
-async def test_what_was_committed_cannot_be_aborted(release: str, code: int) -> None:
+@pytest.mark.parametrize("first", OPEN, ids=["lost", "not available", "moved"])
+async def test_what_was_committed_cannot_be_aborted(release: str, code: int, first: Any) -> None:
     """A program that aborts it and does it again would write every record twice."""
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
         async with transactional(cluster) as producer:
             await producer.begin_transaction()
             await producer.send(TOPIC, b"v", partition=0)
-            cluster.intercept(EndTxnRequest, Cut(handled=True), times=1)
+            cluster.intercept(EndTxnRequest, first, times=1)
             cluster.intercept(EndTxnRequest, Fail(code), times=1)
             for call in (
                 producer.commit_transaction,
@@ -147,6 +165,19 @@ async def test_what_was_committed_cannot_be_aborted(release: str, code: int) -> 
             ):
                 with pytest.raises(InvalidTxnState, match="was committed"):
                     await call()
+        assert committed(cluster) == [b"v"]
+
+
+@pytest.mark.parametrize("release", VERSIONS)
+async def test_an_unexpected_error_of_a_commit_leaves_it_open(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v", partition=0)
+            cluster.intercept(EndTxnRequest, answer_with(UnknownError.errno), times=1)
+            with pytest.raises(InvalidTxnState, match="was committed"):
+                await producer.commit_transaction()
         assert committed(cluster) == [b"v"]
 
 

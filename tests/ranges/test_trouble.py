@@ -334,6 +334,20 @@ async def test_the_time_of_a_range_begins_with_the_first_read() -> None:
 
 
 @simulated
+async def test_a_leader_that_a_response_names_is_followed() -> None:
+    """Without metadata, which no broker tells (KIP-951)."""
+    async with FakeCluster(2) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 50)
+        async with reading(cluster, WHOLE, max_partition_bytes=300, timeout_ms=3000) as reader:
+            assert await reader.next() is not None
+            cluster.move_leader(("t", 0), 1)
+            with cluster.intercept(MetadataRequest, Silence()):
+                found = await drain(reader)
+    assert found["t", 0][-1] == (49, b"49")
+
+
+@simulated
 async def test_a_silent_leader_costs_no_more_than_the_time_of_the_range() -> None:
     """Though a request may take `request_timeout_ms`, of 40 s."""
     async with FakeCluster() as cluster:

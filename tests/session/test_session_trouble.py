@@ -353,3 +353,44 @@ def test_a_rebalance_does_not_wait_for_an_abort(kind: str) -> None:
             assert committed_values(cluster) == []
 
     simulate(main)
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer"])
+def test_nor_for_one_that_begins_while_it_waits(kind: str) -> None:
+    """It waits for the commit, whose offsets are refused: what is left is an abort."""
+    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+    reading: dict[str, Any] = cooperative if kind == "classic" else {"group_protocol": "consumer"}
+
+    async def main(simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(1) as cluster:
+            await cluster.create_topic("t", partitions=2)
+            await cluster.create_topic("out")
+            fill(cluster, 0, 3)
+            fill(cluster, 1, 3)
+            refuse = asyncio.Event()
+            refusal = Hold(refuse, Fail(TransactionAbortable))
+            other = consumer_of(cluster, "t", **reading)
+            async with session_of(cluster, linger_ms=100, reading=reading) as aborting:
+                with (
+                    cluster.intercept(TxnOffsetCommitRequest, refusal, times=1) as held,
+                    cluster.intercept(EndTxnRequest, Silence()),
+                ):
+                    copying = asyncio.ensure_future(copy(aborting, 3))
+                    await held.wait()
+                    joining = asyncio.ensure_future(other.start())
+                    await asyncio.sleep(5)
+                    assert not other.assignment()
+                    refuse.set()
+                    began = loop.time()
+                    while not other.assignment():
+                        await asyncio.sleep(0.1)
+                    assert loop.time() - began < 10
+                    assert not copying.done()
+                cluster.drop_connections()
+                await joining
+                assert len(await copying) == 2
+            await other.stop()
+            assert len(committed_values(cluster)) == 3
+
+    simulate(main)

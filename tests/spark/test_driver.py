@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     KafkaConnectionError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -25,7 +26,7 @@ from aiokafka.ranges import DataLossError
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._plan import batch_tasks
 from aiokafka.spark._pushdown import Pushed
-from aiokafka.testing import Cut, Fail, FakeCluster
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.spark.support import (
     BEGIN,
     BOTH,
@@ -93,6 +94,52 @@ async def test_a_filter_of_times_moves_the_beginning(cluster: FakeCluster) -> No
     tasks = await asyncio.to_thread(batch_tasks, wanted, pushed)
     found = sorted(r[:4] for task in tasks for r in task)
     assert found == [("t", 0, 10, 18), ("t", 1, 25, 30)]
+
+
+async def test_a_log_that_ends_before_the_query_begins(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when a job goes on at offsets that it has kept, and the topic was made again."""
+    fill(cluster, 30, 30, 5)
+    begin = {"t": {"0": 40, "1": 30, "2": -2}}
+    given = {"startingOffsets": json.dumps(begin)}
+    with pytest.raises(DataLossError, match="t-0: offsets 30 to 39 are gone: the log ends earlier"):
+        await ranges(cluster, **given)
+    assert await ranges(cluster, **given, **TOLERANT) == [("t", 2, 0, 5)]
+    assert "skipped: t-0: offsets 30 to 39 are gone" in caplog.text
+    # No end was looked up, or no beginning named.
+    until = {"t": {"0": 40, "1": 30, "2": 0}}
+    assert await ranges(cluster, **given, endingOffsets=json.dumps(until)) == []
+    cluster.log("t", 0).delete_before(20)
+    until = {"t": {"0": 10, "1": -1, "2": 0}}
+    assert await ranges(cluster, endingOffsets=json.dumps(until)) == [("t", 1, 0, 30)]
+
+
+async def test_a_group_that_is_beyond_the_end_of_the_log(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="g"
+    ) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        await consumer.commit({TopicPartition("t", 0): 40})
+    given = {"startingOffsets": "committed", "kafka.group.id": "g"}
+    given["kafka.request.timeout.ms"] = "20000"
+    with pytest.raises(DataLossError, match="t-0: offsets 30 to 39 are gone: the log ends earlier"):
+        await ranges(cluster, **given)
+
+
+async def test_a_leader_that_is_behind_where_the_query_begins(cluster: FakeCluster) -> None:
+    fill(cluster, 30, 30, 5)
+
+    def stale(response: ListOffsetsResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.offset -= 3
+
+    given = {"startingOffsets": json.dumps({"t": {"0": 30, "1": 28, "2": 5}})}
+    with cluster.intercept(ListOffsetsRequest, Edit(stale), times=1) as script:
+        assert await ranges(cluster, **given) == [("t", 1, 28, 30)]
+    assert script.hits == 1
 
 
 # -- what is assigned

@@ -101,8 +101,10 @@ def test_what_is_subscribed_to() -> None:
     assert batch(subscribe=" b , a,,a").subscription.topics == ["a", "b"]
     given = {**SERVERS, "assign": '{"t": [1, 0, 1]}'}
     assert parse_read(given, streaming=False).subscription.assign == {"t": [0, 1]}
-    given = {**SERVERS, "subscribePattern": "t.*"}
-    assert parse_read(given, streaming=False).subscription.pattern == "t.*"
+    for pattern in ("t.*", " t.*\n"):
+        given = {**SERVERS, "subscribePattern": pattern}
+        assert parse_read(given, streaming=False).subscription.pattern == "t.*"
+    assert write(topic=" t ").topic == "t"
 
 
 def test_settings_of_the_client() -> None:
@@ -197,6 +199,17 @@ READ_ERRORS = [
     ({"startingOffsets": "committed"}, "needs kafka.group.id"),
     ({"endingOffsets": "earliest"}, "endingOffsets='earliest'"),
     ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets: -2"),
+    (
+        {"startingOffsets": '{"t": {"0": 5}}', "endingOffsets": '{"t": {"0": 4}}'},
+        "startingOffsets: 5 of t-0 comes after endingOffsets, 4",
+    ),
+    (
+        {
+            "startingOffsetsByTimestamp": '{"t": {"0": 5}}',
+            "endingOffsetsByTimestamp": '{"t": {"0": 4}}',
+        },
+        "startingOffsetsByTimestamp: 5 of t-0 comes after endingOffsetsByTimestamp, 4",
+    ),
     ({"startingTimestamp": "yesterday"}, "startingTimestamp='yesterday'"),
     ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "startingOffsetsByTimestamp"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy='x'"),

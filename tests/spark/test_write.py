@@ -268,3 +268,23 @@ async def test_wrong_settings_are_told_on_the_driver(cluster: FakeCluster) -> No
     wrong = options(cluster, **{"kafka.security.protocol": "SASL_PLAINTEXT"})
     with pytest.raises(ValueError, match="sasl_plain_username"):
         await asyncio.to_thread(check_producer, wrong)
+
+
+async def test_fewer_tasks_skip_what_was_written_as_well(cluster: FakeCluster) -> None:
+    """A checkpoint was turned back, and later batches had more tasks: how many, data decide."""
+    for task in range(3):
+        later = TaskIdentity("query", 5, task)
+        await write(once(cluster), batches(10 * task, 10 * task + 10), later)
+    skipping = options(cluster, deliveryGuarantee="exactly-once", skipWritten="true")
+    for batch, tasks in ((3, 1), (4, 2), (5, 3)):
+        for task in range(tasks):
+            again = TaskIdentity("query", batch, task)
+            report = await write(skipping, batches(10 * task, 10 * task + 10), again)
+            assert report.marked == 5
+        ended = Ended("query", "turned back", batch, tasks, 5)
+        await asyncio.to_thread(check_repetition, skipping, ended)
+    assert committed(cluster) == list(range(30))
+    # What it does not forgive: that a task which has written a batch is missing from it.
+    for given, batch in ((once(cluster), 3), (skipping, 5)):
+        with pytest.raises(NotRepeatedError, match="but tasks 2 had written rows of it before"):
+            await asyncio.to_thread(check_repetition, given, Ended("query", None, batch, 2, 5))

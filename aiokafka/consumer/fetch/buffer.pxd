@@ -63,6 +63,8 @@ cdef class FetchBuffer:
     @cython.locals(chunk=FetchedPartition)
     cdef FetchedPartition _head(self, PartitionState state)
     cdef int _finish(self, FetchedPartition chunk) except -1
+    @cython.locals(state=PartitionState)
+    cdef bint _drop_copy(self, FetchedPartition chunk, object error) except -1
     cdef object _set_aside(self, FetchedPartition chunk, object error)
     @cython.locals(frame=Frame)
     cdef int _release(self, FetchedPartition chunk) except -1

@@ -208,6 +208,8 @@ class FetchBuffer:
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
         except Exception as error:
+            if self._drop_copy(chunk, error):
+                return None
             self._set_aside(chunk, error)
             raise
         if record is not None:
@@ -309,6 +311,8 @@ class FetchBuffer:
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
         except Exception as error:
+            if self._drop_copy(chunk, error):
+                return None
             self._set_aside(chunk, error)
             raise
         finally:
@@ -338,6 +342,8 @@ class FetchBuffer:
             try:
                 found = chunk.reader.take(limit if limit >= 0 else _ALL, max(self._room, 1))
             except Exception as error:
+                if self._drop_copy(chunk, error):
+                    return
                 self._set_aside(chunk, error)
                 raise
             finally:
@@ -388,6 +394,17 @@ class FetchBuffer:
         state.cursor.queued -= 1
         self._release(chunk)
         state.changed()
+
+    def _drop_copy(self, chunk: FetchedPartition, error: Exception) -> bool:
+        """Drop what a replica has sent damaged, if this is the case: the leader, which is asked
+        next, may have it whole. Return whether it is."""
+        state = chunk.state
+        if not isinstance(error, CorruptRecordError) or not state.leave_replica():
+            return False
+        state.next_offset = chunk.reader.position
+        self.discard(state)
+        state.changed()
+        return True
 
     def _set_aside(self, chunk: FetchedPartition, error: Exception) -> None:
         """Let other partitions come first from now on, as a record cannot be read; say in the error

@@ -178,9 +178,13 @@ class Intake:
             self._postpone(state)
             self._host.refuse_replica(state)
         elif cursor.queued:
-            # What is buffered lies before the offset that was asked for. The log may have lost that
+            # What is buffered lies before the offset that was asked for. With its epochs known, it
+            # was compared with this leader's log, which has lost its beginning then (retention):
+            # what is left to read is still good. Otherwise the log may have lost its end, and that
             # as well: ask again from where the reader is, and find out.
-            self._shared.desk.buffer.discard(state)
+            is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
+            if not is_compared or state.next_offset >= cursor.offset:
+                self._shared.desk.buffer.discard(state)
             self._postpone(state)
         else:
             self._host.on_out_of_range(state, failure)
@@ -193,6 +197,10 @@ class Intake:
 
     def _fail(self, state: PartitionState, failure: Failure) -> None:
         self._postpone(state)
+        if state.home.preferred is not None:
+            # The leader may have what is damaged here, and hears of new rights by itself.
+            self._host.refuse_replica(state)
+            return
         self._shared.desk.report(state, failure)
         if self._shared.meter.collector is not None:
             self._shared.meter.fetch_failed([state.tp], failure())

@@ -218,6 +218,9 @@ class NodeFetcher:
                 )
             except KafkaError as error:
                 self._failed(error)
+        if self._session.is_full:
+            # In a session the broker has them take turns.
+            self._plan.rotate()
 
     def _max_bytes(self) -> int:
         share = self._host.share
@@ -235,17 +238,20 @@ class NodeFetcher:
         self._session.restart()
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
-        for state in self._shared.subscriptions.assignment.states():
-            # A replica does not respond; the leader has the same records. Those that were left out
-            # of this fetch are moved, too, or each would wait for the replica in its turn.
-            if state.home.preferred == self.node_id:
-                self._host.refuse_replica(state)
+        self._leave_replica()
         if _is_too_large(error):
             self._shared.desk.report_all(self._plan.states(), self._too_large())
         elif not error.retriable:
             self._shared.desk.report_all(self._plan.states(), lambda: renewed(error))
         self._shared.client.request_metadata(f"fetch from broker {self.node_id} failed")
         self._shared.meter.fetch_failed([state.tp for state in self._plan.states()], error)
+
+    def _leave_replica(self) -> None:
+        """Read from leaders what this broker was preferred for: they have the same records."""
+        for state in self._shared.subscriptions.assignment.states():
+            # Those that were left out of this fetch, too, or each would fail in its turn.
+            if state.home.preferred == self.node_id:
+                self._host.refuse_replica(state)
 
     def _too_large(self) -> Callable[[], KafkaError]:
         """Return the failure of a response above the limit: so little was asked for that one batch
@@ -286,6 +292,7 @@ class NodeFetcher:
         # The first time at once: to lose a session to another client is nothing unusual.
         if self._backoff.failures:
             self._not_before = self._loop.time() + self._backoff.peek()
+            self._leave_replica()
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._shared.client.request_metadata(f"fetch answered {error.__name__}")

@@ -61,6 +61,16 @@ class FetchPlan:
         changed, self._changed = self._changed, {}
         return changed
 
+    def rotate(self) -> None:
+        """Let the next partition be the first, for a broker that does not know who was served last.
+
+        A response begins with the first partition that has records, and there may be no room for
+        those of others: none at all for a batch that is larger than what was asked for.
+        """
+        first = next(iter(self.specs), None)
+        if first is not None:
+            self.specs[first] = self.specs.pop(first)
+
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
         """Return the state that a response is for; None if the partition moved on since the
         request."""

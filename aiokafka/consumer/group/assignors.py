@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupAssignors"]
 
+_FIRST_VERSION_WITH_GENERATION = 2
 _FIRST_VERSION_WITH_RACK = 3
 _METHODS = ("assign", "metadata", "on_assignment", "on_generation_assignment")
 
@@ -40,15 +41,16 @@ class GroupAssignors:
             getattr(assignor, "supports_cooperative", False) for assignor in self._assignors
         )
 
-    def protocols(self, topics: Iterable[str]) -> list[tuple[str, bytes]]:
-        """Return name and subscription of each, for one JoinGroup request."""
+    def protocols(self, topics: Iterable[str], generation: int = -1) -> list[tuple[str, bytes]]:
+        """Return name and subscription of each, for one JoinGroup request; with the member's
+        `generation`, if that is not -1, so that no join before said the same."""
         if not self.is_cooperative:
             # An eager member has given up everything. What it claimed nevertheless a cooperative
             # assignor would keep for it, and wait in vain for the join that follows a revocation.
             self.forget()
         names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
         return [
-            (assignor.name, _encoded(self._with_rack(assignor.metadata(names))))
+            (assignor.name, _encoded(self._with_rack(_of(generation, assignor.metadata(names)))))
             for assignor in self._assignors
         ]
 
@@ -169,6 +171,17 @@ def _is_of_class_methods(strategy: type[Any]) -> bool:
     return any(isinstance(method, of_class) for method in found) and all(
         isinstance(method, (*of_class, Either)) for method in found
     )
+
+
+def _of(generation: int, metadata: Any) -> Any:
+    """Return the subscription of a member of this generation; as it is if it names one, or cannot
+    name any."""
+    if generation < 0 or not isinstance(metadata, ConsumerProtocolMemberMetadata):
+        return metadata
+    told = copy.copy(metadata)
+    told.version = max(told.version, _FIRST_VERSION_WITH_GENERATION)
+    told.generation = max(told.generation, generation)
+    return told
 
 
 def _encoded(value: Any) -> bytes:

@@ -44,7 +44,7 @@ class ClassicProtocol:
     Owns: the topics and partitions that this member assigned as leader; whether an eager member
     has given up everything for a join that is still to come; whether a join is under way; whether
     it leads the group, as far as it knows; whether a static member has come back, and is to look if
-    something was left out meanwhile.
+    something was left out meanwhile, and whether the next join is because of that.
     """
 
     def __init__(self, parts: GroupParts, member: ClassicMember) -> None:
@@ -66,6 +66,7 @@ class ClassicProtocol:
         self._is_joining = False
         self._is_leader = False
         self._is_back = False
+        self._has_unread = False
         self._shared_out: dict[str, frozenset[int] | None] = {}
 
     @property
@@ -160,7 +161,8 @@ class ClassicProtocol:
         self._is_joining = True
         self._commits.suspend()
         try:
-            joined = await self.member.join(self._assignors.protocols(topics), reason)
+            told = self.member.generation if self._has_unread else -1
+            joined = await self.member.join(self._assignors.protocols(topics, told), reason)
             shares = await self._share_out(joined)
             follows = joined.generation in (before, before + 1)
             # A leader that brings its assignment too late has given no other member anything, and
@@ -170,7 +172,7 @@ class ClassicProtocol:
         except KafkaError:
             self._standing.restore_reason(reason)
             raise
-        self._is_joining = False
+        self._is_joining = self._has_unread = False
         if not self.keeps_partitions:
             self._close_books(follows, data)
         self._log.info(
@@ -191,9 +193,7 @@ class ClassicProtocol:
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if is_wanted:
             await self._adopt(frozenset(assignment.partitions()))
-        # A join of one that does not lead makes the group rebalance where it names partitions.
-        may_join = self._assignors.is_cooperative or bool(self._shared_out)
-        self._is_back = before < 0 and may_join and self._config.group_instance_id is not None
+        self._is_back = before < 0 and self._config.group_instance_id is not None
 
     def _close_books(self, follows: bool, data: bytes) -> None:
         """End what an eager member had, except what is its own here, too. `follows` says that this
@@ -334,13 +334,16 @@ class ClassicProtocol:
                     delay = min(interval, delays.next())
 
     async def _look_for_unread(self) -> None:
-        """Join again for partitions that no member has, though the members agree.
+        """Join again for partitions that no member reads, though the members agree.
 
         1. A static member that is back soon gets its former place, and no other joins (KIP-345).
         2. What would have followed from it, had it not gone, does not: others do not get what it
            had given up for them (KIP-429), and what was added while the leader was away is in no
-           assignment (KIP-814).
-        3. This member asks for the assignments, once. It joins, and so the leader assigns again.
+           assignment (KIP-814). If it has come back with other topics, it has partitions that it
+           does not want, and none that it does.
+        3. This member asks for the assignments, once. It joins, and so the leader assigns again. A
+           join of one that does not lead makes the group rebalance only if it says something new,
+           which is the generation (KIP-792), as with Java's members.
         """
         generation = self.member.generation
         try:
@@ -355,15 +358,18 @@ class ClassicProtocol:
             return
         self._is_back = False
         if shares is not None and (unread := self._unread(shares)):
+            self._has_unread = True
             self._standing.request_join(f"no member has {', '.join(unread)}")
 
     def _unread(self, shares: Shares) -> list[str]:
-        """Return the topics of which no member has some partition, as far as they are known."""
+        """Return the topics of which no member reads some partition, as far as that is known."""
         cluster = self._client.cluster
+        strays = {tp.topic for tp in shares.strays}
         return [
             topic
             for topic in sorted(shares.topics)
-            if any(
+            if topic in strays
+            or any(
                 TopicPartition(topic, number) not in shares.partitions
                 for number in cluster.known_partitions(topic) or ()
             )

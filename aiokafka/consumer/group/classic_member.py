@@ -67,7 +67,9 @@ class Shares(NamedTuple):
     topics: frozenset[str]
     """What they have subscribed to, all together."""
     partitions: frozenset[TopicPartition]
-    """What they have, all together."""
+    """What they have, all together, and want as well."""
+    strays: frozenset[TopicPartition]
+    """What they have and do not want: those that were restarted with other topics."""
 
 
 class ClassicMember:
@@ -240,10 +242,12 @@ class ClassicMember:
 def _shares_of(members: Iterable[DescribedGroupMember]) -> Shares:
     topics: set[str] = set()
     partitions: set[TopicPartition] = set()
+    strays: set[TopicPartition] = set()
     for member in members:
         metadata = ConsumerProtocolMemberMetadata.decode(bytes(member.member_metadata))
         topics.update(metadata.subscription)
         if member.member_assignment:
             assignment = ConsumerProtocolMemberAssignment.decode(bytes(member.member_assignment))
-            partitions.update(assignment.partitions())
-    return Shares(frozenset(topics), frozenset(partitions))
+            for tp in assignment.partitions():
+                (partitions if tp.topic in metadata.subscription else strays).add(tp)
+    return Shares(frozenset(topics), frozenset(partitions), frozenset(strays))

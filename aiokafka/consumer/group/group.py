@@ -14,10 +14,10 @@ from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer.group.commits import GroupCommits
 from aiokafka.consumer.group.coordination import GroupPhase
+from aiokafka.consumer.group.coordinator_names import CoordinatorNames
 from aiokafka.consumer.group.farewell import Farewell
 from aiokafka.consumer.group.handover import Handover
 from aiokafka.consumer.group.mendable import MendableErrors
-from aiokafka.consumer.group.old_names import CommitLock
 from aiokafka.consumer.group.poll_watch import PollWatch
 from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
 from aiokafka.consumer.group.state import Standing, StandingState
@@ -50,7 +50,7 @@ _JOIN_SHARE = 1.25
 _PART_TO_CATCH_UP, _PART_TO_LEAVE = 0.3, 0.2
 
 
-class Group:
+class Group(CoordinatorNames):
     """Takes part in a group for subscriptions by topics or pattern, and commits offsets to it: the
     Coordination of a consumer with `group_id`. It has a GroupProtocol, which knows how members come
     to their partitions.
@@ -80,6 +80,7 @@ class Group:
         self._tasks = TaskOwner(f"{shared.config.client.client_id}-group", self._fail)
         self._standing = Standing(shared)
         self._polls = PollWatch(shared, self._standing)
+        self._committer = committer
         self._commits = GroupCommits(shared, committer, identify, self._on_commit_refused)
         self._handover = Handover(shared, route, self._commits, self._tasks)
         parts = GroupParts(
@@ -477,22 +478,3 @@ class Group:
     def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
         if identity.generation >= 0:
             self._protocol.on_commit_refused(identity, error)
-
-    # -- names that programs for aiokafka know -----------------------------------------------------
-
-    def request_join(self, reason: str) -> None:
-        """Let the member join, or join again, soon."""
-        self._standing.request_join(reason)
-
-    @property
-    def _metadata_snapshot(self) -> dict[str, int]:
-        """How many partitions each topic in use has, as Faust asks."""
-        return self._topics.partition_counts
-
-    @property
-    def _rejoin_needed_fut(self) -> asyncio.Future[None]:
-        return self._standing.rejoin.get(self._standing.reason is not None)
-
-    @property
-    def _commit_lock(self) -> CommitLock:
-        return CommitLock(self._commits)

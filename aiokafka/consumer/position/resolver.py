@@ -12,13 +12,14 @@ from aiokafka._log import SubjectLog
 from aiokafka._reading.answers import doubts_metadata, is_passing
 from aiokafka._reading.offsets import FoundOffset, Offsets
 from aiokafka.consumer._names import some_names
-from aiokafka.consumer._partition_state import PartitionState, Phase
+from aiokafka.consumer._partition_state import NO_EPOCH, PartitionState, Phase
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.position.lookup import EpochEnd, EpochQuery, OffsetLookup
 from aiokafka.consumer.position.newcomers import Newcomers
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import (
     BrokerResponseError,
+    ClusterAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
@@ -293,7 +294,10 @@ class OffsetResolver:
             if not isinstance(answer, FoundOffset):
                 self._on_refused(state, answer)
             elif answer.offset >= 0:
-                state.move(answer.offset, answer.leader_epoch)
+                is_end = specs[state.tp] == LATEST or answer is ends.get(state.tp)
+                state.move(answer.offset, NO_EPOCH if is_end else answer.leader_epoch)
+                if is_end:
+                    state.cursor.start_at_end(answer.leader_epoch)
                 self._log.debug("%s: position reset to %d", state.tp, answer.offset)
                 was_reset.append(state.tp)
             else:
@@ -333,7 +337,8 @@ class OffsetResolver:
             if not is_same or state.phase is not Phase.VALIDATING:
                 continue
             answer = UnknownError if found is None else found.get(state.tp, UnknownError)
-            if found is None:
+            if found is None or answer is ClusterAuthorizationFailedError:
+                # Too old to know; or, before Kafka 2.3, it may tell only other brokers.
                 state.end_validation()
             elif isinstance(answer, EpochEnd):
                 self._compare(state, answer)
@@ -363,6 +368,8 @@ class OffsetResolver:
         #    is another one. Its id tells that as well, but not that an offset was committed before.
         # 3. Before what was fetched, but not before what was returned: only the buffer is void.
         # 4. Before the position: records that the application got are not in the log any more.
+        # 5. Nowhere, and the epoch is that of a leader, at the end of its log, and of no known
+        #    record: those have none (formats before Kafka 0.11). There is nothing to compare.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
             state.end_validation()
@@ -377,6 +384,9 @@ class OffsetResolver:
                 self.begin_again(state)
                 return
             # No search: the committed offset would be found again, and lead here, without end.
+        elif not is_known and cursor.epochs.before(cursor.offset) < 0:
+            state.end_validation()
+            return
         if is_known and end.end_offset >= position:
             # Only data buffered ahead is gone.
             state.move(position, end.leader_epoch)

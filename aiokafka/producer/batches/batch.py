@@ -159,6 +159,12 @@ class ProducerBatch:
             self.is_unanswered = True
         self.transition(BatchState.SEALED)
 
+    def note_append(self) -> None:
+        """Note that a leader has written the batch, but lost the partition while it waited for
+        the other replicas. The one that leads now may have the batch.
+        """
+        self.is_unanswered = True
+
     def note_error(self, error: BaseException) -> None:
         """Keep what prevents the batch from being sent."""
         self.error = error

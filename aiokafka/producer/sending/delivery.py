@@ -13,6 +13,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
+    InvalidTxnState,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
@@ -59,12 +60,10 @@ _MOST_PROMPT_ATTEMPTS = 3
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
 
 _TOO_LARGE = (MessageSizeTooLargeError.errno, RecordListTooLargeError.errno)
-_BAD_SEQUENCE = (
-    OutOfOrderSequenceNumber.errno,
-    UnknownProducerId.errno,
-    InvalidProducerEpoch.errno,
-)
 _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
+_BAD_SEQUENCE = (*_GAPS, InvalidProducerEpoch.errno)
+# Brokers before KAFKA-19690 say the second of some records of a transaction that took too long.
+_PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno)
 
 
 class Delivery:
@@ -234,14 +233,16 @@ class Delivery:
             self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
             if self.split(queue, batch):
                 return
-        if result.error_code == InvalidProducerEpoch.errno and self.transaction is not None:
+        if result.error_code in _PAST and self.transaction is not None:
             # The producer was fenced, or its transaction took too long: the coordinator knows.
-            self.transaction.note_doubt(error)
+            self.transaction.note_doubt(queue.partition, error)
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
         elif result.error_code in _BAD_SEQUENCE and self.sequencer is not None:
             self._refuse_number(queue, batch, error, self.sequencer)
         elif error.retriable:
+            if result.base_offset >= 0:
+                batch.note_append()
             is_told = self._learn_leader(queue, result, response)
             if not is_told:
                 self._ask_who_leads(error, batch.attempts)

@@ -23,6 +23,7 @@ class PartitionSequence:
         "known_id",
         "next",
         "producer_id",
+        "topic_id",
     )
 
     def __init__(self) -> None:
@@ -42,3 +43,5 @@ class PartitionSequence:
         """The leader reported that records before the oldest batch are missing."""
         self.known_id = -1
         """The producer id that the leader is known to know, under whatever epoch."""
+        self.topic_id: bytes | None = None
+        """The id of the topic, as the metadata had it last; None before Kafka 2.8."""

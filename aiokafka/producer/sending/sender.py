@@ -189,7 +189,10 @@ class Sender:
             return
         for queue in self.accumulator.forget_queues(cluster, self._may_forget):
             queue.assign(None)
+        sequencer = self.delivery.sequencer
         for queue in self.accumulator.queues.values():
+            if sequencer is not None:
+                sequencer.note_topic(queue, cluster.topic_id(queue.partition.topic))
             # An idle queue without a leader costs nothing: with its next batch it is routed
             # (`_on_batch`).
             if queue.node is not None or queue.waiting:

@@ -141,6 +141,13 @@ class Sequencer:
             self._first_epoch = max(self._first_epoch, sequence.epoch + 1)
         return True
 
+    def note_topic(self, queue: PartitionQueue, topic_id: bytes | None) -> None:
+        """Note the id of the topic: the leader of one that was made again knows no producer id."""
+        sequence = queue.sequence
+        if topic_id != sequence.topic_id:
+            sequence.topic_id = topic_id
+            sequence.known_id = -1
+
     def on_success(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Count on from `batch`, which the leader has written."""
         sequence = queue.sequence

@@ -6,7 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._group_members import readers
-from aiokafka.errors import IllegalGenerationError, KafkaError, StaleMemberEpoch
+from aiokafka.errors import (
+    IllegalGenerationError,
+    KafkaError,
+    StaleMemberEpoch,
+    TransactionAbortable,
+)
 from aiokafka.producer.transactions.errands import Errand, Errands
 from aiokafka.producer.transactions.fencing import PAST, Fencing
 from aiokafka.producer.transactions.group_offsets import (
@@ -202,15 +207,19 @@ class TransactionContents:
         doubt = transaction.doubt
         assert doubt is not None
         deadline = self._deadline()
-        try:
-            if not transaction.is_version_2:
-                # To ask for a new epoch would end an open transaction before Kafka 4.0, and fence
-                # this producer. A partition that was added can be added again without any effect.
-                known = set(sorted(transaction.partitions)[:1])
+        if not transaction.is_version_2:
+            # To ask for a new epoch would end an open transaction before Kafka 4.0, and fence this
+            # producer. A partition that was added can be added again without any effect, though not
+            # one that is gone. This one has a leader.
+            assert transaction.doubtful is not None
+            known = {transaction.doubtful}
+            try:
                 await self._requests.add_partitions(self._fencing.identity, known, deadline, errand)
-                raise doubt
-        except PAST as error:
-            doubt = error
+            except PAST as error:
+                doubt = error
+            else:
+                # Whatever the leader lacks, the coordinator can abort it.
+                raise TransactionAbortable(str(doubt)) if isinstance(doubt, PAST) else doubt
         errand.must_finish = True
         raise await self._fencing.explain(doubt, deadline) from doubt
 

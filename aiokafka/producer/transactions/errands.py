@@ -41,6 +41,8 @@ class Errand:
         self.is_on_wire = False
         """Whether a request was sent that has not been answered."""
         self.is_recalled = False
+        self.is_left = False
+        """Whether its caller waits for it no longer."""
         self.must_finish = False
         """Whether it is not to be recalled any more."""
         self._transaction = transaction
@@ -128,7 +130,8 @@ class Errands:
 
         Errands of one name are done one after the other. Raises what `work` raises,
         KafkaTimeoutError at the deadline, TransactionStateError if the transaction was ended
-        meanwhile. Cancelled, the errand ends as soon as no request is waited for.
+        meanwhile. Cancelled, it leaves the errand to the end of the transaction: a commit waits for
+        it, and fails if it does, an abort recalls it.
         """
         # From here on it is under way: a commit waits for those that wait for their turn as well.
         before = [one for one in self._running if one.name == name]
@@ -144,8 +147,11 @@ class Errands:
         self._running[errand] = None
         try:
             await self._result(errand, deadline)
-        finally:
+        except KafkaError:
             errand.recall()
+            raise
+        finally:
+            errand.is_left = True
 
     async def _carry_out(self, errand: Errand, work: Callable[[Errand], Awaitable[None]]) -> None:
         try:
@@ -167,7 +173,7 @@ class Errands:
             return
         error = errand.error
         # A wrong argument is its caller's affair, if it has one: nothing was sent.
-        if not errand.is_recalled and not isinstance(error, KafkaError):
+        if not errand.is_left and not isinstance(error, KafkaError):
             return
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
             transaction.fail(error)

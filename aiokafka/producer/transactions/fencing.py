@@ -70,6 +70,8 @@ class Fencing:
         """
         transaction = self._sequencer.transaction
         assert transaction is not None
+        if not self._requests.may_have_epoch and not await self._requests.can_renew(deadline):
+            await self._check_owner(deadline)
         try:
             identity = await self._requests.init(
                 self._config.transaction_timeout, self.identity, deadline
@@ -102,8 +104,6 @@ class Fencing:
         transaction = self._sequencer.transaction
         assert transaction is not None
         if transaction.strays and self._untold is None:
-            if not self._requests.may_have_epoch and not await self._requests.can_renew(deadline):
-                await self._check_owner(deadline)
             await self.renew(deadline)
             transaction.note_new_epoch()
             strays = transaction.strays.take()
@@ -127,7 +127,7 @@ class Fencing:
 
         Before Kafka 2.5 `renew` would take the id away from it. An abort of nothing has no effect,
         and tells whether the epoch is past. That tells nothing if the next epoch may be ours
-        already (`may_have_epoch`): then `renew` is called all the same.
+        already (`may_have_epoch`): then it is asked for all the same.
         """
         transaction = self._sequencer.transaction
         assert transaction is not None

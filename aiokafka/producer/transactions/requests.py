@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiokafka._compat import timeout_at
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
+    CoordinatorNotAvailableError,
     InvalidTransactionTimeout,
     KafkaError,
+    NotCoordinatorError,
+    UnknownError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.net.failures import REFUSALS
@@ -56,6 +59,14 @@ _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
+# A coordinator responds so, too, when it has stored what it was asked for, and lost its replicas or
+# its place before they had it, or met an error behind that. It may be carried out.
+_STORED_PERHAPS = (
+    CoordinatorNotAvailableError.errno,
+    NotCoordinatorError.errno,
+    UnknownError.errno,
+)
+
 
 class TransactionRequests:
     """Sends requests to the coordinator of one transactional id, and to those of groups.
@@ -76,7 +87,8 @@ class TransactionRequests:
         self._has_warned = False
         self._passing: tuple[type[KafkaError], ...] = ()
         self.may_have_epoch = False
-        """Whether InitProducerId got no response: the next epoch may be ours already."""
+        """Whether InitProducerId got no response, or none that says what became of it: the next
+        epoch may be ours already."""
 
     async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
         return await retry(self._client, what, deadline, attempt, self._passing)
@@ -112,6 +124,7 @@ class TransactionRequests:
                 else:
                     async with timeout_at(deadline):
                         response = await connection.request(request, version=version)
+            self._note_what_is_open(request, response)
             check_response(response)
             return response
 
@@ -126,6 +139,12 @@ class TransactionRequests:
             # It may have moved, and the next call may have no time either to find that out.
             self._client.forget_coordinator(kind, key, "no response in time")
             raise
+
+    def _note_what_is_open(self, request: Any, response: Any) -> None:
+        if isinstance(request, EndTxnRequest) and response.error_code in _STORED_PERHAPS:
+            self._strays.note_end(request.committed)
+        elif isinstance(request, InitProducerIdRequest) and response.error_code in _STORED_PERHAPS:
+            self.may_have_epoch = True
 
     def _watch(self, request: Any) -> AbstractContextManager[None]:
         if isinstance(request, TxnOffsetCommitRequest):

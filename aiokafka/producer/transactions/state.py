@@ -88,6 +88,8 @@ class Transaction:
         self.doubt: BaseException | None = None
         """The error of a leader which may mean that the producer was fenced. Nothing is sent until
         the coordinator has been asked."""
+        self.doubtful: TopicPartition | None = None
+        """The partition that it leads."""
         self.is_version_2 = False
         """Whether brokers enter partitions themselves, and every end bumps the epoch (KIP-890)."""
         self.needs_new_epoch = False
@@ -167,8 +169,11 @@ class Transaction:
         """Note that the coordinator has added this group: its offsets may be sent."""
         self.groups.add(group_id)
 
-    def note_doubt(self, error: BaseException) -> None:
-        """Send no more records until the coordinator has told what this error of a leader means."""
+    def note_doubt(self, partition: TopicPartition, error: BaseException) -> None:
+        """Send no more records until the coordinator has told what this error of the leader of
+        `partition` means.
+        """
+        self.doubtful = partition
         self.doubt = error
 
     def require_new_epoch(self) -> None:

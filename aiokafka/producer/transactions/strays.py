@@ -37,8 +37,8 @@ class Strays:
         self.of_coordinator = False
         """Whether the transaction may still be changed or ended at its coordinator."""
         self.of_commit = False
-        """Whether a request to commit it got no response that could be read: it may be committed,
-        whatever a later request is told."""
+        """Whether a request to commit it got no response that says what became of it: it may be
+        committed, whatever a later request is told."""
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.groups or self.of_coordinator)
@@ -74,6 +74,11 @@ class Strays:
         except BaseException:
             self.of_commit = True
             raise
+
+    def note_end(self, is_commit: bool) -> None:
+        """Note that a request to end the transaction may have been stored by a coordinator that was
+        not able to say so."""
+        self.of_commit |= is_commit
 
     def forget_records(self) -> None:
         """Drop the partitions: every record of the transaction was acknowledged, so leaders know

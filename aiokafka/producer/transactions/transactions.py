@@ -102,10 +102,22 @@ class ProducerTransactions:
         self.transaction.end()
 
     async def begin(self) -> None:
-        """Start a transaction; first finish what an abort or a commit has left."""
+        """Start a transaction; first finish what an abort or a commit has left.
+
+        The first one of version 2 needs an epoch of its own (KAFKA-18227):
+
+        1. The brokers are upgraded meanwhile. The transaction before was of version 1, and its end
+           has left the epoch as it is. The markers are still to be written.
+        2. A record comes under the same epoch. To the leader the transaction before is open, so it
+           does not ask the coordinator whether the record may be written. In version 1 we did, and
+           were told to wait for the markers.
+        3. The record is part of the transaction before, and committed or aborted with that.
+        """
         transaction = self.transaction
         await self._finish_former()
         is_version_2 = await self._requests.is_version_2(self._deadline())
+        if is_version_2 and transaction.number and not transaction.is_version_2:
+            await self._fencing.renew(self._deadline())
         # It was stopped, or has failed, during the requests above.
         if self._is_closed:
             raise ProducerClosed("the producer was stopped; make a new one")

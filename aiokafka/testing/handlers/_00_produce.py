@@ -178,9 +178,7 @@ async def _await_replicas(
         errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
         if not errno and _lacks_replicas(context, found, partition):
             errno = codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if errno:
-            answer.error_code = errno
-            answer.base_offset = -1
+        answer.error_code = errno  # with the offset, for it is written all the same
     _add_endpoints(context, response)
     return response
 

@@ -14,6 +14,7 @@ from aiokafka.coordinator.assignors._common import (
     subscribers_by_topic,
 )
 from aiokafka.coordinator.assignors._either import either
+from aiokafka.coordinator.assignors._movements import PartitionMovements
 from aiokafka.coordinator.assignors._ownership import Claim, settle
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -48,6 +49,8 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
     _assignment: Sequence[TopicPartition] = ()
     _generation = -1
+    _latest_partition_movements = PartitionMovements()
+    """Of the last assignment that was made, by any member: for tests."""
 
     @either
     def assign(
@@ -56,7 +59,9 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         owned = settle({member: _claim(metadata) for member, metadata in members.items()})
         subscribers = subscribers_by_topic(members)
         partitions = partitions_by_topic(cluster, subscribers)
-        return build(self.version, balance(subscribers, partitions, owned))
+        shares = balance(subscribers, partitions, owned)
+        type(self)._latest_partition_movements = PartitionMovements.between(owned, shares)
+        return build(self.version, shares)
 
     @either
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
