@@ -8,9 +8,11 @@ from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import MixedCodes, SteadyError
 from tests.simulation.faults.brokers import BrokerStop
-from tests.simulation.faults.replicas import Hang
+from tests.simulation.faults.groups import HeldMarkers
+from tests.simulation.faults.replicas import Hang, Upgrade
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.promises import LATE_ONLY, NO_ERRORS, PROMPT, USABLE
+from tests.simulation.scenario import FaultPlan
 from tests.simulation.workloads.pipeline import PipelineWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
@@ -159,6 +161,24 @@ class HurriedOffsets(_Transacting):
             self.fault(Refused, 4, api=28, error=error, times=1, lasts=(0.5, 2.0))
 
 
+class AbandonedOffsets(_Transacting):
+    """Offsets for which a program waits no longer, and commits."""
+
+    name = "abandoned-offsets"
+
+    def compose(self) -> None:
+        """Coordinators that take their time."""
+        self.cluster(releases=("2.8", "3.9", "4.0", "4.3", "4.3"))
+        self.add(ProducerWorkload, cancel_rate=0)
+        plan = self.add(PipelineWorkload)
+        for member in plan.options["members"]:
+            member |= {"give_up_rate": 0.7, "hurry_rate": 0, "cancel_rate": 0, "stays_s": 5.0}
+        self.topics(config={})
+        for api in (25, 28):
+            self.fault(LateResponse, 4, api=api, seconds=0.3, times=4, lasts=(1.0, 3.0))
+            self.fault(LostResponse, 2, api=api, handled=True, how="cut", times=1)
+
+
 class ExpiringTransactions(_Transacting):
     """Records of transactions whose time is over on their way."""
 
@@ -195,6 +215,24 @@ class LostInFlight(_Transacting):
         self.fault(LostResponse, 6, api=0, handled=False, how="silence", times=1)
 
 
+class UpgradedTransactions(_Transacting):
+    """Brokers that begin to serve version 2 of transactions while the markers of one before it are
+    still to be written."""
+
+    name = "upgraded-transactions"
+
+    def compose(self) -> None:
+        """One producer, and records of many transactions for one partition."""
+        self.cluster(brokers=1, releases=("3.9",))
+        self.producer(TransactionalWorkload, {}, abort_rate=0.5, transactions=30)
+        self.topics(partitions=1, config={})
+        for at in (0.5, 2.0, 3.5):
+            # Its draw is for brokers beside others.
+            plan = {"broker": 0, "release": "4.3"}
+            self.faults.append(FaultPlan(Upgrade.kind, f"upgrade at {at}", at, 1.2, plan))
+            self.fault(HeldMarkers, at=at, lasts=(0.3, 1.0))
+
+
 class InsistingTransactions(_Transacting):
     """Coordinators that refuse for longer than a call may take."""
 
@@ -223,7 +261,9 @@ TRANSACTING_AIMS: tuple[type[Aim], ...] = (
     LostEnds,
     UnclearEnds,
     HurriedOffsets,
+    AbandonedOffsets,
     ExpiringTransactions,
     LostInFlight,
+    UpgradedTransactions,
     InsistingTransactions,
 )

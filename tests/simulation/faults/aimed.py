@@ -185,7 +185,11 @@ class WrittenAllTheSame(Fault):
     @classmethod
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
         """Which code, of how many the first."""
-        codes = (c.NOT_ENOUGH_REPLICAS_AFTER_APPEND, c.REQUEST_TIMED_OUT)
+        codes = (
+            c.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            c.REQUEST_TIMED_OUT,
+            c.NOT_LEADER_OR_FOLLOWER,
+        )
         return {"code": draft.random.choice(codes), "every": draft.random.choice((2, 3, 5))}
 
     async def begin(self) -> None:
@@ -200,7 +204,7 @@ class WrittenAllTheSame(Fault):
         for topic in response.responses:
             for part in topic.partition_responses:
                 if not part.error_code:
-                    part.error_code, part.base_offset = self.arguments["code"], -1
+                    part.error_code = self.arguments["code"]  # with the offset, as from brokers
                     self.hit()
 
     async def end(self) -> None:

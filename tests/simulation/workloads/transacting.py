@@ -158,13 +158,17 @@ class TransactionalProgram(ProducerProgram):
                 await self.caller.pause(0.2)
 
     async def send_offsets(self, offsets: dict[TopicPartition, int], consumer: Any) -> bool:
-        """Make offsets part of the transaction; whether they are."""
+        """Make offsets part of the transaction; whether they are, or a commit will see to that."""
         call = self.producer.send_offsets_to_transaction(offsets, consumer)
+        rate = self.options.get("give_up_rate", 0)
+        gives_up = rate and self.caller.chance(rate)
+        patience = self.caller.random.random() * 0.4 if gives_up else None
         try:
-            await self.caller.call(f"send_offsets_to_transaction({offsets})", call)
+            what = f"send_offsets_to_transaction({offsets})"
+            await self.caller.call(what, call, patience=patience)
         except (KafkaError, InterruptedCall) as error:
             self._met(error)
-            return False
+            return patience is not None and isinstance(error, InterruptedCall)
         return True
 
     async def _commit(self, transaction: Transaction) -> bool:
