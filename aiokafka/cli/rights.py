@@ -131,14 +131,22 @@ async def add_acls(
 @click.argument("resource", metavar="TYPE[:NAME]")
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME")
+@click.option("--prefixed", is_flag=True, help="Those for all names that begin so.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-async def delete_acls(session: Session, resource: str, yes: bool, **given: str | None) -> None:
+async def delete_acls(
+    session: Session, resource: str, prefixed: bool, yes: bool, **given: str | None
+) -> None:
     """Delete entries about a resource, and show them. TYPE alone stands for all of this type.
 
     \b
     Example:
       aiokafka acls delete topic:orders --principal User:alice --yes
     """
+    if prefixed:
+        given["pattern_type"] = "prefixed"
+    elif ":" in resource:
+        # Not those that `add --prefixed` has made of the same name, which others may need.
+        given["pattern_type"] = "literal"
     wanted = _filter(resource, given)
     if resource.endswith(":"):
         # It would be a slip that takes the rights to everything of this type.

@@ -26,6 +26,15 @@ def test_acls_are_added_listed_and_deleted(cli: Cli) -> None:
     assert len(cli.rows("acls", "list")) == 2
 
 
+def test_what_was_added_with_prefixed_is_deleted_with_it(cli: Cli) -> None:
+    cli("acls", "add", "topic:orders", "User:alice", "read")
+    cli("acls", "add", "topic:orders", "User:bob", "read", "--prefixed")
+    gone = cli.rows("acls", "delete", "topic:orders", "--yes")
+    assert [row["principal"] for row in gone] == ["User:alice"]
+    gone = cli.rows("acls", "delete", "topic:orders", "--prefixed", "--yes")
+    assert [row["principal"] for row in gone] == ["User:bob"]
+
+
 def test_no_name_is_not_all_names(cli: Cli) -> None:
     cli("acls", "add", "topic:orders", "User:alice", "read")
     done = cli.run("acls", "delete", "topic:", "--yes")  # topic:$NAME, without a NAME
