@@ -18,7 +18,7 @@ from aiokafka.metrics import MetricsSnapshot
 
 # Cython resolves the name when it compiles and leaves none in the module; the library alone
 # calls the method.
-COMPILED_AWAY = {"BatchBuilder.release"}
+COMPILED_AWAY = {"BatchBuilder.release", "ProducerBatch.part"}
 # `typing` of Python 3.10 does not take `dataclasses.InitVar` for a type.
 TAKES_INIT_VAR = sys.version_info >= (3, 11)
 NEEDS_PYSPARK = {"spark"}
