@@ -37,15 +37,18 @@ class Work:
         self.stored_batch = given.get("stored_batch", 1_000_000)
 
     def values(self):
-        """A thousand different payloads that compress about as JSON text does."""
-        return [payload(number, self.size) for number in range(1000)]
+        """A thousand payloads that compress about as JSON text does; of large ones some are the
+        same."""
+        count = 1000 if self.size < 65536 else 50
+        different = [payload(number, self.size) for number in range(count)]
+        return [different[number % count] for number in range(1000)]
 
     def keys(self):
         return [b"key-%d" % number for number in range(4096)] if self.keyed else [None]
 
 
 def payload(number, size):
-    text = b""
+    text = bytearray()
     while len(text) < size:
         number = (number * 1103515245 + 12345) & 0x7FFFFFFF
         text += b'{"id": %d, "name": "customer-%d", "amount": %d.%02d, "state": "active"},' % (
@@ -54,7 +57,7 @@ def payload(number, size):
             number % 499,
             number % 100,
         )
-    return text[:size]
+    return bytes(text[:size])
 
 
 class Clock:
