@@ -13,7 +13,15 @@ from aiokafka.protocol.messages.fetch import (
 )
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
-__all__ = ["FetchSpec", "fetch_topics", "named_leaders", "partitions_in", "room_for_records"]
+__all__ = [
+    "FetchSpec",
+    "fetch_topics",
+    "named_brokers",
+    "named_leader",
+    "named_leaders",
+    "partitions_in",
+    "room_for_records",
+]
 
 # Bytes of a response that are no records.
 _AROUND_ANSWER = 1024
@@ -70,18 +78,24 @@ def partitions_in(
                 yield TopicPartition(name, data.partition_index), data
 
 
+def named_leader(data: PartitionData) -> tuple[int, int] | None:
+    """Return the id and epoch of the leader that a broker names in place of itself (KIP-951)."""
+    leader = data.current_leader
+    is_named = data.error_code and leader.leader_id >= 0 and leader.leader_epoch >= 0
+    return (leader.leader_id, leader.leader_epoch) if is_named else None
+
+
+def named_brokers(response: FetchResponse) -> list[BrokerMetadata]:
+    """Return where the leaders are that a response names."""
+    return [BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints]
+
+
 def named_leaders(
     response: FetchResponse, names: Mapping[bytes, str], id_of: Callable[[str], bytes | None]
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[BrokerMetadata]]:
-    """Return the leaders, each as id and epoch, of partitions that the broker leads no more, and
-    the addresses of these (KIP-951). `names` as in `partitions_in`; topics whose id,
-    `id_of` their name, is another one by now are left out."""
+    """Return what `named_leader` says, by partition, and `named_brokers`. `names` as in
+    `partitions_in`; topics whose id, `id_of` their name, is another one by now are left out."""
     current = {id_: name for id_, name in names.items() if id_of(name) == id_}
-    leaders = {
-        tp: (leader.leader_id, leader.leader_epoch)
-        for tp, data in partitions_in(response, current)
-        if data.error_code and (leader := data.current_leader).leader_id >= 0
-    }
-    return leaders, [
-        BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints
-    ]
+    found = {tp: named_leader(data) for tp, data in partitions_in(response, current)}
+    leaders = {tp: leader for tp, leader in found.items() if leader is not None}
+    return leaders, named_brokers(response)

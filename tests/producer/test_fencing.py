@@ -127,16 +127,21 @@ async def test_a_call_that_comes_while_the_coordinator_is_asked(release: str, th
             await old.stop()
 
 
+async def take_too_long(cluster: FakeCluster, producer: Any) -> None:
+    """Begin a transaction, and wait until its coordinator has aborted it."""
+    await producer.begin_transaction()
+    await producer.send_and_wait(TOPIC, b"late", partition=0)
+    log = cluster.log(TOPIC)
+    await cluster.wait_for(lambda: log.last_stable_offset == log.end_offset)
+
+
 @pytest.mark.parametrize("request_type", [ProduceRequest, TxnOffsetCommitRequest, EndTxnRequest])
 async def test_late_but_not_fenced(request_type: Any) -> None:
     """The transaction took too long: it is over, the producer is not."""
     async with FakeCluster() as cluster:
         await cluster.create_topic(TOPIC)
         async with transactional(cluster, transaction_timeout_ms=100) as producer:
-            await producer.begin_transaction()
-            await producer.send_and_wait(TOPIC, b"late", partition=0)
-            log = cluster.log(TOPIC)
-            await cluster.wait_for(lambda: log.last_stable_offset == log.end_offset)
+            await take_too_long(cluster, producer)
             with pytest.raises(TransactionAbortable, match="transaction_timeout_ms=100"):
                 if request_type is ProduceRequest:
                     await producer.send_and_wait(TOPIC, b"late", partition=0)
@@ -178,10 +183,7 @@ async def test_late_in_the_words_of_a_leader() -> None:
     async with FakeCluster(as_version="4.0") as cluster:
         await cluster.create_topic(TOPIC)
         async with transactional(cluster, transaction_timeout_ms=100) as producer:
-            await producer.begin_transaction()
-            await producer.send_and_wait(TOPIC, b"late", partition=0)
-            log = cluster.log(TOPIC)
-            await cluster.wait_for(lambda: log.last_stable_offset == log.end_offset)
+            await take_too_long(cluster, producer)
             cluster.intercept(ProduceRequest, Fail(InvalidTxnState), times=1)
             with pytest.raises(TransactionAbortable, match="transaction_timeout_ms=100"):
                 await producer.send_and_wait(TOPIC, b"late", partition=0)

@@ -319,19 +319,28 @@ async def test_a_rebalance_does_not_wait_for_a_commit_for_ever(
     assert stored(cluster) == [3, None]
 
 
-@pytest.mark.parametrize("kind", ["classic", "consumer"])
+COOPERATIVE: dict[str, dict[str, Any]] = {
+    "classic": {"partition_assignment_strategy": [CooperativeStickyAssignor]},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+async def fill_both(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t", partitions=2)
+    await cluster.create_topic("out")
+    for partition in range(2):
+        fill(cluster, partition, 3)
+
+
+@pytest.mark.parametrize("kind", COOPERATIVE)
 def test_a_rebalance_does_not_wait_for_an_abort(kind: str) -> None:
     """It commits nothing, and may take as long as the coordinator of transactions is away."""
-    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
-    reading: dict[str, Any] = cooperative if kind == "classic" else {"group_protocol": "consumer"}
+    reading = COOPERATIVE[kind]
 
     async def main(simulation: Simulation) -> None:
         loop = asyncio.get_running_loop()
         async with simulation.cluster(1) as cluster:
-            await cluster.create_topic("t", partitions=2)
-            await cluster.create_topic("out")
-            fill(cluster, 0, 3)
-            fill(cluster, 1, 3)
+            await fill_both(cluster)
 
             async def fail(transaction: SessionTransaction) -> None:
                 await aborting.producer.flush()
@@ -355,19 +364,15 @@ def test_a_rebalance_does_not_wait_for_an_abort(kind: str) -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("kind", ["classic", "consumer"])
+@pytest.mark.parametrize("kind", COOPERATIVE)
 def test_nor_for_one_that_begins_while_it_waits(kind: str) -> None:
     """It waits for the commit, whose offsets are refused: what is left is an abort."""
-    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
-    reading: dict[str, Any] = cooperative if kind == "classic" else {"group_protocol": "consumer"}
+    reading = COOPERATIVE[kind]
 
     async def main(simulation: Simulation) -> None:
         loop = asyncio.get_running_loop()
         async with simulation.cluster(1) as cluster:
-            await cluster.create_topic("t", partitions=2)
-            await cluster.create_topic("out")
-            fill(cluster, 0, 3)
-            fill(cluster, 1, 3)
+            await fill_both(cluster)
             refuse = asyncio.Event()
             refusal = Hold(refuse, Fail(TransactionAbortable))
             other = consumer_of(cluster, "t", **reading)

@@ -19,11 +19,12 @@ from aiokafka._reading.answers import (
     doubts_metadata,
     read_answer,
 )
+from aiokafka._reading.fetch import named_brokers, named_leader
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.errors import RecordTooLargeError
 from aiokafka.record.reader import RecordReader
-from aiokafka.structs import BrokerMetadata, TopicPartition
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
@@ -69,9 +70,9 @@ class Intake:
         if data.error_code:
             # Collected, and applied by `finish()`: the metadata changes once for all partitions of
             # the response.
-            leader = data.current_leader
-            if leader.leader_id >= 0 and leader.leader_epoch >= 0:
-                self._leaders[state.tp] = (leader.leader_id, leader.leader_epoch)
+            leader = named_leader(data)
+            if leader is not None:
+                self._leaders[state.tp] = leader
         else:
             self._note_ends(state, data)
             # Before the records are looked at: a corrupt one is no failure of the broker, and is
@@ -100,10 +101,7 @@ class Intake:
         if self._arrived:
             self._host.announce(self._arrived)
         if self._leaders:
-            brokers = [
-                BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints
-            ]
-            self._shared.client.update_leaders(self._leaders, brokers)
+            self._shared.client.update_leaders(self._leaders, named_brokers(response))
 
     # -- data --------------------------------------------------------------------------------------
 
