@@ -42,6 +42,21 @@ class _Transacting(Aim):
         self.topics(config={})
 
 
+class _Copying(Aim):
+    """Members of a group that copy records in transactions."""
+
+    active_s = 5.0
+
+    def pipeline(self, **member: Any) -> None:
+        """Members that come and go, each with these options."""
+        self.cluster(releases=("2.8", "3.9", "4.0", "4.3", "4.3"))
+        self.add(ProducerWorkload, cancel_rate=0)
+        plan = self.add(PipelineWorkload)
+        for options in plan.options["members"]:
+            options |= {"cancel_rate": 0, "stays_s": 5.0} | member
+        self.topics(config={})
+
+
 class EarlyAborts(_Transacting):
     """Aborts while requests are refused: none takes long."""
 
@@ -144,36 +159,26 @@ class UnclearEnds(_Transacting):
         self.fault(Refused, 5, api=26, error=c.UNKNOWN_SERVER_ERROR, times=1, lasts=(1.0, 3.0))
 
 
-class HurriedOffsets(_Transacting):
+class HurriedOffsets(_Copying):
     """Offsets that are refused while their transaction is committed already."""
 
     name = "hurried-offsets"
 
     def compose(self) -> None:
         """A program that does not wait for them, and members that come and go."""
-        self.cluster(releases=("2.8", "3.9", "4.0", "4.3", "4.3"))
-        self.add(ProducerWorkload, cancel_rate=0)
-        plan = self.add(PipelineWorkload)
-        for member in plan.options["members"]:
-            member |= {"hurry_rate": 1.0, "cancel_rate": 0, "stays_s": 5.0}
-        self.topics(config={})
+        self.pipeline(hurry_rate=1.0)
         for error in (c.GROUP_AUTHORIZATION_FAILED, c.ILLEGAL_GENERATION):
             self.fault(Refused, 4, api=28, error=error, times=1, lasts=(0.5, 2.0))
 
 
-class AbandonedOffsets(_Transacting):
+class AbandonedOffsets(_Copying):
     """Offsets for which a program waits no longer, and commits."""
 
     name = "abandoned-offsets"
 
     def compose(self) -> None:
         """Coordinators that take their time."""
-        self.cluster(releases=("2.8", "3.9", "4.0", "4.3", "4.3"))
-        self.add(ProducerWorkload, cancel_rate=0)
-        plan = self.add(PipelineWorkload)
-        for member in plan.options["members"]:
-            member |= {"give_up_rate": 0.7, "hurry_rate": 0, "cancel_rate": 0, "stays_s": 5.0}
-        self.topics(config={})
+        self.pipeline(give_up_rate=0.7, hurry_rate=0)
         for api in (25, 28):
             self.fault(LateResponse, 4, api=api, seconds=0.3, times=4, lasts=(1.0, 3.0))
             self.fault(LostResponse, 2, api=api, handled=True, how="cut", times=1)
