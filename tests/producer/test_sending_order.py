@@ -1,12 +1,16 @@
-"""The order of records that several tasks send at the same time."""
+"""The order of records: of several tasks, and at leaders that do not know the producer."""
 
 from __future__ import annotations
 
 import asyncio
 
-from aiokafka.testing import FakeCluster
+import pytest
+
+from aiokafka.errors import NotLeaderForPartitionError
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, results, send_all, values
 
 
 def test_tasks_that_send_at_the_same_time_keep_their_order() -> None:
@@ -24,3 +28,33 @@ def test_tasks_that_send_at_the_same_time_keep_their_order() -> None:
             return [value and value[:2] for value in values(cluster)]
 
     assert simulate(main) == [b"%02d" % number for number in range(12)]
+
+
+@pytest.mark.parametrize("version", ["2.8", "4.3"])
+@pytest.mark.parametrize("reason", ["long ago", "another leader"])
+def test_the_order_at_a_leader_that_does_not_know_the_producer(reason: str, version: str) -> None:
+    """It takes any number as the first, so that of the second batch, if it refuses the first."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version=version) as cluster:
+            await cluster.create_topic(TOPIC, assignment={0: (0, 1), 1: (0, 1)})
+            async with new_producer(cluster, max_batch_size=100) as producer:
+                for _ in range(2):
+                    await producer.send_and_wait(TOPIC, b"old", partition=0)
+                    await producer.client.force_metadata_update()
+                if reason == "long ago":
+                    for _ in range(400):  # producer.id.expiration.ms is a day
+                        await asyncio.sleep(225)
+                        await producer.send_and_wait(TOPIC, b"other", partition=1)
+                else:
+                    # It has copied the log when retention had deleted what the producer wrote.
+                    cluster.move_leader((TOPIC, 0), 1)
+                    await producer.client.force_metadata_update()
+                producers = cluster.log(TOPIC).producers
+                for producer_id in list(producers.entries):
+                    producers.forget(producer_id)
+                cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=1)
+                await results(await send_all(producer, [b"1" * 80, b"2" * 80, b"3" * 80]))
+            return [value and value[:1] for value in values(cluster)]
+
+    assert simulate(main, limit_s=100_000) == [b"o", b"o", b"1", b"2", b"3"]

@@ -33,7 +33,9 @@ NODE = Node()
 
 
 def new_queue() -> PartitionQueue:
-    return PartitionQueue(PARTITION, Backoff(0.1, 1.0))
+    queue = PartitionQueue(PARTITION, Backoff(0.1, 1.0))
+    queue.assign(NODE)
+    return queue
 
 
 def used_queue(sequencer: Sequencer) -> PartitionQueue:
@@ -62,7 +64,7 @@ def new_batch(queue: PartitionQueue, records: int = 1) -> ProducerBatch:
 
 def send(sequencer: Sequencer, queue: PartitionQueue) -> ProducerBatch:
     batch = queue.waiting[0]
-    assert sequencer.identify(queue, batch)
+    assert sequencer.identify(queue, batch, 0.0)
     queue.take(NODE)
     return batch
 
@@ -99,7 +101,7 @@ def test_the_first_batch_of_a_producer_id_goes_alone() -> None:
         sequencer.set_producer_id(producer_id, 0)
         new_batch(queue), new_batch(queue)
         first = send(sequencer, queue)
-        assert not sequencer.identify(queue, queue.waiting[0])
+        assert not sequencer.identify(queue, queue.waiting[0], 0.0)
         deliver(sequencer, queue, first)
         second = send(sequencer, queue)
         assert identity(second) == (producer_id, 0, 1)
@@ -123,7 +125,7 @@ def test_it_goes_alone_where_the_leader_seems_to_have_forgotten_the_producer_id(
     sequencer.on_gap(queue, first)
     put_back(queue, first)
     assert identity(send(sequencer, queue)) == (7, 1, 0)
-    assert not sequencer.identify(queue, queue.waiting[0])
+    assert not sequencer.identify(queue, queue.waiting[0], 0.0)
 
 
 def test_order_survives_the_wrap() -> None:
@@ -169,7 +171,7 @@ def test_a_gap_before_the_oldest_batch_starts_a_new_epoch() -> None:
     first, second = send(sequencer, queue), send(sequencer, queue)
     sequencer.on_gap(queue, first)
     put_back(queue, first)
-    assert not sequencer.identify(queue, first)  # the other one is still in flight
+    assert not sequencer.identify(queue, first, 0.0)  # the other one is still in flight
     sequencer.on_gap(queue, second)
     put_back(queue, second)
     for expected in range(3):
@@ -186,7 +188,7 @@ def test_a_lost_batch_makes_new_ones_wait_and_then_begin_anew() -> None:
     first, second = send(sequencer, queue), send(sequencer, queue)
     queue.end_flight(first)
     sequencer.on_loss(queue, first, KafkaError())
-    assert not sequencer.identify(queue, queue.waiting[0])
+    assert not sequencer.identify(queue, queue.waiting[0], 0.0)
     put_back(queue, second)
     # The broker may have it under this number: it tells when asked again.
     assert identity(send(sequencer, queue)) == (7, 0, 2)
@@ -213,7 +215,7 @@ def test_partitions_change_to_a_new_producer_id_when_nothing_is_pending() -> Non
     first = send(sequencer, queue)
     sequencer.discard_producer_id(7)
     sequencer.set_producer_id(8, 0)
-    assert not sequencer.identify(queue, queue.waiting[0])
+    assert not sequencer.identify(queue, queue.waiting[0], 0.0)
     deliver(sequencer, queue, first)
     assert identity(send(sequencer, queue)) == (8, 0, 0)
 
@@ -224,7 +226,7 @@ def test_after_the_last_epoch_a_new_producer_id_is_wanted() -> None:
     first = send(sequencer, queue)
     sequencer.on_gap(queue, first)
     put_back(queue, first)
-    assert not sequencer.identify(queue, first)
+    assert not sequencer.identify(queue, first, 0.0)
     assert sequencer.wants_producer_id
     sequencer.set_producer_id(9, 0)
     assert identity(send(sequencer, queue)) == (9, 0, 0)
@@ -288,7 +290,7 @@ def test_without_epochs_left_a_forgotten_partition_costs_a_producer_id() -> None
     assert sequencer.wants_producer_id
     queue = new_queue()
     batch = new_batch(queue)
-    assert not sequencer.identify(queue, batch)
+    assert not sequencer.identify(queue, batch, 0.0)
     sequencer.set_producer_id(8, 0)
     assert send(sequencer, queue).producer_id == 8
 

@@ -139,7 +139,7 @@ class Delivery:
         Returns False if the batch has to wait; what it waits for has been asked for.
         """
         sequencer = self.sequencer
-        if sequencer is None or sequencer.identify(queue, batch):
+        if sequencer is None or sequencer.identify(queue, batch, self._loop.time()):
             return True
         if self.transaction is not None:
             if self.transaction.wanted:

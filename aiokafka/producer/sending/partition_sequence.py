@@ -20,10 +20,12 @@ class PartitionSequence:
         "has_gap",
         "is_uncertain",
         "is_unresolved",
+        "known_by",
         "known_id",
         "next",
         "producer_id",
         "topic_id",
+        "used_at",
     )
 
     def __init__(self) -> None:
@@ -43,5 +45,9 @@ class PartitionSequence:
         """The leader reported that records before the oldest batch are missing."""
         self.known_id = -1
         """The producer id that the leader is known to know, under whatever epoch."""
+        self.known_by = -1
+        """The node id of that leader."""
+        self.used_at = 0.0
+        """When a batch was last about to be sent (loop time)."""
         self.topic_id: bytes | None = None
         """The id of the topic, as the metadata had it last; None before Kafka 2.8."""

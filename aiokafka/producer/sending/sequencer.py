@@ -45,6 +45,11 @@ __all__ = ["Sequencer", "is_oldest"]
 
 _LAST_EPOCH = 0x7FFF
 
+_LONGEST_PAUSE = 300.0
+"""Seconds after which a leader may have forgotten a producer id of which it has heard nothing:
+`producer.id.expiration.ms` is a day by default, and minutes where there are many producers.
+"""
+
 
 class Sequencer:
     """Gives batches their identity, so that a leader can drop the ones that it has (KIP-98).
@@ -87,14 +92,16 @@ class Sequencer:
         """Return whether batches of `queue` wait for another producer id."""
         return self.wants_producer_id and self._is_over(queue.sequence)
 
-    def identify(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Give `batch`, the oldest waiting in `queue`, its place in the sequence.
+    def identify(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
+        """Give `batch`, the oldest waiting in `queue`, its place in the sequence. `now` is loop
+        time.
 
         Returns False if the batch has to wait: for those in flight, for a producer id, or for the
         coordinator of the transaction. A batch that was sent before keeps its place, since the
         leader may have it.
         """
         sequence = queue.sequence
+        self._note_time(sequence, now)
         if self.transaction is not None and not self.transaction.admits(queue.partition):
             return False
         if self._is_over(sequence):
@@ -115,9 +122,9 @@ class Sequencer:
             # 4. Batch 0 is sent again. Its number lies before what the leader has, so it is refused
             #    for ever: lost.
             #
-            # So the first batch goes alone. Under a later epoch of an id that the leader knows it
-            # need not: there the leader takes only 0 as the first number.
-            if queue.in_flight and sequence.known_id != sequence.producer_id:
+            # So the first batch goes alone, to each leader. Under a later epoch of an id that the
+            # leader knows it need not: there the leader takes only 0 as the first number.
+            if queue.in_flight and not _is_known(queue):
                 return False
             batch.set_number(sequence.producer_id, sequence.epoch, sequence.next)
             sequence.next = advance(sequence.next, batch.record_count)
@@ -154,6 +161,8 @@ class Sequencer:
         if self._is_current(sequence, batch):
             sequence.expected = advance(batch.base_sequence, batch.record_count)
             sequence.known_id = batch.producer_id
+            assert queue.in_flight_from is not None
+            sequence.known_by = queue.in_flight_from.node_id
 
     def on_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Note that `batch` was refused for good, or given up with an unknown outcome."""
@@ -197,6 +206,12 @@ class Sequencer:
         if producer_id == self.producer_id:
             self.wants_producer_id = True
 
+    def _note_time(self, sequence: PartitionSequence, now: float) -> None:
+        """Take a leader that has heard nothing for long for one that has forgotten the id."""
+        if now - sequence.used_at > _LONGEST_PAUSE:
+            sequence.known_id = -1
+        sequence.used_at = now
+
     def _is_over(self, sequence: PartitionSequence) -> bool:
         """Return whether a new batch may not simply count on."""
         is_old = sequence.generation != self.generation
@@ -232,6 +247,17 @@ class Sequencer:
 def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
     """Return whether no undelivered batch of `queue` was numbered before `batch`."""
     return not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting))
+
+
+def _is_known(queue: PartitionQueue) -> bool:
+    """Return whether the leader of `queue` is known to know the producer id.
+
+    Not every leader does: one that has copied the log after retention had deleted the records of a
+    producer learns of that producer only from the next record.
+    """
+    sequence, node = queue.sequence, queue.node
+    is_same = node is not None and node.node_id == sequence.known_by
+    return is_same and sequence.known_id == sequence.producer_id
 
 
 def _precedes(other: ProducerBatch, batch: ProducerBatch) -> bool:
