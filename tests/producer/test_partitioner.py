@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
 from aiokafka.partitioner import DefaultPartitioner, RoundRobinPartitioner, murmur2
+from aiokafka.testing import FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.producers import TOPIC, new_producer
 
 
 # Known values of Java's org.apache.kafka.common.utils.Utils.murmur2.
@@ -61,3 +65,18 @@ def test_round_robin_serves_every_partition_of_every_topic() -> None:
 def test_round_robin_skips_partitions_without_leader() -> None:
     partitioner = RoundRobinPartitioner()
     assert {partitioner(None, [0, 1, 2], [0, 2]) for _ in range(10)} == {0, 2}
+
+
+def test_records_without_a_key_that_are_sent_one_by_one_go_everywhere() -> None:
+    """Each has a batch of its own, and counts for what its partition gets."""
+
+    async def main(_: Simulation) -> Counter[int]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions=4)
+            async with new_producer(cluster) as producer:
+                sent = [await producer.send_and_wait(TOPIC, b"x" * 1000) for _ in range(1000)]
+        return Counter(metadata.partition for metadata in sent)
+
+    counts = simulate(main)
+    assert sorted(counts) == [0, 1, 2, 3]
+    assert max(counts.values()) < 600

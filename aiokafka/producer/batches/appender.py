@@ -296,6 +296,8 @@ class Appender:
         future = batch.add(timestamp, key, value, headers, is_awaited)
         if future is None:
             raise RuntimeError("an empty batch has no room for its first record")
+        if queue is lanes.sticky:
+            lanes._left -= batch.reserved - BATCH_OVERHEAD - _PER_RECORD
         self.enqueue(queue, batch)
         return future
 
