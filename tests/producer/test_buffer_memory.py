@@ -14,6 +14,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     ProducerClosed,
 )
+from aiokafka.producer.batches.buffer_memory import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import FakeCluster, Hold
@@ -185,3 +186,27 @@ async def test_default_timestamp_is_now(cluster: FakeCluster) -> None:
         metadata = await producer.send_and_wait(TOPIC, b"v")
     assert metadata.timestamp is not None
     assert before <= metadata.timestamp <= int(time.time() * 1000)
+
+
+async def test_memory_that_is_given_back_in_the_turn_of_the_deadline() -> None:
+    """As when the program has stood still: it is the call's turn, and the next one's after it."""
+    loop = asyncio.get_running_loop()
+    memory = BufferMemory(loop, 1000)
+    memory.take(1000)
+    waiting = asyncio.create_task(memory.wait(500, loop.time()))
+    await asyncio.sleep(0)
+    memory.give_back(1000)
+    await waiting
+    await asyncio.sleep(0)
+    assert not memory.is_contended
+
+
+async def test_a_call_that_is_refused_in_the_turn_of_its_deadline() -> None:
+    loop = asyncio.get_running_loop()
+    memory = BufferMemory(loop, 1000)
+    memory.take(1000)
+    waiting = asyncio.create_task(memory.wait(500, loop.time()))
+    await asyncio.sleep(0)
+    memory.refuse_waiters(lambda: ProducerClosed("stopped"))
+    with pytest.raises(ProducerClosed):
+        await waiting

@@ -12,6 +12,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold, RawBytes, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 
@@ -58,6 +59,27 @@ async def test_flush_with_a_timeout(cluster: FakeCluster) -> None:
             release.set()
             await producer.flush(10)
             assert all(future.done() for future in futures)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flush_of_a_program_that_stands_still(seed: int) -> None:
+    """What was delivered in the turn of the deadline is not missing."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster) as producer:
+                for number in range(20):
+                    future = await producer.send(TOPIC, b"%d" % number, partition=0)
+                    simulation.loop.stall(1.0, 0.2)
+                    try:
+                        await producer.flush(0.05)
+                    except KafkaTimeoutError:
+                        assert not future.done()
+                    simulation.loop.stall(0.0, 0.0)
+                    await producer.flush()
+
+    simulate(main, seed=seed)
 
 
 async def test_flush_does_not_wait_for_later_records(cluster: FakeCluster) -> None:

@@ -98,6 +98,9 @@ class BufferMemory:
             async with timeout_at(deadline):
                 await waiter.future
         except asyncio.TimeoutError:
+            if waiter.future.done() and not waiter.future.cancelled():
+                waiter.future.result()
+                return  # in the same turn: the program has stood still
             raise KafkaTimeoutError(
                 f"no room for {need} bytes within max_block_ms: {self.free} of buffer_memory="
                 f"{self.size} bytes are free; the brokers take records more slowly than they are "
