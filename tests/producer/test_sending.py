@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka._compat import timeout
 from aiokafka.partitioner import DefaultPartitioner, RoundRobinPartitioner, murmur2
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.compression import CODECS, has_codec
@@ -339,6 +340,14 @@ async def test_a_full_batch_does_not_linger(cluster: FakeCluster) -> None:
         futures = await send_all(producer, [b"x" * 80] * 3)
         await futures[0]
         assert not futures[2].done()
+
+
+async def test_a_record_that_fills_a_batch_does_not_linger(cluster: FakeCluster) -> None:
+    options = {"linger_ms": 600_000, "delivery_timeout_ms": 900_000, "max_batch_size": 200}
+    async with new_producer(cluster, **options) as producer, timeout(10):
+        await producer.send_and_wait(TOPIC, b"x" * 200, partition=0)
+        await producer.send_and_wait(TOPIC, b"x" * 200, key=b"k")
+        await producer.send_and_wait(TOPIC, b"x" * 200)
 
 
 async def test_requests_are_capped(cluster: FakeCluster) -> None:

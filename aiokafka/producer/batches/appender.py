@@ -13,7 +13,7 @@ from typing import Any
 
 from aiokafka import _seams
 from aiokafka.partitioner import murmur2
-from aiokafka.producer.batches.batch import RECORD_OVERHEAD, ProducerBatch
+from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
 from aiokafka.producer.batches.buffer_memory import BufferMemory
 from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.batches.pending_batches import PendingBatches
@@ -298,6 +298,8 @@ class Appender:
             raise RuntimeError("an empty batch has no room for its first record")
         if queue is lanes.sticky:
             lanes._left -= batch.reserved - BATCH_OVERHEAD - _PER_RECORD
+        if batch.builder.size >= batch.builder.size_limit:
+            batch.transition(BatchState.SEALED)  # full: it need not linger
         self.enqueue(queue, batch)
         return future
 
