@@ -213,6 +213,8 @@ class MetadataLoop:
                     if isinstance(self.error, final):
                         raise renewed(self.error)
         except asyncio.TimeoutError:
+            if predicate(self.cluster):
+                return self.cluster  # in the same turn: the program has stood still
             cause = f"; the last attempt failed: {self.error}" if self.error else ""
             raise KafkaTimeoutError(f"metadata: {why}: not in time{cause}") from self.error
         return self.cluster

@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import (
+    KafkaError,
     KafkaTimeoutError,
     NotEnoughReplicasError,
     ProducerClosed,
@@ -274,3 +275,21 @@ def test_topics_in_steady_use_are_not_forgotten() -> None:
                 return cluster.count(MetadataRequest)
 
     assert simulate(main) == 1
+
+
+def test_a_topic_that_is_known_in_the_turn_of_the_deadline() -> None:
+    """As where the program has stood still: it is known in time."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster, new_producer(cluster, max_block_ms=50) as producer:
+            for number in range(50):
+                topic = f"topic-{number}"
+                await cluster.create_topic(topic)
+                simulation.loop.stall(1.0, 0.2)
+                try:
+                    await producer.send(topic, b"v")
+                except KafkaError:
+                    assert not producer.client.cluster.partitions_for_topic(topic)
+                simulation.loop.stall(0.0, 0.0)
+
+    simulate(main)
