@@ -127,7 +127,7 @@ class MessageAccumulator:
         """Return what is known of the sizes of a topic's batches, to ask and to teach."""
         sizing = self._sizing.get(topic)
         if sizing is None:
-            sizing = self._sizing[topic] = BatchSizing(self._config)
+            sizing = self._sizing[topic] = BatchSizing(self._config, self._loop.time)
         return sizing
 
     def lanes(self, topic: str, cluster: ClusterMetadata) -> TopicLanes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from aiokafka._config import ClientConfig
 from aiokafka._config.producer import ProducerConfig
@@ -19,9 +20,9 @@ def room(sizing: BatchSizing) -> int:
     return builder.size
 
 
-def sizing_of(**options: object) -> BatchSizing:
+def sizing_of(clock: Callable[[], float] = lambda: 0.0, **options: object) -> BatchSizing:
     client = ClientConfig.from_options(bootstrap_servers="h:1")
-    return BatchSizing(ProducerConfig.from_options(client=client, **options))
+    return BatchSizing(ProducerConfig.from_options(client=client, **options), clock)
 
 
 def test_batches_grow_with_what_is_learnt() -> None:
@@ -49,3 +50,18 @@ def test_without_compression_there_is_nothing_to_learn() -> None:
     sizing = sizing_of(max_batch_size=FULL)
     sizing.learn(FULL, FULL // 10)
     assert room(sizing) <= FULL
+
+
+def test_a_limit_does_not_count_for_ever() -> None:
+    """It may be raised, and nothing but a batch that is larger shows it."""
+    now = 5000.0
+    sizing = sizing_of(lambda: now, max_batch_size=FULL)
+    for size in (FULL, FULL // 2):
+        sizing.refuse(size)
+    assert room(sizing) <= FULL // 4
+    now += 500
+    assert room(sizing) <= FULL // 4
+    now += 500
+    assert room(sizing) > FULL // 2
+    sizing.refuse(FULL)
+    assert room(sizing) <= FULL // 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
+from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     MessageSizeTooLargeError,
     NotEnoughReplicasAfterAppendError,
@@ -15,6 +17,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 
@@ -80,3 +83,27 @@ async def test_a_record_that_may_be_written_is_refused_for_its_size(
     assert values(cluster) == numbers(count)
     assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
     assert all("may have been written" in str(one) for one in found)
+
+
+def test_batches_grow_again_when_the_limit_of_a_topic_was_raised() -> None:
+    """Also those of a topic that is used all the time."""
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, config={"max.message.bytes": 1000})
+            servers = cluster.bootstrap_servers
+            async with (
+                new_producer(cluster) as producer,
+                AIOKafkaAdminClient(bootstrap_servers=servers) as admin,
+            ):
+                await results(await send_all(producer, [b"x" * 100] * 500))
+                raised = {"max.message.bytes": "1048588"}
+                await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, raised)])
+                for _ in range(10):
+                    await asyncio.sleep(100)
+                    before = len(cluster.log(TOPIC).batches)
+                    found = await results(await send_all(producer, [b"x" * 100] * 500))
+                    assert not any(isinstance(one, BaseException) for one in found)
+                return len(cluster.log(TOPIC).batches) - before
+
+    assert simulate(main) < 10

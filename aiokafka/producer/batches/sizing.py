@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka.record.batch import RecordBatchBuilder
@@ -21,22 +22,30 @@ _MOST_GROWTH = 16
 _MEMORY = 0.8
 """Share of the old estimate that a new observation leaves in place."""
 
+_TRUST = 600.0
+"""Seconds for which a limit counts that brokers have shown: it may be raised again."""
+
 
 class BatchSizing:
     """Learns from each batch of a topic how well it compresses, and from refusals how large a
     batch brokers take.
 
-    Owns: the estimated ratio, and the limit learnt from the topic's brokers.
+    Owns: the estimated ratio, the limit learnt from the topic's brokers, and when that was.
     """
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
+        """Begin with what is configured. `clock()` gives the time in seconds."""
         self._codec = codec_id(config.compression_type)
         self._level = config.compression_level
-        self._full = config.max_batch_size
+        self._most = self._full = config.max_batch_size
         self._ratio = 1.0
+        self._clock = clock
+        self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
         """Return an empty batch that takes as many bytes as fill it once they are compressed."""
+        if self._full < self._most and self._clock() - self._refused_at > _TRUST:
+            self._full = self._most
         limit = self._full
         if self._codec:
             growth = max(1.0, 1 / (self._ratio * _MARGIN))
@@ -67,3 +76,4 @@ class BatchSizing:
         """Learn that a broker found a batch of `size` compressed bytes too large (KIP-126)."""
         self._ratio = 1.0
         self._full = max(1, min(self._full, size // 2))
+        self._refused_at = self._clock()
