@@ -186,6 +186,8 @@ class OffsetLookup:
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         homes: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
+            # Nothing else uses a topic that is not read: it would be forgotten, and never be found.
+            self._client.touch_topic(tp.topic)
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader < 0:
                 answers[tp] = self._without_leader(tp)
