@@ -270,12 +270,16 @@ class NodeFetcher:
         self._contact.succeed()
         self._shared.desk.note_fetch(self._contact.answered_at)
         # The session first: with an error of it, the partitions are not those that were asked for.
+        was_full = self._session.is_full
         if not self._session.accept(response.error_code, response.session_id):
             self._session_failed(response.error_code)
             return
         self._backoff.reset()
         intake = Intake(self._shared, self._host, self.node_id, self._pin, sent_at)
-        for tp, data in self._session.partitions_in(response):
+        answered = list(self._session.partitions_in(response))
+        if was_full:
+            self._session.check_full({tp for tp, _ in answered})
+        for tp, data in answered:
             state = self._plan.state_for(tp)
             # Read elsewhere by now, it has nothing to do with this broker's troubles.
             is_here = state is not None and state.home.node_id == self.node_id
