@@ -89,7 +89,7 @@ class NodeFetcher:
     def _pin(self, nbytes: int) -> Frame:
         """Count the memory of a response until the last record set of it is read or dropped."""
         self._pinned += nbytes
-        return Frame(nbytes, self._release)
+        return Frame(self.node_id, nbytes, self._release)
 
     def _release(self, nbytes: int) -> None:
         self._pinned -= nbytes
