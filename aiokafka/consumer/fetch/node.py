@@ -60,7 +60,8 @@ class NodeFetcher:
         self._contact = contact
         self._log = SubjectLog(log, shared.config.subject)
         self._buffer = shared.desk.buffer
-        self._plan = FetchPlan(node_id, shared.config.max_partition_fetch_bytes)
+        limit = shared.config.max_partition_fetch_bytes
+        self._plan = FetchPlan(node_id, limit, shared.old_epochs)
         self._session = FetchSession()
         self._signal = Signal()
         client = shared.config.client
