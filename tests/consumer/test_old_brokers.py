@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -22,7 +23,7 @@ from aiokafka.protocol.messages.offset_for_leader_epoch import (
 )
 from aiokafka.testing import Edit, Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.consumers import T0, Start, fill, name_epochs_of_before, read
+from tests.support.consumers import T0, T1, Start, fill, name_epochs_of_before, read
 
 LIMIT = 1000
 
@@ -173,6 +174,35 @@ def test_a_partition_that_is_reassigned_is_read(group_id: str) -> None:
                 cluster.move_leader(T0, 1)
                 fill(cluster, 0, 2)
                 assert await read(consumer, 2) == [(0, 8), (0, 9)]
+
+    simulate(main, limit_s=60)
+
+
+def test_a_broker_that_is_an_older_one_after_a_restart() -> None:
+    """Kafka 1.0 has no fetch sessions, in which it could be told what to leave out."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(as_version="1.1") as cluster:
+            await cluster.create_topic("t", partitions=2)
+            fill(cluster, 0, 2)
+            fill(cluster, 1, 1)
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+            )
+            consumer.assign([T0, T1])
+            async with consumer:
+                assert sorted(await read(consumer, 3)) == [(0, 0), (0, 1), (1, 0)]
+                # No fetch is on its way then that would fail with the broker.
+                consumer.pause(T0, T1)
+                await asyncio.sleep(1)
+                await cluster.stop_broker(0)
+                cluster.set_release(0, "0.11")
+                await cluster.start_broker(0)
+                # Nor one that has to wait for the broker.
+                await asyncio.sleep(1)
+                fill(cluster, 0, 2)
+                consumer.resume(T0)
+                assert await read(consumer, 2) == [(0, 2), (0, 3)]
 
     simulate(main, limit_s=60)
 

@@ -19,7 +19,14 @@ from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.consumer.fetch.intake import Intake
 from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
-from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code, renewed
+from aiokafka.errors import (
+    KafkaError,
+    RecordTooLargeError,
+    UnknownError,
+    UnsupportedVersionError,
+    for_code,
+    renewed,
+)
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.frame_errors import FrameTooLargeError
 
@@ -234,9 +241,13 @@ class NodeFetcher:
     def _failed(self, error: KafkaError) -> None:
         """Back off and look for new leaders, as there is no response; report an error that no retry
         mends."""
+        was_full = self._session.is_full
         # The broker may have taken the request or not, so its epoch of the session may be ours or
         # the next.
         self._session.restart()
+        if isinstance(error, UnsupportedVersionError) and not was_full:
+            # It is an older one since it was restarted, without sessions, and was not asked.
+            return
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
         self._leave_replica()
