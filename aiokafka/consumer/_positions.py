@@ -168,10 +168,10 @@ class ConsumerPositions:
         for state in states:
             committed = found.get(state.tp)
             offsets[state.tp] = None if committed is None else committed.offset
-            if committed is not None and state.tp in self.assignment():
-                self._subscription.assigned_state(state.tp).seek_to_committed(
-                    committed.offset, committed.leader_epoch
-                )
+            # A partition that was given up meanwhile, and came back, has another position, which
+            # the application has not asked to leave.
+            if committed is not None and self._subscription.assignment.get(state.tp) is state:
+                state.seek_to_committed(committed.offset, committed.leader_epoch)
         return offsets
 
     def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:

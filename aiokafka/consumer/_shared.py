@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aiokafka._log import SubjectLog
+from aiokafka._reading.epochs import OldEpochs
 from aiokafka.consumer._meter import ConsumerMeter
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Shared:
         self.client: Final = client
         self.config: Final = config
         self.subscriptions: Final = subscriptions
+        self.old_epochs: Final = OldEpochs(client.versions)
         self.desk: Final = desk
         self.on_change: Final = on_change
         """Called whenever the consumer may be doing better or worse than before."""

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._reading.answers import doubts_metadata
+from aiokafka._reading.epochs import OldEpochs
 from aiokafka._reading.offsets import FoundOffset, list_offsets, offsets_in
 from aiokafka.errors import (
+    BrokerResponseError,
     LeaderNotAvailableError,
     UnknownError,
     UnknownTopicOrPartitionError,
@@ -26,6 +29,7 @@ __all__ = [
     "is_another_topic",
     "is_missing",
     "is_so_for_sure",
+    "put_off",
 ]
 
 _LOOKS = 3  # before a topic is said to be gone
@@ -34,9 +38,10 @@ _LOOKS = 3  # before a topic is said to be gone
 class Bounds:
     """Where the log of a range's partition begins and ends."""
 
-    def __init__(self, client: AIOKafkaClient, state: RangeState) -> None:
+    def __init__(self, client: AIOKafkaClient, state: RangeState, old_epochs: OldEpochs) -> None:
         self._client = client
         self._state = state
+        self._old_epochs = old_epochs
 
     async def ask(self) -> tuple[int, int]:
         """Return the first offset and the one after the last. Raises the broker's error."""
@@ -48,15 +53,29 @@ class Bounds:
         if leader is None or leader < 0:
             self._client.request_metadata(f"{self._state}: no leader is known")
             raise LeaderNotAvailableError(f"{self._state}: no leader is known")
-        request = list_offsets({tp: place}, cluster.leader_epoch)
+        epoch = self._old_epochs.to_ask(tp, cluster.leader_epoch(tp))
+        request = list_offsets({tp: place}, lambda _: epoch)
         found = offsets_in(await self._client.send(leader, request)).get(tp, UnknownError)
-        if isinstance(found, FoundOffset) and found.offset >= 0:
-            return found.offset
+        if isinstance(found, FoundOffset):
+            if found.offset >= 0:
+                return found.offset
+        else:
+            self._old_epochs.note(leader, tp, epoch, found)
         self._client.request_metadata(f"{self._state}: offsets were not found")
         # No error and no offset is no bound. Taken for one, it would be the loss of the whole
         # range.
         error = UnknownError if isinstance(found, FoundOffset) else found
         raise for_partition(error, tp, "offset not found")
+
+
+def put_off(
+    client: AIOKafkaClient, state: RangeState, error: type[BrokerResponseError], now: float
+) -> None:
+    """Retry later, with newer metadata, after the error of a leader."""
+    state.postpone(now, error.__name__)
+    is_doubtful = doubts_metadata(error, state.failures)
+    ask = client.doubt_metadata if is_doubtful else client.request_metadata
+    ask(f"{state}: fetch answered {error.__name__}")
 
 
 Look = Callable[["AIOKafkaClient", RangeState], bool]

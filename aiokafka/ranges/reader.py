@@ -17,10 +17,10 @@ from aiokafka._reading.answers import (
     Fetched,
     NotNow,
     OutOfRange,
-    doubts_metadata,
     is_passing,
     read_answer,
 )
+from aiokafka._reading.epochs import OldEpochs
 from aiokafka._reading.fetch import (
     FetchSpec,
     fetch_topics,
@@ -42,6 +42,7 @@ from aiokafka.ranges.questions import (
     is_another_topic,
     is_gone,
     is_so_for_sure,
+    put_off,
 )
 from aiokafka.ranges.record_set import (
     PinnedResponse,
@@ -140,6 +141,7 @@ class RangeReader:
         self._callers = Callers(self._states)
         self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
         self._others = OtherBrokers(client, self._tasks)
+        self._old_epochs = OldEpochs(client.versions)
         self._ready: collections.deque[tuple[RecordSet, PinnedResponse]] = collections.deque()
         self._current: PinnedResponse | None = None
         self._busy: set[int] = set()
@@ -344,7 +346,7 @@ class RangeReader:
 
     def _spec(self, state: RangeState, limit: int, has_ids: bool) -> FetchSpec:
         topic_id = (state.range.topic_id if has_ids else None) or ZERO_UUID
-        epoch = self._client.cluster.leader_epoch(state.tp)
+        epoch = self._old_epochs.to_ask(state.tp, self._client.cluster.leader_epoch(state.tp))
         return FetchSpec(topic_id, state.position, epoch, state.size.ask(state.left, limit))
 
     def _on_failed_fetch(self, node_id: int, states: list[RangeState], error: KafkaError) -> None:
@@ -400,11 +402,9 @@ class RangeReader:
         elif isinstance(answer, Failed) and not answer.may_pass:
             self._fail(answer.failure())
         elif isinstance(answer, (Failed, NotNow)):
-            error = for_code(data.error_code)
-            state.postpone(self._loop.time(), error.__name__)
-            is_doubtful = doubts_metadata(error, state.failures)
-            ask = self._client.doubt_metadata if is_doubtful else self._client.request_metadata
-            ask(f"{state}: fetch answered {error.__name__}")
+            error, known = for_code(data.error_code), self._client.cluster.leader_epoch(state.tp)
+            self._old_epochs.note(frame.node_id, state.tp, known, error)
+            put_off(self._client, state, error, self._loop.time())
 
     def _take_in(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
         """Queue the records of the range, and go on behind them."""
@@ -440,7 +440,7 @@ class RangeReader:
         """Find out where a log begins and ends that lacks the offset."""
         leader = self._client.cluster.leader_for_partition(state.tp)
         try:
-            earliest, latest = await Bounds(self._client, state).ask()
+            earliest, latest = await Bounds(self._client, state, self._old_epochs).ask()
         except KafkaError as error:
             if not is_passing(error):
                 self._fail(error)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -189,6 +190,24 @@ async def test_a_topic_that_was_not_asked_for(cluster: FakeCluster, start: Start
 
 
 # -- positions -------------------------------------------------------------------------------------
+
+
+def leave_out(request: FetchRequest, context: Any) -> None:
+    """Begin a session without the last partition that was asked for."""
+    if request.session_epoch == 0:
+        request.topics[-1].partitions.pop()
+
+
+async def test_a_partition_that_a_new_session_lacks(cluster: FakeCluster, start: Start) -> None:
+    """Requests of a session name what changed, and this one changes no more."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 3)
+    fill(cluster, 1, 3)
+    cluster.intercept(FetchRequest, leave_out, times=1)
+    consumer = await start(cluster, assign=[T0, T1])
+    async with timeout(20):
+        found = await read(consumer, 6)
+    assert sorted(found) == [(number, offset) for number in (0, 1) for offset in range(3)]
 
 
 async def test_what_waits_to_be_read_is_fetched_again_before_its_end_is_called_lost(

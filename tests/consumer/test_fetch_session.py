@@ -120,6 +120,17 @@ def test_after_a_lost_answer_the_session_is_replaced() -> None:
     assert (request.session_id, request.session_epoch) == (7, 0)
 
 
+def test_a_session_that_lacks_a_partition_is_replaced() -> None:
+    """Later requests would not name it, and it would be read no more."""
+    session = opened({T0: spec(), T1: spec()})
+    session.check_full({T0, T1})
+    assert not session.is_full
+    session.check_full({T0})
+    request = session.build({T0: spec(1), T1: spec()}, [T0])
+    assert (request.session_id, request.session_epoch) == (7, 0)
+    assert asked(request) == {("t", 0): 1, ("t", 1): 0}
+
+
 def test_epochs_wrap_to_one() -> None:
     session = opened({T0: spec()})
     session.epoch = 2**31 - 1

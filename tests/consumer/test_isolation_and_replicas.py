@@ -178,6 +178,23 @@ async def test_what_a_replica_sends_damaged_comes_from_the_leader(
             assert await way(consumer) == [0, 1, 2, 3, 4]
 
 
+async def test_what_a_former_leader_has_sent_damaged_comes_from_the_present_one(
+    start: Start,
+) -> None:
+    """It waited to be read when the partition was moved to another broker, as an operator does
+    whose disk is broken."""
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5, batch=5)
+        cluster.intercept(FetchRequest, Edit(damage), broker=0)
+        consumer = await start(cluster, assign=[T0], metadata_max_age_ms=50)
+        await cluster.wait_for(lambda: queued(consumer) == [1])
+        cluster.move_leader(T0, 1)
+        await cluster.wait_for(lambda: cluster.requests(FetchRequest)[-1].broker_id == 1)
+        async with timeout(10):
+            assert await read(consumer, 5) == [(0, n) for n in range(5)]
+
+
 async def test_what_the_leader_sends_damaged_as_well_is_reported(start: Start) -> None:
     async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
         await cluster.create_topic("t", assignment={0: [0, 1]})

@@ -34,6 +34,7 @@ from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from aiokafka.testing import Cut, Edit, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read
 
 # Longer than any test waits.
@@ -200,6 +201,24 @@ async def test_a_lost_answer_is_asked_for_again(two: FakeCluster, start: Start) 
         assert await consumer.end_offsets([T0, T1]) == {T0: 3, T1: 4}
     # What was answered is not asked for again.
     assert sorted(seen.broker_id for seen in two.requests(ListOffsetsRequest)) == [0, 1, 1]
+
+
+def test_a_topic_is_not_forgotten_while_its_offsets_are_looked_up() -> None:
+    """Nothing else uses it, and its leader is away for longer than `metadata_max_idle_ms`."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic("t", assignment={0: [0], 1: [1]})
+            fill(cluster, 1, 4)
+            options = {"bootstrap_servers": cluster.address(0), "metadata_max_idle_ms": 2000}
+            async with AIOKafkaConsumer(**options) as consumer:
+                await cluster.stop_broker(1)
+                asking = asyncio.create_task(consumer.end_offsets([T1]))
+                await asyncio.sleep(8)
+                await cluster.start_broker(1)
+                assert await asking == {T1: 4}
+
+    simulate(main, limit_s=60)
 
 
 async def test_an_answer_about_something_else_is_left_out(two: FakeCluster, start: Start) -> None:

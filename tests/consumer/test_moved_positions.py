@@ -9,7 +9,8 @@ import pytest
 
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.testing import FakeCluster, Hold
 from tests.support.consumers import T0, Start, fill, partition_error, read
 from tests.support.groups import until
 
@@ -106,3 +107,25 @@ async def test_a_log_without_any_offset_costs_few_requests(
     assert 3 < script.hits < 20
     script.remove()
     assert await read(consumer, 2) == [(0, 0), (0, 1)]
+
+
+async def test_a_committed_offset_moves_no_partition_that_was_assigned_anew(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """What was sought is the position of an assignment that is over."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 10)
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    await read(consumer, 1)
+    await consumer.commit()
+    goes_on = asyncio.Event()
+    asked = cluster.intercept(OffsetFetchRequest, Hold(goes_on), times=1)
+    seeking = asyncio.create_task(consumer.seek_to_committed(T0))
+    await asked.wait()
+    consumer.assign([])
+    consumer.assign([T0])
+    consumer.seek(T0, 5)
+    assert await read(consumer, 2) == [(0, 5), (0, 6)]
+    goes_on.set()
+    assert await seeking == {T0: 1}
+    assert await read(consumer, 3) == [(0, 7), (0, 8), (0, 9)]

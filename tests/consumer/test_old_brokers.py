@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from aiokafka import AIOKafkaConsumer
@@ -12,12 +16,14 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.support.consumers import T0, Start, fill, read
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.consumers import T0, T1, Start, fill, name_epochs_of_before, read
 
 LIMIT = 1000
 
@@ -127,3 +133,84 @@ async def test_the_end_of_a_log_without_epochs_is_not_taken_for_cut(
             if is_restarted:
                 consumer = await start(cluster, "t", **options)
             assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]
+
+
+@asynccontextmanager
+async def reassigned() -> AsyncIterator[FakeCluster]:
+    """Five records, of which a group has read two, and metadata that lacks the last epoch."""
+    async with FakeCluster(brokers=2, as_version="2.1") as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        for leader in (1, 0):
+            cluster.move_leader(T0, leader)
+        fill(cluster, 0, 5)
+        async with of_group(cluster) as consumer:
+            assert await read(consumer, 2) == [(0, 0), (0, 1)]
+            await consumer.commit()
+        cluster.intercept(MetadataRequest, Edit(name_epochs_of_before))
+        yield cluster
+
+
+def of_group(cluster: FakeCluster, group_id: str = "g") -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=group_id,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+
+
+@pytest.mark.parametrize("group_id", ["g", "new"])
+def test_a_partition_that_is_reassigned_is_read(group_id: str) -> None:
+    """Its leader refuses the epoch that the metadata goes on naming (KAFKA-9212)."""
+
+    async def main(simulation: Simulation) -> None:
+        async with reassigned() as cluster:
+            async with of_group(cluster, group_id) as consumer:
+                first = 2 if group_id == "g" else 0
+                assert await read(consumer, 5 - first) == [(0, n) for n in range(first, 5)]
+                fill(cluster, 0, 3)
+                assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]
+                cluster.move_leader(T0, 1)
+                fill(cluster, 0, 2)
+                assert await read(consumer, 2) == [(0, 8), (0, 9)]
+
+    simulate(main, limit_s=60)
+
+
+def test_a_broker_that_is_an_older_one_after_a_restart() -> None:
+    """Kafka 1.0 has no fetch sessions, in which it could be told what to leave out."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(as_version="1.1") as cluster:
+            await cluster.create_topic("t", partitions=2)
+            fill(cluster, 0, 2)
+            fill(cluster, 1, 1)
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+            )
+            consumer.assign([T0, T1])
+            async with consumer:
+                assert sorted(await read(consumer, 3)) == [(0, 0), (0, 1), (1, 0)]
+                # No fetch is on its way then that would fail with the broker.
+                consumer.pause(T0, T1)
+                await asyncio.sleep(1)
+                await cluster.stop_broker(0)
+                cluster.set_release(0, "0.11")
+                await cluster.start_broker(0)
+                # Nor one that has to wait for the broker.
+                await asyncio.sleep(1)
+                fill(cluster, 0, 2)
+                consumer.resume(T0)
+                assert await read(consumer, 2) == [(0, 2), (0, 3)]
+
+    simulate(main, limit_s=60)
+
+
+def test_offsets_of_a_partition_that_is_reassigned_are_found() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with reassigned() as cluster, of_group(cluster, "other") as consumer:
+            assert await consumer.end_offsets([T0]) == {T0: 5}
+            assert await consumer.beginning_offsets([T0]) == {T0: 0}
+
+    simulate(main, limit_s=60)

@@ -12,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaClient
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
+from aiokafka._reading.epochs import OldEpochs
 from aiokafka.errors import (
     CorruptRecordError,
     KafkaError,
@@ -31,8 +32,10 @@ from aiokafka.ranges.questions import Bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.admin.support import simulated
 from tests.ranges.support import drain, fill, numbered, reading
+from tests.support.consumers import name_epochs_of_before
 
 WHOLE = [PartitionRange("t", 0, 0, 50)]
 
@@ -223,8 +226,25 @@ async def test_bounds_of_a_partition_without_a_leader(cluster: FakeCluster) -> N
             asked = cluster.count(MetadataRequest)
             state = RangeState(WHOLE[0], 0.0, Backoff(0.01, 0.1), OffsetSizes())
             with pytest.raises(LeaderNotAvailableError, match="t-0: no leader is known"):
-                await Bounds(client, state).ask()
+                await Bounds(client, state, OldEpochs(client.versions)).ask()
             await cluster.wait_for(lambda: cluster.count(MetadataRequest) > asked)
+
+
+def test_metadata_that_names_an_epoch_of_before() -> None:
+    """Those of Kafka 2.1 to 2.3 do so while a partition is reassigned (KAFKA-9212)."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(brokers=2, as_version="2.1") as cluster:
+            await cluster.create_topic("t", replication_factor=2)
+            for leader in (1, 0):
+                cluster.move_leader(TopicPartition("t", 0), leader)
+            fill(cluster, 0, 50)
+            cluster.log("t", 0).delete_before(20)
+            cluster.intercept(MetadataRequest, Edit(name_epochs_of_before))
+            async with reading(cluster, WHOLE, fail_on_data_loss=False) as reader:
+                assert await drain(reader) == {("t", 0): numbered(20, 50)}
+
+    simulate(main, limit_s=60)
 
 
 @pytest.mark.parametrize("start", [10, 30])

@@ -10,6 +10,7 @@ import pytest
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.messages.fetch import FetchResponse
+from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.testing import Edit, FakeCluster
 
 Start = Callable[..., Awaitable[AIOKafkaConsumer]]
@@ -85,3 +86,10 @@ def partition_error(error: type[BrokerResponseError], number: int = 0) -> Edit:
                     data.records = None
 
     return Edit(change)
+
+
+def name_epochs_of_before(response: MetadataResponse) -> None:
+    """Change metadata as Kafka 2.1 to 2.3 have it while partitions are reassigned (KAFKA-9212)."""
+    for topic in response.topics:
+        for data in topic.partitions:
+            data.leader_epoch = max(data.leader_epoch - 1, -1)

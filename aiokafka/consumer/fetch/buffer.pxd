@@ -11,6 +11,7 @@ cdef int64_t _LONGEST_RUN
 
 @cython.final
 cdef class Frame:
+    cdef readonly int64_t node_id
     cdef readonly Py_ssize_t nbytes
     cdef Py_ssize_t live
     cdef object on_release

@@ -32,13 +32,15 @@ _LONGEST_RUN = 127
 
 class Frame:
     """The memory that one response pins: all of it, for as long as one record set in it is
-    unread."""
+    unread. `node_id` is the broker that sent it."""
 
+    node_id: int
     nbytes: int
     live: int
     on_release: Callable[[int], None]
 
-    def __init__(self, nbytes: int, on_release: Callable[[int], None]) -> None:
+    def __init__(self, node_id: int, nbytes: int, on_release: Callable[[int], None]) -> None:
+        self.node_id = node_id
         self.nbytes = nbytes
         self.live = 0
         self.on_release = on_release
@@ -396,10 +398,12 @@ class FetchBuffer:
         state.changed()
 
     def _drop_copy(self, chunk: FetchedPartition, error: Exception) -> bool:
-        """Drop what a replica has sent damaged, if this is the case: the leader, which is asked
-        next, may have it whole. Return whether it is."""
+        """Drop what was sent damaged by a replica, or by a broker that the partition was moved away
+        from since: that which is asked next may have it whole. Return whether it is."""
         state = chunk.state
-        if not isinstance(error, CorruptRecordError) or not state.leave_replica():
+        if not isinstance(error, CorruptRecordError):
+            return False
+        if chunk.frame.node_id == state.home.node_id and not state.leave_replica():
             return False
         state.next_offset = chunk.reader.position
         self.discard(state)

@@ -156,6 +156,8 @@ class Intake:
     def _put_off(self, state: PartitionState, answer: NotNow) -> None:
         name = answer.error.__name__
         log.debug("%s: fetch answered %s", state.tp, name)
+        epoch = state.cursor.leader_epoch
+        self._shared.old_epochs.note(self._node_id, state.tp, epoch, answer.error)
         self._postpone(state)
         if state.home.preferred is not None:
             self._host.refuse_replica(state)

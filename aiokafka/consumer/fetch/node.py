@@ -19,7 +19,14 @@ from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.consumer.fetch.intake import Intake
 from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
-from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code, renewed
+from aiokafka.errors import (
+    KafkaError,
+    RecordTooLargeError,
+    UnknownError,
+    UnsupportedVersionError,
+    for_code,
+    renewed,
+)
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.frame_errors import FrameTooLargeError
 
@@ -60,7 +67,8 @@ class NodeFetcher:
         self._contact = contact
         self._log = SubjectLog(log, shared.config.subject)
         self._buffer = shared.desk.buffer
-        self._plan = FetchPlan(node_id, shared.config.max_partition_fetch_bytes)
+        limit = shared.config.max_partition_fetch_bytes
+        self._plan = FetchPlan(node_id, limit, shared.old_epochs)
         self._session = FetchSession()
         self._signal = Signal()
         client = shared.config.client
@@ -89,7 +97,7 @@ class NodeFetcher:
     def _pin(self, nbytes: int) -> Frame:
         """Count the memory of a response until the last record set of it is read or dropped."""
         self._pinned += nbytes
-        return Frame(nbytes, self._release)
+        return Frame(self.node_id, nbytes, self._release)
 
     def _release(self, nbytes: int) -> None:
         self._pinned -= nbytes
@@ -233,9 +241,13 @@ class NodeFetcher:
     def _failed(self, error: KafkaError) -> None:
         """Back off and look for new leaders, as there is no response; report an error that no retry
         mends."""
+        was_full = self._session.is_full
         # The broker may have taken the request or not, so its epoch of the session may be ours or
         # the next.
         self._session.restart()
+        if isinstance(error, UnsupportedVersionError) and not was_full:
+            # It is an older one since it was restarted, without sessions, and was not asked.
+            return
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
         self._leave_replica()
@@ -270,12 +282,16 @@ class NodeFetcher:
         self._contact.succeed()
         self._shared.desk.note_fetch(self._contact.answered_at)
         # The session first: with an error of it, the partitions are not those that were asked for.
+        was_full = self._session.is_full
         if not self._session.accept(response.error_code, response.session_id):
             self._session_failed(response.error_code)
             return
         self._backoff.reset()
         intake = Intake(self._shared, self._host, self.node_id, self._pin, sent_at)
-        for tp, data in self._session.partitions_in(response):
+        answered = list(self._session.partitions_in(response))
+        if was_full:
+            self._session.check_full({tp for tp, _ in answered})
+        for tp, data in answered:
             state = self._plan.state_for(tp)
             # Read elsewhere by now, it has nothing to do with this broker's troubles.
             is_here = state is not None and state.home.node_id == self.node_id

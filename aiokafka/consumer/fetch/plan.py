@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokafka._reading.epochs import OldEpochs
 from aiokafka._reading.fetch import FetchSpec
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.protocol.schema import ZERO_UUID
@@ -24,11 +25,12 @@ class FetchPlan:
     it came about, so that requests do not depend on the hashes of objects.
     """
 
-    def __init__(self, node_id: int, max_bytes: int) -> None:
+    def __init__(self, node_id: int, max_bytes: int, old_epochs: OldEpochs) -> None:
         self.specs: dict[TopicPartition, FetchSpec] = {}
         self.full: dict[PartitionState, None] = {}
         self._node_id = node_id
         self._max_bytes = max_bytes
+        self._old_epochs = old_epochs
         self._made_for: dict[TopicPartition, tuple[PartitionState, int]] = {}
         self._later: dict[PartitionState, float] = {}
         self._touched: dict[PartitionState, None] = {}
@@ -107,7 +109,8 @@ class FetchPlan:
             return self._leave_out(state)
         tp = state.tp
         topic_id = topic_ids.get(tp.topic, ZERO_UUID)
-        spec = FetchSpec(topic_id, cursor.offset, cursor.leader_epoch, self._max_bytes)
+        epoch = self._old_epochs.to_ask(tp, cursor.leader_epoch)
+        spec = FetchSpec(topic_id, cursor.offset, epoch, self._max_bytes)
         gained = tp not in self.specs
         self.specs[tp] = spec
         self._made_for[tp] = (state, state.epoch)

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from aiokafka import errors
 from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
@@ -86,6 +86,13 @@ class FetchSession:
             # Not to 0 or below: those mean a full request and the end of the session.
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
         return True
+
+    def check_full(self, answered: Container[TopicPartition]) -> None:
+        """Send everything next time if a response to that was not about all of it, but about the
+        partitions `answered`: the session of the broker may lack the others, and later requests say
+        nothing of them."""
+        if not all(tp in answered for tp in self._known):
+            self.restart()
 
     def restart(self) -> None:
         """Send everything next time, in place of the session the broker may still have."""

@@ -37,6 +37,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._reading.epochs import OldEpochs
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 
@@ -69,9 +70,12 @@ EpochEnds = dict[TopicPartition, EpochEnd | type[BrokerResponseError]]
 class OffsetLookup:
     """Reads offsets from partition leaders. Stateless but for what it is made with."""
 
-    def __init__(self, client: AIOKafkaClient, config: ConsumerConfig) -> None:
+    def __init__(
+        self, client: AIOKafkaClient, config: ConsumerConfig, old_epochs: OldEpochs
+    ) -> None:
         self._client = client
         self._config = config
+        self._old_epochs = old_epochs
 
     async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Send one ListOffsets to one broker: timestamp (or special place) by partition.
@@ -80,9 +84,20 @@ class OffsetLookup:
         """
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
-        epoch = self._client.cluster.leader_epoch
-        request = list_offsets(wanted, epoch, int(self._config.read_committed))
-        return offsets_in(await self._client.send(node_id, request))
+        known = {tp: self._client.cluster.leader_epoch(tp) for tp in wanted}
+        epochs = {tp: self._old_epochs.to_ask(tp, epoch) for tp, epoch in known.items()}
+        request = list_offsets(wanted, epochs.__getitem__, int(self._config.read_committed))
+        found = offsets_in(await self._client.send(node_id, request))
+        self._note_errors(node_id, epochs, found)
+        return found
+
+    def _note_errors(
+        self, node_id: int, epochs: Mapping[TopicPartition, int], found: Offsets | EpochEnds
+    ) -> None:
+        """Take note of the epochs that a broker refused."""
+        for tp, answer in found.items():
+            if isinstance(answer, type) and tp in epochs:
+                self._old_epochs.note(node_id, tp, epochs[tp], answer)
 
     async def _need_timestamps(self, node_id: int) -> None:
         """Raise UnsupportedVersionError if the broker finds whole segments only (before Kafka
@@ -105,6 +120,7 @@ class OffsetLookup:
         versions = self._client.versions(node_id)
         if versions is not None and not _knows_epochs(versions.api_versions):
             return None
+        epochs = {tp: self._old_epochs.to_ask(tp, q.current_epoch) for tp, q in wanted.items()}
         request = OffsetForLeaderEpochRequest(
             replica_id=-1,
             topics=[
@@ -113,7 +129,7 @@ class OffsetLookup:
                     partitions=[
                         OffsetForLeaderPartition(
                             partition=partition,
-                            current_leader_epoch=query.current_epoch,
+                            current_leader_epoch=epochs[TopicPartition(topic, partition)],
                             leader_epoch=query.offset_epoch,
                         )
                         for partition, query in partitions
@@ -131,6 +147,7 @@ class OffsetLookup:
                     found[tp] = for_code(p.error_code)
                 else:
                     found[tp] = EpochEnd(p.leader_epoch, p.end_offset)
+        self._note_errors(node_id, epochs, found)
         return found
 
     async def find(
@@ -186,6 +203,8 @@ class OffsetLookup:
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         homes: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
+            # Nothing else uses a topic that is not read: it would be forgotten, and never be found.
+            self._client.touch_topic(tp.topic)
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader < 0:
                 answers[tp] = self._without_leader(tp)

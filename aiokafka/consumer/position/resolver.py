@@ -81,7 +81,7 @@ class OffsetResolver:
         committer: OffsetCommitter | None,
     ) -> None:
         config = shared.config
-        self.lookup = OffsetLookup(shared.client, config)
+        self.lookup = OffsetLookup(shared.client, config, shared.old_epochs)
         self._client = shared.client
         self._config = config
         self._desk = shared.desk
