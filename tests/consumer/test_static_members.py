@@ -4,7 +4,7 @@ learns of members."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 import pytest
@@ -309,3 +309,25 @@ async def test_a_session_timeout_that_the_broker_refuses_is_named(
         match=r"(?s)session_timeout_ms=5000.*group.min.session.timeout.ms.*group.max.session",
     ):
         await start(cluster, "t", session_timeout_ms=5000, **OPTIONS)
+
+
+class Short(ConsumerProtocolMemberMetadata):
+    """What older releases of kafka-go write: version 1, without what that has more."""
+
+    def encode(self) -> bytes:
+        return b"\0\1" + ConsumerProtocolMemberMetadata(0, self.subscription).encode()[2:]
+
+
+class ShortRoundRobin(RoundRobinPartitionAssignor):
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return Short(0, sorted(topics))
+
+
+async def test_a_member_that_claims_a_newer_version_than_it_writes(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    leader = await start(cluster, "t", **OPTIONS)
+    other = await start(cluster, "t", **OPTIONS, partition_assignment_strategy=[ShortRoundRobin])
+    await until(cluster, lambda: len(leader.assignment()) == len(other.assignment()) == 1)
