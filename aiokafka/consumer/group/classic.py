@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka.consumer._names import some_topics
 from aiokafka.consumer.group.assignors import (
     GroupAssignors,
     assignment_of,
@@ -359,7 +360,8 @@ class ClassicProtocol:
         self._is_back = False
         if shares is not None and (unread := self._unread(shares)):
             self._has_unread = True
-            self._standing.request_join(f"no member has {', '.join(unread)}")
+            # Not all of them: the coordinator is told why, and takes no text of over 32,767 bytes.
+            self._standing.request_join(f"no member has {some_topics(unread)}")
 
     def _unread(self, shares: Shares) -> list[str]:
         """Return the topics of which no member reads some partition, as far as that is known."""
