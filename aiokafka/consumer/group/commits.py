@@ -280,6 +280,8 @@ class GroupCommits:
                 return
             _refuse_foreign(offsets.keys() - self._subscriptions.assignment.tps)
             identity = self._identity()
+            # A position that is sought or reset on the way is another one: it is not stored.
+            epochs = {tp: self._subscriptions.assignment.state_value(tp).epoch for tp in offsets}
             try:
                 with self._sending(offsets):
                     await self._committer.commit(positions, identity, deadline)
@@ -296,8 +298,8 @@ class GroupCommits:
             await self._pause(delays.next(), deadline, refusal)
         # Auto-commit must not store what lies before an offset of the application's own.
         for tp, entry in offsets.items():
-            state = self._subscriptions.assignment.get(tp)
-            self._committed[tp] = Stored.now(entry, -1 if state is None else state.epoch)
+            is_ours = tp in self._subscriptions.assignment.tps
+            self._committed[tp] = Stored.now(entry, epochs[tp] if is_ours else -1)
             # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
