@@ -212,7 +212,8 @@ class ConsumerOptions(ClientOptions, total=False):
     """Whether records of open and aborted transactions are read. Default: "read_uncommitted"."""
 
     exclude_internal_topics: bool
-    """Leave internal topics out when topics are listed or matched by a pattern. Default: True."""
+    """Leave internal topics out when topics are listed or matched by a pattern that is a str.
+    Default: True."""
 
     partition_assignment_strategy: Sequence[
         type[AbstractPartitionAssignor] | AbstractPartitionAssignor

@@ -103,7 +103,8 @@ class ConsumerGroupMetadata(NamedTuple):
 class SubscriptionPattern(NamedTuple):
     """A regular expression for `subscribe(pattern=...)` that the broker matches topics with.
 
-    In RE2's syntax, against whole names. Needs group_protocol="consumer" (KIP-848) and Kafka 4.0.
+    In RE2's syntax, against whole names, those of internal topics as well. Needs
+    group_protocol="consumer" (KIP-848) and Kafka 4.0.
     """
 
     pattern: str

@@ -262,7 +262,7 @@ class ConsumerConfig(Options):
         Flag(),
         "exclude_internal_topics",
         True,
-        "Leave internal topics out when topics are listed or matched by a pattern.",
+        "Leave internal topics out when topics are listed or matched by a pattern that is a str.",
     )
     partition_assignment_strategy: tuple[Any, ...] = option(
         _Assignors(),

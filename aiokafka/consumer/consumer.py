@@ -150,7 +150,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     - `isolation_level="read_uncommitted"`: Whether records of open and aborted transactions are
       read.
     - `exclude_internal_topics=True`: Leave internal topics out when topics are listed or matched by
-      a pattern.
+      a pattern that is a str.
     - `partition_assignment_strategy=[RoundRobinPartitionAssignor]`: Ways to assign partitions in a
       group, in the order of preference.
     - `session_timeout_ms=10000`: The group removes a member that has sent no heartbeat for this

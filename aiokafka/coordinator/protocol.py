@@ -86,6 +86,9 @@ class ConsumerProtocolMemberMetadata:
         version = reader.version()
         subscription = [reader.text() for _ in range(reader.count(2))]
         made = cls(version, subscription, reader.blob())
+        # Older releases of kafka-go, and others, say version 1 and write no more than that.
+        if reader.is_at_end:
+            return made
         if version >= 1:
             made.owned_partitions = reader.partitions()
         if version >= 2:
@@ -223,6 +226,10 @@ class _Reader:
                 f"group metadata is malformed: {size} bytes wanted at {start} of {len(self._data)}"
             )
         return self._data[start : self._at]
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
 
     def rest(self) -> bytes:
         return self._data[self._at :]

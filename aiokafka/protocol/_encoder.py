@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # Shorter record sets are copied: a separate buffer would cost more than the copy.
 _SEPARATE_FROM = 1024
 
+# In any version: brokers close the connection on which a longer string comes.
+_LONGEST_STRING = 0x7FFF
+
 
 def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..., Any]:
     """Return a function ``encode(message, out: bytearray) -> list of buffers``; `out` is the first.
@@ -71,6 +74,13 @@ def _as_uuid(value: bytes) -> bytes:
     return value
 
 
+def _put_long_length(out: bytearray, length: int) -> None:
+    """Write the length, plus one, of a string of a flexible version."""
+    if length > _LONGEST_STRING + 1:
+        raise ValueError("too long a string")
+    put_uvarint(out, length)
+
+
 def _unsupported(message: Struct, name: str, version: int) -> UnsupportedVersionError:
     return UnsupportedVersionError(
         f"{type(message).__name__}.{name} is set to {getattr(message, name)!r}, "
@@ -93,6 +103,7 @@ class _Packers(dict[int, Any]):
 
 _NAMES = {
     "put_uvarint": put_uvarint,
+    "put_long_length": _put_long_length,
     "flags": {False: 0, True: 1},
     "as_list": _as_list,
     "as_bytes": _as_bytes,
@@ -241,7 +252,8 @@ class _EncoderWriter(Source):
         with self.block(f"if {length} < 128:"):
             self.line(f"out.append({length})")
         with self.block("else:"):
-            self.line(f"put_uvarint(out, {length})")
+            put = "put_long_length" if kind == "string" else "put_uvarint"
+            self.line(f"{put}(out, {length})")
 
     def _separate(self, value: str) -> None:
         """Write the code that passes a long record set on as a buffer of its own, uncopied."""

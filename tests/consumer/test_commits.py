@@ -65,6 +65,18 @@ async def test_metadata_and_leader_epoch_are_kept(cluster: FakeCluster, start: S
         await consumer.committed_offsets(["t"])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("release", ["2.1", "4.3"])
+async def test_metadata_that_no_broker_takes(start: Start, release: str) -> None:
+    """It closes the connection that such a string comes on, which is that of the membership."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t")
+        consumer = await start(cluster, "t", group_id="g", enable_auto_commit=False)
+        with pytest.raises(ValueError, match="committed_metadata: 40000 bytes are more"):
+            await consumer.commit({T0: (1, "x" * 40_000)})
+        await consumer.commit({T0: (1, "short")})
+        assert cluster.groups.committed("g", "t") == 1
+
+
 def test_an_offset_with_metadata_is_a_pair() -> None:
     known = OffsetAndMetadata(5, "m", leader_epoch=3)
     offset, metadata = known

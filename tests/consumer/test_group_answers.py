@@ -12,6 +12,8 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -34,7 +36,7 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from tests.support.consumers import T0, Start, fill, read
@@ -292,6 +294,20 @@ async def test_a_strategy_that_nobody_offered(cluster: FakeCluster, start: Start
     with pytest.raises(InconsistentGroupProtocolError, match="by the moon"):
         async with timeout(10):
             await start(cluster, "t", **CLASSIC)
+
+
+@pytest.mark.parametrize("strategy", [RoundRobinPartitionAssignor, CooperativeStickyAssignor])
+async def test_an_assignment_that_makes_no_sense_is_asked_for_again(
+    cluster: FakeCluster, start: Start, strategy: Any
+) -> None:
+    def cut_short(response: SyncGroupResponse) -> None:
+        response.assignment = bytes(response.assignment)[:-1]
+
+    cluster.intercept(SyncGroupRequest, Edit(cut_short), times=2)
+    async with timeout(10):
+        consumer = await start(cluster, "t", **CLASSIC, partition_assignment_strategy=[strategy])
+    assert consumer.assignment() == {T0}
+    assert cluster.count(SyncGroupRequest) == 3
 
 
 async def test_a_coordinator_too_old_for_patterns(cluster: FakeCluster, start: Start) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aiokafka import TopicPartition
-from aiokafka.errors import RebalanceInProgressError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    RebalanceInProgressError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.support.consumers import T0, Start
+from tests.support.consumers import T0, Start, fill, read
+
+# Longer than any test waits.
+NEVER_MS = 10**9
 
 DENIED = TopicPartition("denied", 0)
 
@@ -87,3 +96,30 @@ async def test_positions_are_found_at_another_old_coordinator_though_a_topic_is_
             with pytest.raises(TopicAuthorizationFailedError, match="denied"):
                 await consumer.committed_offsets()
         assert cluster.requests(OffsetFetchRequest)[-1].broker_id == former
+
+
+@pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "denied"])
+async def test_auto_commit_puts_back_nothing_that_was_stored_beside_a_refusal(
+    start: Start, is_gone: bool
+) -> None:
+    """The application has committed what it still has in hand, and another task stops it."""
+    async with FakeCluster(as_version="3.9") as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("denied")
+        fill(cluster, 0, 1, topic="denied")
+        consumer = await start(
+            cluster, "t", "denied", group_id="g", auto_commit_interval_ms=NEVER_MS
+        )
+        await read(consumer, 1)
+        fill(cluster, 0, 3)
+        await consumer.getmany(T0, timeout_ms=10_000)
+        if is_gone:
+            await cluster.delete_topic("denied")
+        else:
+            denied = refused(denied=TopicAuthorizationFailedError.errno)
+            cluster.intercept(OffsetCommitRequest, denied)
+        with pytest.raises((UnknownTopicOrPartitionError, TopicAuthorizationFailedError)):
+            await consumer.commit()
+        assert cluster.groups.committed("g", "t") == 3
+        await asyncio.create_task(consumer.stop())
+        assert cluster.groups.committed("g", "t") == 3

@@ -4,7 +4,7 @@ learns of members."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 import pytest
@@ -27,7 +27,16 @@ from aiokafka.protocol.messages.groups import DescribeGroupsRequest, DescribeGro
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.testing import Edit, Fail, FakeCluster, Hold, Interception, RequestContext, Silence
+from aiokafka.testing import (
+    Cut,
+    Edit,
+    Fail,
+    FakeCluster,
+    Hold,
+    Interception,
+    RequestContext,
+    Silence,
+)
 from tests.support.consumers import Start, fill, read
 from tests.support.groups import until
 
@@ -163,6 +172,27 @@ async def test_a_static_member_is_back_with_other_topics(
         assert cluster.count(JoinGroupRequest) == joins
         for member in members:
             await member.stop()
+
+
+def refuse_long_texts(request: JoinGroupRequest, context: RequestContext) -> Cut | None:
+    """Close the connection on which more than 32,767 bytes come as one text, as Kafka does."""
+    return Cut() if len(request.reason or "") > 32_767 else None
+
+
+async def test_a_static_member_is_back_with_more_topics_than_it_can_tell(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    many = [f"{number}-".ljust(249, "x") for number in range(150)]
+    for topic in many:
+        await cluster.create_topic(topic)
+    leader = await start(cluster, "t", group_instance_id="one", **OPTIONS)
+    former = await start(cluster, "t", group_instance_id="two", **OPTIONS)
+    await until(cluster, lambda: len(leader.assignment()) + len(former.assignment()) == 1)
+    await former.stop()
+    with cluster.intercept(JoinGroupRequest, refuse_long_texts):
+        member = await start(cluster, *many, group_instance_id="two", **OPTIONS)
+        await until(cluster, lambda: len(member.assignment()) == len(many))
 
 
 async def test_a_static_member_that_is_back_disturbs_nobody(
@@ -309,3 +339,25 @@ async def test_a_session_timeout_that_the_broker_refuses_is_named(
         match=r"(?s)session_timeout_ms=5000.*group.min.session.timeout.ms.*group.max.session",
     ):
         await start(cluster, "t", session_timeout_ms=5000, **OPTIONS)
+
+
+class Short(ConsumerProtocolMemberMetadata):
+    """What older releases of kafka-go write: version 1, without what that has more."""
+
+    def encode(self) -> bytes:
+        return b"\0\1" + ConsumerProtocolMemberMetadata(0, self.subscription).encode()[2:]
+
+
+class ShortRoundRobin(RoundRobinPartitionAssignor):
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return Short(0, sorted(topics))
+
+
+async def test_a_member_that_claims_a_newer_version_than_it_writes(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    leader = await start(cluster, "t", **OPTIONS)
+    other = await start(cluster, "t", **OPTIONS, partition_assignment_strategy=[ShortRoundRobin])
+    await until(cluster, lambda: len(leader.assignment()) == len(other.assignment()) == 1)

@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Edit, FakeCluster, Hold
-from aiokafka.testing.simulation import Simulation, simulate
+from aiokafka.testing.simulation import Faults, Simulation, simulate
 from tests.support.consumers import T0, Start, client_of, fill, read
 from tests.support.groups import until
 
@@ -287,6 +287,43 @@ def test_as_many_records_as_before_are_committed_once_more(is_member: bool) -> N
                 assert cluster.groups.committed("g", "t") is None
                 await read(consumer, 5)
                 assert await consumer.getmany(timeout_ms=10_000) == {}
+                assert cluster.groups.committed("g", "t") == 5
+
+    simulate(main)
+
+
+def test_what_is_stored_late_of_the_former_topic_is_not_stored_of_the_next() -> None:
+    """The response is under way when the topic is made again, from a coordinator far away."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(2) as cluster:
+            near, far = 0, 1
+            cluster.move_coordinator("group", "g", far)
+            faults = Faults(simulation, cluster)
+
+            async def make() -> None:
+                await cluster.create_topic("t")
+                cluster.move_leader(("t", 0), near)
+                fill(cluster, 0, 5)
+
+            await make()
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.address(near),
+                group_id="g",
+                auto_offset_reset="earliest",
+                allow_auto_create_topics=False,
+            )
+            consumer.assign([T0])
+            async with consumer:
+                await read(consumer, 5)
+                assert await consumer.getmany(timeout_ms=100) == {}
+                faults.slow(far, 2, 2)
+                await cluster.wait_for(lambda: cluster.groups.committed("g", "t") == 5)
+                await cluster.delete_topic("t")
+                await make()
+                await read(consumer, 5)
+                assert cluster.groups.committed("g", "t") is None
+                assert await consumer.getmany(timeout_ms=30_000) == {}
                 assert cluster.groups.committed("g", "t") == 5
 
     simulate(main)

@@ -76,6 +76,20 @@ def test_newer_version_is_read_as_the_newest_known() -> None:
     assert ConsumerProtocolMemberMetadata.decode(body) == make_metadata(3)
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_metadata_that_end_before_what_their_version_has(version: int) -> None:
+    """Older releases of kafka-go say version 1, and own nothing: not even an empty array."""
+    body = version.to_bytes(2, "big") + make_metadata(0).encode()[2:]
+    read = ConsumerProtocolMemberMetadata.decode(body)
+    assert read == ConsumerProtocolMemberMetadata(version, ["a", "ü"], b"data")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_metadata_that_end_in_the_middle(version: int) -> None:
+    with pytest.raises(KafkaProtocolError):
+        ConsumerProtocolMemberMetadata.decode(make_metadata(version).encode()[:-1])
+
+
 def test_files_of_bytes() -> None:
     metadata = ConsumerProtocolMemberMetadata(0, ["t"], b"data")
     assert ConsumerProtocolMemberMetadata.decode(io.BytesIO(metadata.encode())) == metadata

@@ -29,6 +29,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.{module} import {classes}

@@ -150,11 +150,18 @@ def test_importing_one_message_does_not_import_the_others() -> None:
         ({"transactional_id": "x" * 32768}, ValueError, "transactional_id: 32768 bytes are more"),
     ],
 )
+@pytest.mark.parametrize("version", [8, 9], ids=["plain", "flexible"])
 def test_a_bad_value_is_named(
-    changed: dict[str, object], error: type[Exception], message: str
+    version: int, changed: dict[str, object], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        codec(ProduceRequest, 8).encode(produce(**changed))
+        codec(ProduceRequest, version).encode(produce(**changed))
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_the_longest_string(version: int) -> None:
+    encoded = codec(ProduceRequest, version).encode_bytes(produce(transactional_id="x" * 32767))
+    assert codec(ProduceRequest, version).decode(encoded).transactional_id == "x" * 32767
 
 
 def test_a_bad_value_deep_inside_is_named() -> None:

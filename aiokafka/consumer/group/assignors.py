@@ -34,7 +34,7 @@ class GroupAssignors:
     """
 
     def __init__(self, strategies: Iterable[Any], rack: str | None = None) -> None:
-        self._rack = rack
+        self._rack = rack or None
         made = [_instance(strategy) for strategy in strategies]
         self._assignors = made or [RoundRobinPartitionAssignor()]
         self.is_cooperative = all(

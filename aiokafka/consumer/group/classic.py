@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka.consumer._names import some_topics
 from aiokafka.consumer.group.assignors import (
     GroupAssignors,
     assignment_of,
@@ -115,10 +116,14 @@ class ClassicProtocol:
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         try:
             while self._standing.may_take_part() and self._standing.reason is not None:
+                reason = self._standing.reason
                 try:
                     await self._join()
                     delays.reset()
                 except KafkaError as error:
+                    # Also of a join whose assignment makes no sense: without a reason the member
+                    # would keep what it cannot read, until something else makes it join.
+                    self._standing.restore_reason(reason)
                     self._on_join_failed(error)
                     if isinstance(error, _LOST) and self._standing.may_take_part():
                         # Not behind the pause: others read the partitions of this member by now.
@@ -160,18 +165,14 @@ class ClassicProtocol:
         # would wait behind it until their time is over.
         self._is_joining = True
         self._commits.suspend()
-        try:
-            told = self.member.generation if self._has_unread else -1
-            joined = await self.member.join(self._assignors.protocols(topics, told), reason)
-            shares = await self._share_out(joined)
-            follows = joined.generation in (before, before + 1)
-            # A leader that brings its assignment too late has given no other member anything, and
-            # no other leader has, if it has missed none.
-            is_owner = self.keeps_partitions or (follows and bool(shares))
-            data = await self.member.sync(joined, shares, is_owner)
-        except KafkaError:
-            self._standing.restore_reason(reason)
-            raise
+        told = self.member.generation if self._has_unread else -1
+        joined = await self.member.join(self._assignors.protocols(topics, told), reason)
+        shares = await self._share_out(joined)
+        follows = joined.generation in (before, before + 1)
+        # A leader that brings its assignment too late has given no other member anything, and no
+        # other leader has, if it has missed none.
+        is_owner = self.keeps_partitions or (follows and bool(shares))
+        data = await self.member.sync(joined, shares, is_owner)
         self._is_joining = self._has_unread = False
         if not self.keeps_partitions:
             self._close_books(follows, data)
@@ -359,7 +360,8 @@ class ClassicProtocol:
         self._is_back = False
         if shares is not None and (unread := self._unread(shares)):
             self._has_unread = True
-            self._standing.request_join(f"no member has {', '.join(unread)}")
+            # Not all of them: the coordinator is told why, and takes no text of over 32,767 bytes.
+            self._standing.request_join(f"no member has {some_topics(unread)}")
 
     def _unread(self, shares: Shares) -> list[str]:
         """Return the topics of which no member reads some partition, as far as that is known."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
@@ -14,7 +14,7 @@ from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.group.chosen import ChosenPartitions, GivenUp
-from aiokafka.consumer.group.stored import Stored
+from aiokafka.consumer.group.stored import Forfeit, Stored
 from aiokafka.consumer.group.turn import Turn
 from aiokafka.consumer.position.committed import (
     CommittedOffset,
@@ -48,14 +48,6 @@ _SHORTEST_INTERVAL = 0.01
 _LONGEST_LOOK = 0.1
 # An attempt has at least this time, however short the interval: a coordinator may be slow.
 _SHORTEST_ATTEMPT = 1.0
-
-
-class _Forfeit(NamedTuple):
-    """What the application had in hand of a partition when it was revoked: the number of the call
-    that got it, and the position after it."""
-
-    call: int
-    position: int
 
 
 class GroupCommits:
@@ -107,7 +99,7 @@ class GroupCommits:
         self._committed: dict[TopicPartition, Stored] = {}
         self._turns: dict[Turn, None] = {}
         self._out: set[Turn] = set()
-        self._forfeited: dict[TopicPartition, _Forfeit] = {}
+        self._forfeited: dict[TopicPartition, Forfeit] = {}
         self._is_closed = False
         self._is_failing = False
         self._is_suspended = False
@@ -185,7 +177,7 @@ class GroupCommits:
             if is_done or state is None or not state.call or position is None:
                 continue
             if committed < position:
-                self._forfeited[tp] = _Forfeit(call, position)
+                self._forfeited[tp] = Forfeit(call, position)
 
     def refuse_forfeited(self) -> None:
         """Raise CommitFailedError, once, if partitions were taken away whose records the
@@ -280,10 +272,11 @@ class GroupCommits:
                 return
             _refuse_foreign(offsets.keys() - self._subscriptions.assignment.tps)
             identity = self._identity()
+            noted = positions._replace(on_stored=self._note_stored(offsets))
             try:
                 with self._sending(offsets):
-                    await self._committer.commit(positions, identity, deadline)
-                break
+                    await self._committer.commit(noted, identity, deadline)
+                return
             except CommitFailedError as error:
                 # A refusal of who we were says nothing about who we are. A join that is under way,
                 # or through by now, mends it, and the next attempt goes out under the new identity.
@@ -294,16 +287,27 @@ class GroupCommits:
                         raise
                 refusal = error
             await self._pause(delays.next(), deadline, refusal)
-        # Auto-commit must not store what lies before an offset of the application's own.
-        for tp, entry in offsets.items():
-            state = self._subscriptions.assignment.get(tp)
-            self._committed[tp] = Stored.now(entry, -1 if state is None else state.epoch)
+
+    def _note_stored(
+        self, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> Callable[[TopicPartition], None]:
+        """Return what notes that one of these is stored: auto-commit must not store what lies
+        before an offset of the application's own, though others of the same call are refused."""
+        assignment = self._subscriptions.assignment
+        # Of now: a position that is sought or reset on the way is another one, which is not stored.
+        epochs = {tp: assignment.state_value(tp).epoch for tp in offsets}
+
+        def note(tp: TopicPartition) -> None:
+            entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
+            self._committed[tp] = Stored.now(entry, epochs[tp] if is_ours else -1)
             # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
                 del self._forfeited[tp]
-        # A rebalance may be waiting for the application to finish what it has (`Handover.revoke`).
-        self._desk.polls.notify()
+            # `Handover.revoke` may be waiting for the application to finish what it has.
+            self._desk.polls.notify()
+
+        return note
 
     async def _pause(self, delay: float, deadline: float, refusal: CommitFailedError) -> None:
         """Wait before another attempt. Raises KafkaTimeoutError if there is no time for one."""

@@ -343,7 +343,8 @@ class Kip848Member:
             timeout = config.rebalance_timeout or config.max_poll_interval
             request.rebalance_timeout_ms = round(timeout * 1000)
             request.server_assignor = config.group_remote_assignor
-            request.rack_id = config.client.client_rack
+            # None for "", which the coordinator refuses.
+            request.rack_id = config.client.client_rack or None
         if said is None or said.interest.topics != saying.interest.topics:
             request.subscribed_topic_names = sorted(saying.interest.topics)
         regex = saying.interest.regex

@@ -1,4 +1,4 @@
-"""What a consumer has committed last of a partition, and when."""
+"""What a consumer has committed last of a partition, and when; what it had not when that went."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.position.committed import CommittedOffset
 
-__all__ = ["Stored"]
+__all__ = ["Forfeit", "Stored"]
 
 # Brokers drop offsets that were committed too long ago: those of a group without members (KIP-211),
 # and before Kafka 2.1 all of them, by default after a day before 2.0.
@@ -36,6 +36,14 @@ class Stored(NamedTuple):
     def is_before(self, state: PartitionState) -> bool:
         """Return whether the position was sought or reset since, and is still wanted."""
         return state.epoch != self.epoch and state.phase is not Phase.RETIRED
+
+
+class Forfeit(NamedTuple):
+    """What the application had in hand of a partition when it was revoked: the number of the call
+    that got it, and the position after it."""
+
+    call: int
+    position: int
 
 
 def _now() -> float:

@@ -12,7 +12,6 @@ from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._reading.offsets import by_topic
 from aiokafka._retry import OutOfTimeError, until, within
-from aiokafka._vitals import Contact
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer.position.known_ids import KnownIds
@@ -55,11 +54,12 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._vitals import Contact
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
 
-__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "Positions", "coordinator_contact"]
+__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "Positions"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -108,22 +108,12 @@ class Positions(NamedTuple):
 
     offsets: Mapping[TopicPartition, CommittedOffset]
     topic_ids: Mapping[str, bytes]
+    on_stored: Callable[[TopicPartition], object] = lambda _: None
+    """Is called for each that is stored, whatever becomes of the others."""
 
 
 Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
 """Committed offsets, and the errors of single partitions."""
-
-
-def coordinator_contact(shared: Shared, group_id: str) -> Contact:
-    """Return what is known of whether a group's coordinator answers; nothing yet."""
-    client, kind = shared.client, CoordinationType.GROUP
-    return Contact(
-        f"The coordinator of group {group_id}",
-        SubjectLog(log, shared.config.subject),
-        shared.on_change,
-        partial(client.address_of_coordinator, kind, group_id),
-        lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
-    )
 
 
 class OffsetCommitter:
@@ -168,7 +158,7 @@ class OffsetCommitter:
         error response as itself. After an error or a cancellation some or all of the offsets may
         have been stored.
         """
-        offsets, topic_ids = positions
+        offsets, topic_ids, on_stored = positions
         pending = dict(offsets)
         gone: list[KafkaError] = []
         doubted: list[int] = []
@@ -180,7 +170,7 @@ class OffsetCommitter:
                 response = await self._commit_once(node_id, pending, checked, topic_ids, identity)
                 if response is not None:
                     self._note_late(response, pending, topic_ids)
-                    self._take_in(response, pending, gone)
+                    self._take_in(response, pending, gone, on_stored)
 
         began_at = asyncio.get_running_loop().time()
         plain = {tp: entry.offset for tp, entry in offsets.items()}
@@ -373,6 +363,7 @@ class OffsetCommitter:
         response: OffsetCommitResponse,
         pending: dict[TopicPartition, CommittedOffset],
         gone: list[KafkaError],
+        on_stored: Callable[[TopicPartition], object],
     ) -> None:
         """Drop from `pending` what was stored, and what has no topic any more: its error goes to
         `gone`. Raises the error of what is left."""
@@ -383,7 +374,8 @@ class OffsetCommitter:
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
                     # Not sent again with the rest: what is stored may be overtaken by then.
-                    pending.pop(tp, None)
+                    if pending.pop(tp, None) is not None:
+                        on_stored(tp)
                 elif error in _GONE:
                     # No retry brings a topic back, and the others must not wait for it.
                     pending.pop(tp, None)

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.consumer_group_heartbeat import (Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions)
@@ -35,7 +36,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
     if n2 < 128:
         out.append(n2)
     else:
-        put_uvarint(out, n2)
+        put_long_length(out, n2)
     out += v1
     v3 = o.member_id
     v3 = v3.encode()
@@ -43,7 +44,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
     if n4 < 128:
         out.append(n4)
     else:
-        put_uvarint(out, n4)
+        put_long_length(out, n4)
     out += v3
     out += pack_i(o.member_epoch)
     if o.instance_id is None:
@@ -55,7 +56,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
         if n6 < 128:
             out.append(n6)
         else:
-            put_uvarint(out, n6)
+            put_long_length(out, n6)
         out += v5
     if o.rack_id is None:
         out.append(0)
@@ -66,7 +67,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
         if n8 < 128:
             out.append(n8)
         else:
-            put_uvarint(out, n8)
+            put_long_length(out, n8)
         out += v7
     out += pack_i(o.rebalance_timeout_ms)
     if o.subscribed_topic_names is None:
@@ -87,7 +88,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
             if n13 < 128:
                 out.append(n13)
             else:
-                put_uvarint(out, n13)
+                put_long_length(out, n13)
             out += v12
     if o.subscribed_topic_regex is None:
         out.append(0)
@@ -98,7 +99,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
         if n15 < 128:
             out.append(n15)
         else:
-            put_uvarint(out, n15)
+            put_long_length(out, n15)
         out += v14
     if o.server_assignor is None:
         out.append(0)
@@ -109,7 +110,7 @@ def encode_ConsumerGroupHeartbeatRequest_v1(o, out):
         if n17 < 128:
             out.append(n17)
         else:
-            put_uvarint(out, n17)
+            put_long_length(out, n17)
         out += v16
     if o.topic_partitions is None:
         out.append(0)

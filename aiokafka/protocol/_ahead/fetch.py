@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.fetch import (AbortedTransaction, EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData, SnapshotId)
@@ -94,7 +95,7 @@ def encode_FetchRequest_v18(o, out):
     if n13 < 128:
         out.append(n13)
     else:
-        put_uvarint(out, n13)
+        put_long_length(out, n13)
     out += v12
     if o.cluster_id is None and o.replica_state is default3:
         out.append(0)
@@ -117,7 +118,7 @@ def tags_0_1(o, sink):
             if n15 < 128:
                 out.append(n15)
             else:
-                put_uvarint(out, n15)
+                put_long_length(out, n15)
             out += v14
         found.append((0, out))
     if o.replica_state is not default3 and o.replica_state != default3:

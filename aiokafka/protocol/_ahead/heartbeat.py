@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.heartbeat import (HeartbeatResponse)
@@ -30,7 +31,7 @@ def encode_HeartbeatRequest_v4(o, out):
     if n2 < 128:
         out.append(n2)
     else:
-        put_uvarint(out, n2)
+        put_long_length(out, n2)
     out += v1
     v3 = o.member_id
     v3 = v3.encode()
@@ -39,7 +40,7 @@ def encode_HeartbeatRequest_v4(o, out):
     if n4 < 128:
         out.append(n4)
     else:
-        put_uvarint(out, n4)
+        put_long_length(out, n4)
     out += v3
     if o.group_instance_id is None:
         out.append(0)
@@ -50,7 +51,7 @@ def encode_HeartbeatRequest_v4(o, out):
         if n6 < 128:
             out.append(n6)
         else:
-            put_uvarint(out, n6)
+            put_long_length(out, n6)
         out += v5
     out += b'\x00'
     chunks.append(out)

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.init_producer_id import (InitProducerIdResponse)
@@ -33,7 +34,7 @@ def encode_InitProducerIdRequest_v6(o, out):
         if n2 < 128:
             out.append(n2)
         else:
-            put_uvarint(out, n2)
+            put_long_length(out, n2)
         out += v1
     out += pack_iqhBBx(o.transaction_timeout_ms, o.producer_id, o.producer_epoch, flags[o.enable2_pc], flags[o.keep_prepared_txn])
     chunks.append(out)

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.join_group import (JoinGroupResponse, JoinGroupResponseMember)
@@ -31,7 +32,7 @@ def encode_JoinGroupRequest_v9(o, out):
     if n2 < 128:
         out.append(n2)
     else:
-        put_uvarint(out, n2)
+        put_long_length(out, n2)
     out += v1
     v3 = o.member_id
     v3 = v3.encode()
@@ -40,7 +41,7 @@ def encode_JoinGroupRequest_v9(o, out):
     if n4 < 128:
         out.append(n4)
     else:
-        put_uvarint(out, n4)
+        put_long_length(out, n4)
     out += v3
     if o.group_instance_id is None:
         out.append(0)
@@ -51,7 +52,7 @@ def encode_JoinGroupRequest_v9(o, out):
         if n6 < 128:
             out.append(n6)
         else:
-            put_uvarint(out, n6)
+            put_long_length(out, n6)
         out += v5
     v7 = o.protocol_type
     v7 = v7.encode()
@@ -59,7 +60,7 @@ def encode_JoinGroupRequest_v9(o, out):
     if n8 < 128:
         out.append(n8)
     else:
-        put_uvarint(out, n8)
+        put_long_length(out, n8)
     out += v7
     v9 = o.protocols
     if type(v9) is not list:
@@ -76,7 +77,7 @@ def encode_JoinGroupRequest_v9(o, out):
         if n13 < 128:
             out.append(n13)
         else:
-            put_uvarint(out, n13)
+            put_long_length(out, n13)
         out += v12
         v14 = o11.metadata
         if type(v14) is not bytes:
@@ -97,7 +98,7 @@ def encode_JoinGroupRequest_v9(o, out):
         if n17 < 128:
             out.append(n17)
         else:
-            put_uvarint(out, n17)
+            put_long_length(out, n17)
         out += v16
     out += b'\x00'
     chunks.append(out)

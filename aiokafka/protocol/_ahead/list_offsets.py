@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.list_offsets import (ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse)
@@ -44,7 +45,7 @@ def encode_ListOffsetsRequest_v11(o, out):
         if n5 < 128:
             out.append(n5)
         else:
-            put_uvarint(out, n5)
+            put_long_length(out, n5)
         out += v4
         v6 = o3.partitions
         if type(v6) is not list:

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.metadata import (MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic)
@@ -54,7 +55,7 @@ def encode_MetadataRequest_v13(o, out):
                 if n5 < 128:
                     out.append(n5)
                 else:
-                    put_uvarint(out, n5)
+                    put_long_length(out, n5)
                 out += v4
             out += b'\x00'
     out += pack_BBx(flags[o.allow_auto_topic_creation], flags[o.include_topic_authorized_operations])

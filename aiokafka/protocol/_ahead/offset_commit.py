@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.offset_commit import (OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic)
@@ -35,7 +36,7 @@ def encode_OffsetCommitRequest_v10(o, out):
     if n2 < 128:
         out.append(n2)
     else:
-        put_uvarint(out, n2)
+        put_long_length(out, n2)
     out += v1
     v3 = o.member_id
     v3 = v3.encode()
@@ -44,7 +45,7 @@ def encode_OffsetCommitRequest_v10(o, out):
     if n4 < 128:
         out.append(n4)
     else:
-        put_uvarint(out, n4)
+        put_long_length(out, n4)
     out += v3
     if o.group_instance_id is None:
         out.append(0)
@@ -55,7 +56,7 @@ def encode_OffsetCommitRequest_v10(o, out):
         if n6 < 128:
             out.append(n6)
         else:
-            put_uvarint(out, n6)
+            put_long_length(out, n6)
         out += v5
     v7 = o.topics
     if type(v7) is not list:
@@ -88,7 +89,7 @@ def encode_OffsetCommitRequest_v10(o, out):
                 if n14 < 128:
                     out.append(n14)
                 else:
-                    put_uvarint(out, n14)
+                    put_long_length(out, n14)
                 out += v13
             out += b'\x00'
         out += b'\x00'

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.offset_fetch import (OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics)
@@ -50,7 +51,7 @@ def encode_OffsetFetchRequest_v10(o, out):
         if n5 < 128:
             out.append(n5)
         else:
-            put_uvarint(out, n5)
+            put_long_length(out, n5)
         out += v4
         if o3.member_id is None:
             out.append(0)
@@ -61,7 +62,7 @@ def encode_OffsetFetchRequest_v10(o, out):
             if n7 < 128:
                 out.append(n7)
             else:
-                put_uvarint(out, n7)
+                put_long_length(out, n7)
             out += v6
         out += pack_i(o3.member_epoch)
         if o3.topics is None:

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.produce import (BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, ProduceResponse, TopicProduceResponse)
@@ -38,7 +39,7 @@ def encode_ProduceRequest_v13(o, out):
         if n2 < 128:
             out.append(n2)
         else:
-            put_uvarint(out, n2)
+            put_long_length(out, n2)
         out += v1
     v3 = o.topic_data
     if type(v3) is not list:

@@ -8,6 +8,7 @@ from aiokafka.protocol._encoder import _as_bytes as as_bytes
 from aiokafka.protocol._encoder import _as_list as as_list
 from aiokafka.protocol._encoder import _as_uuid as as_uuid
 from aiokafka.protocol._encoder import _Packers
+from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
 from aiokafka.protocol.messages.sync_group import (SyncGroupResponse)
@@ -30,7 +31,7 @@ def encode_SyncGroupRequest_v5(o, out):
     if n2 < 128:
         out.append(n2)
     else:
-        put_uvarint(out, n2)
+        put_long_length(out, n2)
     out += v1
     v3 = o.member_id
     v3 = v3.encode()
@@ -39,7 +40,7 @@ def encode_SyncGroupRequest_v5(o, out):
     if n4 < 128:
         out.append(n4)
     else:
-        put_uvarint(out, n4)
+        put_long_length(out, n4)
     out += v3
     if o.group_instance_id is None:
         out.append(0)
@@ -50,7 +51,7 @@ def encode_SyncGroupRequest_v5(o, out):
         if n6 < 128:
             out.append(n6)
         else:
-            put_uvarint(out, n6)
+            put_long_length(out, n6)
         out += v5
     if o.protocol_type is None:
         out.append(0)
@@ -61,7 +62,7 @@ def encode_SyncGroupRequest_v5(o, out):
         if n8 < 128:
             out.append(n8)
         else:
-            put_uvarint(out, n8)
+            put_long_length(out, n8)
         out += v7
     if o.protocol_name is None:
         out.append(0)
@@ -72,7 +73,7 @@ def encode_SyncGroupRequest_v5(o, out):
         if n10 < 128:
             out.append(n10)
         else:
-            put_uvarint(out, n10)
+            put_long_length(out, n10)
         out += v9
     v11 = o.assignments
     if type(v11) is not list:
@@ -89,7 +90,7 @@ def encode_SyncGroupRequest_v5(o, out):
         if n15 < 128:
             out.append(n15)
         else:
-            put_uvarint(out, n15)
+            put_long_length(out, n15)
         out += v14
         v16 = o13.assignment
         if type(v16) is not bytes:
