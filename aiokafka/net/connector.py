@@ -147,7 +147,8 @@ class Connector:
                     address,
                     self.port,
                     ssl=context,
-                    server_hostname=self.host if security.uses_tls else None,
+                    # The final dot of a complete name is for resolvers: no certificate has it.
+                    server_hostname=self.host.removesuffix(".") if security.uses_tls else None,
                 )
         except asyncio.TimeoutError:
             text = f"{peer}: no connection in time: host down, packets dropped"
