@@ -1,0 +1,74 @@
+"""Servers that speak Kafka's protocol and are not Kafka: what they do in another way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.net.connector import Connector
+from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.headers import encode_response_header, peek_request_header
+from aiokafka.protocol.messages import ApiVersionsRequest
+from aiokafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tests.net.support import (
+    config,
+    now,
+    read_frame,
+    serve,
+    split,
+)
+
+NEWEST = ApiVersionsRequest.VERSIONS[1]
+
+
+class PickyServer:
+    """Answers ApiVersions up to `newest`, and closes the connection on a later version."""
+
+    def __init__(self, newest: int, *, is_rude: bool = False) -> None:
+        self.newest = newest
+        self.is_rude = is_rude
+        self.asked: list[int] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            _, version, correlation_id = peek_request_header(await read_frame(reader))
+            self.asked.append(version)
+            if version > self.newest:
+                if self.is_rude:
+                    writer.transport.abort()
+                return
+            own = ApiVersion(api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=3)
+            head = encode_response_header(ApiVersionsRequest, version, correlation_id)
+            response = ApiVersionsResponse(api_keys=[own])
+            body = head + codec(ApiVersionsResponse, version).encode_bytes(response)
+            writer.write(len(body).to_bytes(4, "big") + body)
+
+
+@pytest.mark.parametrize("is_rude", [False, True])
+async def test_a_server_that_closes_when_asked_in_the_newest_form_is_asked_in_an_older_one(
+    is_rude: bool,
+) -> None:
+    """Azure Event Hubs resets the connection: no client ever got in."""
+    server = PickyServer(3, is_rude=is_rude)
+    async with serve(server) as address:
+        connector = Connector(config(address), *split(address), "")
+        for _ in range(2):
+            connection = await connector.open(now() + 5)
+            assert connection.is_ready
+            connection.close()
+            await connection.closed
+    # The form that it takes is known from then on.
+    assert server.asked == [NEWEST, 3, 3]
+
+
+async def test_a_server_that_closes_whatever_it_is_asked_is_asked_twice() -> None:
+    """In the newest form first, each time: it may have been about to stop."""
+    server = PickyServer(-1)
+    async with serve(server) as address:
+        connector = Connector(config(address), *split(address), "")
+        for _ in range(2):
+            with pytest.raises(KafkaConnectionError, match="closed by the broker before"):
+                await connector.open(now() + 5)
+    assert server.asked == [NEWEST, 3] * 2
