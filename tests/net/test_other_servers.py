@@ -10,12 +10,17 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.net.connector import Connector
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.headers import encode_response_header, peek_request_header
-from aiokafka.protocol.messages import ApiVersionsRequest
+from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest, ProduceRequest
 from aiokafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from aiokafka.protocol.messages.metadata import MetadataResponse
+from aiokafka.protocol.messages.produce import ProduceResponse
 from tests.net.support import (
+    Answers,
     config,
+    connected,
     now,
     read_frame,
+    scripted_broker,
     serve,
     split,
 )
@@ -72,3 +77,32 @@ async def test_a_server_that_closes_whatever_it_is_asked_is_asked_twice() -> Non
             with pytest.raises(KafkaConnectionError, match="closed by the broker before"):
                 await connector.open(now() + 5)
     assert server.asked == [NEWEST, 3] * 2
+
+
+async def test_a_server_that_answers_requests_without_acks() -> None:
+    """Azure Event Hubs does. Each such response cost the connection, and what was on its way."""
+
+    def produced(request: ProduceRequest) -> ProduceResponse:
+        return ProduceResponse(responses=[])
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(brokers=[], cluster_id=None, controller_id=-1, topics=[])
+
+    answers: Answers = {ProduceRequest: produced, MetadataRequest: metadata}
+    async with scripted_broker(answers) as address, connected(address) as connection:
+        silent = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[])
+        for _ in range(2):
+            before = connection.traffic.bytes_in
+            assert await connection.request(silent) is None
+            # Alone, and then between others.
+            while connection.traffic.bytes_in == before:
+                await asyncio.sleep(0)
+            asked = [
+                connection.send_nowait(request)
+                for request in (MetadataRequest(topics=[]), silent, MetadataRequest(topics=[]))
+            ]
+            await asyncio.gather(*asked)
+        assert connection.is_open
+        # In both directions are ApiVersions and Metadata: there is nothing to wait for otherwise.
+        assert connection.traffic.responses == 5
+        assert connection.in_flight == 0

@@ -139,6 +139,39 @@ def test_produce_without_acks_takes_no_place() -> None:
     )
 
 
+def test_a_response_to_a_request_without_acks_is_skipped() -> None:
+    """Azure Event Hubs sends them."""
+    exchange: Exchange[str] = Exchange("c")
+    silent = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    for request in (HEARTBEAT, silent, silent, HEARTBEAT, silent):
+        exchange.send(request, 4, 0.0, "token")
+    response = HeartbeatResponse()
+    frames = [answer(HeartbeatRequest, 4, i, response) for i in range(1, 6)]
+    skipped = []
+    for i, frame in enumerate(frames, 1):
+        if exchange.maybe_skip(frame):
+            skipped.append(i)
+        else:
+            assert exchange.receive(frame) == ("token", response)
+    assert skipped == [2, 3, 5]
+    assert len(exchange) == 0
+
+
+def test_a_response_to_no_request_without_acks_is_not_skipped() -> None:
+    exchange: Exchange[str] = Exchange("c")
+    silent = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    first = answer(HeartbeatRequest, 4, 1, HeartbeatResponse())
+    assert not exchange.maybe_skip(first)
+    exchange.send(silent, 4, 0.0, "silent")
+    assert exchange.maybe_skip(first)
+    exchange.send(HEARTBEAT, 4, 0.0, "token")
+    exchange.send(silent, 4, 0.0, "silent")
+    # Again, out of order, and not sent yet.
+    for correlation_id in (1, 2, 3, 4, -1):
+        assert not exchange.maybe_skip(struct.pack(">i", correlation_id))
+    assert not exchange.maybe_skip(b"\0\0\0")
+
+
 def test_a_request_that_cannot_be_encoded_changes_nothing() -> None:
     exchange: Exchange[str] = Exchange("c")
     bad = HeartbeatRequest(group_id=7, generation_id=1, member_id="m")  # type: ignore[arg-type]
