@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.net.connector import Connector
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.headers import encode_response_header, peek_request_header
@@ -14,11 +15,16 @@ from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest, Prod
 from aiokafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceResponse
+from aiokafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+)
 from tests.net.support import (
+    USER,
     Answers,
     config,
     connected,
     now,
+    plain_answers,
     read_frame,
     scripted_broker,
     serve,
@@ -106,3 +112,24 @@ async def test_a_server_that_answers_requests_without_acks() -> None:
         # In both directions are ApiVersions and Metadata: there is nothing to wait for otherwise.
         assert connection.traffic.responses == 5
         assert connection.in_flight == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_a_refusal_without_a_token(version: int) -> None:
+    """Azure Event Hubs sends null: it was taken for a broken response, and tried again."""
+    reason = b"Invalid signature"
+    lifetime = bytes(8) if version else b""
+    text, nothing = len(reason).to_bytes(2, "big") + reason, b"\xff" * 4
+    if version == 2:
+        text, nothing, lifetime = bytes([len(reason) + 1]) + reason, b"\0", lifetime + b"\0"
+    # The third request of the connection.
+    head = encode_response_header(SaslAuthenticateRequest, version, 3)
+    body = head + b"\0\x3a" + text + nothing + lifetime
+    answers = plain_answers()
+    answers[SaslAuthenticateRequest] = lambda request: len(body).to_bytes(4, "big") + body
+    versions = {SaslAuthenticateRequest.API_KEY: (version, version)}
+    async with scripted_broker(answers, versions=versions) as address:
+        client = AIOKafkaClient(bootstrap_servers=address, **USER)
+        with pytest.raises(AuthenticationFailedError, match="Invalid signature"):
+            await client.bootstrap()
+        await client.close()
