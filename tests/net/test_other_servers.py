@@ -133,3 +133,10 @@ async def test_a_refusal_without_a_token(version: int) -> None:
         with pytest.raises(AuthenticationFailedError, match="Invalid signature"):
             await client.bootstrap()
         await client.close()
+
+
+async def test_a_server_that_says_more_than_that_plain_credentials_are_good() -> None:
+    """Tencent's does, and Java's client does not look at it either."""
+    async with scripted_broker(plain_answers(auth_bytes=b"more")) as address:
+        async with connected(address, **USER) as connection:
+            assert connection.is_ready
