@@ -17,6 +17,9 @@ from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceResponse
 from aiokafka.protocol.messages.sasl import (
     SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 from tests.net.support import (
     USER,
@@ -30,6 +33,7 @@ from tests.net.support import (
     serve,
     split,
 )
+from tests.support.tokens import Token
 
 NEWEST = ApiVersionsRequest.VERSIONS[1]
 
@@ -140,3 +144,44 @@ async def test_a_server_that_says_more_than_that_plain_credentials_are_good() ->
     async with scripted_broker(plain_answers(auth_bytes=b"more")) as address:
         async with connected(address, **USER) as connection:
             assert connection.is_ready
+
+
+class Tokens(Token):
+    """Hears of refusals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals = 0
+
+    def refused(self, token: str) -> None:
+        self.refusals += 1
+
+
+@pytest.mark.parametrize("has_challenge", [False, True])
+async def test_a_token_that_is_refused_by_a_code_is_replaced(has_challenge: bool) -> None:
+    """Kafka sends a challenge first; Strimzi's brokers and Amazon's do not, and what gives tokens
+    did not hear of it: the same token was sent for as long as it would have been good."""
+    asked = 0
+
+    def refuse(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+        nonlocal asked
+        asked += 1
+        if has_challenge and asked == 1:
+            return SaslAuthenticateResponse(error_message=None, auth_bytes=b"{}")
+        return SaslAuthenticateResponse(error_code=58, error_message="expired", auth_bytes=b"")
+
+    answers: Answers = {
+        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]),
+        SaslAuthenticateRequest: refuse,
+    }
+    tokens = Tokens()
+    options = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": tokens,
+    }
+    async with scripted_broker(answers) as address:
+        connector = Connector(config(address, **options), *split(address), "")
+        with pytest.raises(AuthenticationFailedError, match="expired"):
+            await connector.open(now() + 5)
+    assert tokens.refusals == 1

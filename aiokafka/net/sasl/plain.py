@@ -45,3 +45,6 @@ class Plain:
         """Look at no challenge: PLAIN has none, and what a server adds to the code of success, as
         Tencent's does, is no refusal."""
         return None
+
+    def note_refusal(self) -> None:
+        """Do nothing: name and password are asked for each time."""
