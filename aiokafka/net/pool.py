@@ -230,9 +230,11 @@ class ConnectionPool:
             self.usable(node_id, purpose)
 
     def leave_former_cluster(self) -> None:
-        """Close every connection to where its node was before: it is to another cluster."""
-        for (node_id, purpose), connection in list(self._open.items()):
-            if node_id >= 0 and self._has_moved(node_id, connection):
+        """Close every connection to a broker: it is to another cluster, even where its address is
+        the same, as a name may lead elsewhere."""
+        # Perhaps not those that were made last. They are made again.
+        for node_id, purpose in list(self._open):
+            if node_id >= 0:
                 self.drop(node_id, purpose, f"node {node_id} is one of another cluster now")
 
     def drop(self, node_id: int, purpose: int, why: str) -> None:

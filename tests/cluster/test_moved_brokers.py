@@ -37,9 +37,9 @@ def test_a_consumer_reads_where_its_broker_is_now() -> None:
     assert simulate(main) == 2
 
 
-def _advertise(cluster: FakeCluster, proxy: FaultProxy) -> None:
+def _advertise(cluster: FakeCluster, proxy: FaultProxy, broker_id: int = 0) -> None:
     host, _, port = proxy.address.rpartition(":")
-    cluster.advertise(0, host, int(port))
+    cluster.advertise(broker_id, host, int(port))
 
 
 def _send_back(response: Any) -> None:
@@ -93,3 +93,34 @@ def test_a_consumer_that_is_sent_back_to_bootstrap_reads_in_the_new_cluster() ->
                     return (await consumer.getone()).value
 
     assert simulate(main) == b"record"
+
+
+def test_a_producer_leaves_the_former_cluster_where_the_new_one_has_its_addresses() -> None:
+    """Where names lead to another cluster now: connections to the former one stayed, and records
+    were not delivered."""
+    partitions = range(2)
+
+    async def main(simulation: Simulation) -> list[int]:
+        async with (
+            simulation.cluster(brokers=2) as former,
+            simulation.cluster(brokers=2) as new,
+            FaultProxy(former.address(0)) as first,
+            FaultProxy(former.address(1)) as second,
+        ):
+            names = {first: new.address(0), second: new.address(1)}
+            for cluster in (former, new):
+                await cluster.create_topic("t", partitions=len(partitions))
+                for broker_id, proxy in enumerate(names):
+                    _advertise(cluster, proxy, broker_id)
+            async with AIOKafkaProducer(bootstrap_servers=first.address) as producer:
+                for partition in partitions:
+                    await producer.send_and_wait("t", b"record", partition=partition)
+                for proxy, target in names.items():
+                    proxy.target = target
+                former.intercept(MetadataRequest, Edit(_send_back))
+                assert await producer.client.force_metadata_update()
+                for partition in partitions:
+                    await producer.send_and_wait("t", b"record", partition=partition)
+            return [new.log("t", partition).end_offset for partition in partitions]
+
+    assert simulate(main) == [1, 1]
