@@ -261,6 +261,8 @@ class ConnectionPool:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
+        # By its own address from now on: the name of the server may lead to others, too.
+        node.connector.host, node.connector.port = endpoint[:2]
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint[:2]
         # What it has carried so far stays with the bootstrap server.
