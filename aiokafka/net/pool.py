@@ -229,13 +229,13 @@ class ConnectionPool:
         for node_id, purpose in list(self._open):
             self.usable(node_id, purpose)
 
-    def leave_former_cluster(self) -> None:
-        """Close every connection to a broker: it is to another cluster, even where its address is
-        the same, as a name may lead elsewhere."""
+    def leave_all(self, why: str) -> None:
+        """Close every connection to a broker, even where its address is the same, as a name may
+        lead elsewhere."""
         # Perhaps not those that were made last. They are made again.
         for node_id, purpose in list(self._open):
             if node_id >= 0:
-                self.drop(node_id, purpose, f"node {node_id} is one of another cluster now")
+                self.drop(node_id, purpose, why)
 
     def drop(self, node_id: int, purpose: int, why: str) -> None:
         """Close one connection if it is there."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.protocol.messages import FetchRequest, MetadataRequest
@@ -40,6 +42,10 @@ def test_a_consumer_reads_where_its_broker_is_now() -> None:
 def _advertise(cluster: FakeCluster, proxy: FaultProxy, broker_id: int = 0) -> None:
     host, _, port = proxy.address.rpartition(":")
     cluster.advertise(broker_id, host, int(port))
+
+
+def _name_the_logical_cluster(response: Any) -> None:
+    response.cluster_id = "logical"
 
 
 def _send_back(response: Any) -> None:
@@ -95,7 +101,10 @@ def test_a_consumer_that_is_sent_back_to_bootstrap_reads_in_the_new_cluster() ->
     assert simulate(main) == b"record"
 
 
-def test_a_producer_leaves_the_former_cluster_where_the_new_one_has_its_addresses() -> None:
+@pytest.mark.parametrize("has_same_id", [False, True])
+def test_a_producer_leaves_the_former_cluster_where_the_new_one_has_its_addresses(
+    has_same_id: bool,
+) -> None:
     """Where names lead to another cluster now: connections to the former one stayed, and records
     were not delivered."""
     partitions = range(2)
@@ -108,16 +117,20 @@ def test_a_producer_leaves_the_former_cluster_where_the_new_one_has_its_addresse
             FaultProxy(former.address(1)) as second,
         ):
             names = {first: new.address(0), second: new.address(1)}
+            is_over = False
+            former.intercept(MetadataRequest, lambda *_: Edit(_send_back) if is_over else None)
             for cluster in (former, new):
                 await cluster.create_topic("t", partitions=len(partitions))
                 for broker_id, proxy in enumerate(names):
                     _advertise(cluster, proxy, broker_id)
+                if has_same_id:
+                    cluster.intercept(MetadataRequest, Edit(_name_the_logical_cluster))
             async with AIOKafkaProducer(bootstrap_servers=first.address) as producer:
                 for partition in partitions:
                     await producer.send_and_wait("t", b"record", partition=partition)
                 for proxy, target in names.items():
                     proxy.target = target
-                former.intercept(MetadataRequest, Edit(_send_back))
+                is_over = True
                 assert await producer.client.force_metadata_update()
                 for partition in partitions:
                     await producer.send_and_wait("t", b"record", partition=partition)
