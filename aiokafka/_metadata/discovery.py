@@ -350,7 +350,8 @@ class Discovery:
 
         The last call that asks by it decides: it may be the refresh and one of the application.
         """
-        same = {self.servers[-node_id - 1]}
+        # Not the server of this number: the names may have been looked up again meanwhile.
+        same = {connection.address}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
         for broker in response.brokers:
