@@ -117,22 +117,22 @@ class Connector:
     async def _open_address(
         self, address: str, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
-        greeting, newest = self._greeting, self._greeting.api_versions_version
+        greeting, asked = self._greeting, self._greeting.api_versions_version
         connection = await self._connect(address, deadline)
         try:
             return await self._greet_in_time(connection, address, deadline, may_be_0_9)
         except KafkaConnectionError:
             is_over = asyncio.get_running_loop().time() >= deadline
-            is_new = newest > _WIDELY_KNOWN and greeting.is_untested
+            is_new = asked > _WIDELY_KNOWN and greeting.is_untested
             if is_over or not (is_new and _is_cut_off(connection)):
                 raise
-        greeting.api_versions_version = _WIDELY_KNOWN
+        greeting.newest = greeting.api_versions_version = _WIDELY_KNOWN
         try:
             connection = await self._connect(address, deadline)
             return await self._greet_in_time(connection, address, deadline, may_be_0_9)
         finally:
             if greeting.is_untested:
-                greeting.api_versions_version = newest  # it was not that
+                greeting.newest = greeting.api_versions_version = asked  # it was not that
 
     async def _greet_in_time(
         self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool

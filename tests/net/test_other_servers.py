@@ -39,10 +39,14 @@ NEWEST = ApiVersionsRequest.VERSIONS[1]
 
 
 class PickyServer:
-    """Answers ApiVersions up to `newest`, and closes the connection on a later version."""
+    """Answers ApiVersions up to `newest`, and closes the connection on a later version.
 
-    def __init__(self, newest: int, *, is_rude: bool = False) -> None:
+    It may say that it knows others.
+    """
+
+    def __init__(self, newest: int, *, says: int = 3, is_rude: bool = False) -> None:
         self.newest = newest
+        self.says = says
         self.is_rude = is_rude
         self.asked: list[int] = []
 
@@ -54,7 +58,9 @@ class PickyServer:
                 if self.is_rude:
                     writer.transport.abort()
                 return
-            own = ApiVersion(api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=3)
+            own = ApiVersion(
+                api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=self.says
+            )
             head = encode_response_header(ApiVersionsRequest, version, correlation_id)
             response = ApiVersionsResponse(api_keys=[own])
             body = head + codec(ApiVersionsResponse, version).encode_bytes(response)
@@ -62,11 +68,15 @@ class PickyServer:
 
 
 @pytest.mark.parametrize("is_rude", [False, True])
+@pytest.mark.parametrize("says", [3, NEWEST])
 async def test_a_server_that_closes_when_asked_in_the_newest_form_is_asked_in_an_older_one(
-    is_rude: bool,
+    says: int, is_rude: bool
 ) -> None:
-    """Azure Event Hubs resets the connection: no client ever got in."""
-    server = PickyServer(3, is_rude=is_rude)
+    """Azure Event Hubs resets the connection: no client ever got in.
+
+    A gateway may do so, and hand on what the broker behind it says that it knows.
+    """
+    server = PickyServer(3, says=says, is_rude=is_rude)
     async with serve(server) as address:
         connector = Connector(config(address), *split(address), "")
         for _ in range(2):
