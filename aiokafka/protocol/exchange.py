@@ -59,14 +59,20 @@ def _api_versions_decoder(
 ) -> Callable[[bytes | bytearray, int], tuple[Any, int]]:
     """Return the decoder of ApiVersions responses.
 
-    A broker that lacks the version responds in version 0 (KIP-511).
+    A broker that lacks the version responds in version 0 (KIP-511). A gateway may have made that
+    one of the version that it was asked in.
     """
     newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
 
     def decode(frame: bytes | bytearray, offset: int) -> tuple[Any, int]:
-        if frame[offset : offset + 2] == _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
+        try:
+            return newest.decode_prefix(frame, offset)
+        except KafkaProtocolError:
+            # In no later version does this make sense: where version 0 has the first byte of the
+            # number of keys, that is null, and before that more is missing than there is.
+            if frame[offset : offset + 2] != _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
+                raise
             return oldest.decode_prefix(frame, offset)
-        return newest.decode_prefix(frame, offset)
 
     return decode
 

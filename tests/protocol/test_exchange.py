@@ -236,13 +236,26 @@ def test_api_versions_is_answered_without_tagged_fields_in_the_header(version: i
     assert exchange.receive(frame) == ("t", response)
 
 
-def test_an_old_broker_answers_api_versions_in_version_0() -> None:
+@pytest.mark.parametrize("keys", [0, 1, 3])
+@pytest.mark.parametrize("version", range(1, 5))
+def test_an_old_broker_answers_api_versions_in_version_0(version: int, keys: int) -> None:
     exchange: Exchange[str] = Exchange("c")
-    exchange.send(ApiVersionsRequest(), 4, 0.0, "t")
+    exchange.send(ApiVersionsRequest(), version, 0.0, "t")
+    key = ApiVersion(api_key=18, min_version=0, max_version=2)
+    response = ApiVersionsResponse(error_code=35, api_keys=[key] * keys)
+    frame = b"\0\0\0\x01" + codec(ApiVersionsResponse, 0).encode_bytes(response)
+    assert exchange.receive(frame) == ("t", response)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_an_old_broker_behind_a_gateway_answers_in_the_version_that_was_asked(version: int) -> None:
+    """Kroxylicious put the response in version 0 into that one, and no connection was ever made."""
+    exchange: Exchange[str] = Exchange("c")
+    exchange.send(ApiVersionsRequest(), version, 0.0, "t")
     response = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
-    frame = b"\0\0\0\x01" + codec(ApiVersionsResponse, 0).encode_bytes(response)
+    frame = b"\0\0\0\x01" + codec(ApiVersionsResponse, version).encode_bytes(response)
     assert exchange.receive(frame) == ("t", response)
 
 
