@@ -268,8 +268,7 @@ class MetadataLoop:
                 pool.leave_all("it is to another cluster")
             elif is_sent_back:
                 pool.leave_all("the client was sent back to the bootstrap servers")
-            else:
-                pool.leave_moved()
+            pool.leave_moved()
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.protocol.messages import FetchRequest, MetadataRequest
 from aiokafka.testing import Edit, FakeCluster, FaultProxy
@@ -37,6 +38,35 @@ def test_a_consumer_reads_where_its_broker_is_now() -> None:
                 return new.connections
 
     assert simulate(main) == 2
+
+
+def test_a_producer_connects_to_where_its_broker_is_now() -> None:
+    """It waited for the connection to where the broker was before, up to 30 seconds: packets to the
+    address of a pod that is gone get lost."""
+
+    async def main(simulation: Simulation) -> int:
+        before, now = "10.0.0.1", "10.0.0.2"
+        async with (
+            simulation.cluster(brokers=2) as cluster,
+            FaultProxy(cluster.address(0), host=before, port=9092) as gone,
+            FaultProxy(cluster.address(0), host=now, port=9092),
+        ):
+            cluster.advertise(0, before, 9092)
+            await cluster.create_topic("t")
+            cluster.move_leader(TopicPartition("t", 0), 0)
+            async with AIOKafkaProducer(bootstrap_servers=cluster.address(1)) as producer:
+                await producer.send_and_wait("t", b"record")
+                gone.cut()
+                simulation.network.line(before, 9092).lose(to_client=False)
+                sent = await producer.send("t", b"record")
+                # The second attempt has 20 seconds.
+                await asyncio.sleep(12)
+                cluster.advertise(0, now, 9092)
+                assert await producer.client.force_metadata_update()
+                async with timeout(5):
+                    return (await sent).offset
+
+    assert simulate(main) == 1
 
 
 def _advertise(cluster: FakeCluster, proxy: FaultProxy, broker_id: int = 0) -> None:
