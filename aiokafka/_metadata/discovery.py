@@ -81,6 +81,7 @@ class Discovery:
         """Where to start: as configured, or the canonical names of that (KIP-235)."""
         self.origin = ""
         """Where the known addresses come from, for messages."""
+        self._is_sent_back = False
         self._told_by: int | None = None
         self._told_since = 0.0
         self._tells_epochs = False
@@ -94,6 +95,15 @@ class Discovery:
         self._is_in_doubt = True
         if self._told_by is not None:
             self._doubted.add(self._told_by)
+
+    def take_sent_back(self) -> bool:
+        """Return, once, whether a broker has said that what is known of the cluster is of no use
+        (KIP-1102).
+
+        Nor are connections to its brokers, even to the same addresses: names may lead elsewhere.
+        """
+        is_sent_back, self._is_sent_back = self._is_sent_back, False
+        return is_sent_back
 
     async def ask_anybody(
         self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
@@ -154,7 +164,7 @@ class Discovery:
                 failure = RequestTimedOutError(f"node {node_id}: no metadata in {limit:g} s")
             except RebootstrapRequired as error:
                 failure = error
-                # The broker says itself that what we know of the cluster is of no use (KIP-1102).
+                self._is_sent_back = trigger is not None
                 break
             except KafkaError as error:
                 failure = error
@@ -340,7 +350,8 @@ class Discovery:
 
         The last call that asks by it decides: it may be the refresh and one of the application.
         """
-        same = {self.servers[-node_id - 1]}
+        # Not the server of this number: the names may have been looked up again meanwhile.
+        same = {connection.address}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
         for broker in response.brokers:

@@ -265,10 +265,12 @@ class MetadataLoop:
             response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, wanted)
             before = self.cluster.cluster_id
             self._accept(response, is_full, has_all=wanted is None)
+            is_sent_back = self._discovery.take_sent_back()
             if before and before != self.cluster.cluster_id:
-                pool.leave_former_cluster()
-            else:
-                pool.leave_moved()
+                pool.leave_all("it is to another cluster")
+            elif is_sent_back:
+                pool.leave_all("the client was sent back to the bootstrap servers")
+            pool.leave_moved()
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:

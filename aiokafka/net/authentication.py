@@ -119,6 +119,7 @@ async def _exchange_tokens(
             reason = said(answer.error_message or kind.description, mechanism.sent_secret)
             if kind.retriable or kind is UnknownError:
                 raise handshake_failure(kind.errno, connection.peer, "SaslAuthenticate", reason)
+            mechanism.note_refusal()
             raise AuthenticationFailedError(f"{connection.peer}: {mechanism.name}: {reason}")
         lifetime_ms = answer.session_lifetime_ms
         token = await _step(connection, mechanism, answer.auth_bytes, timeout)

@@ -353,6 +353,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- inside
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
+        if self._exchange.maybe_skip(frame):
+            return
         # Out of the queue first, also if its caller is gone: the next response belongs to the next
         # request.
         received = self._exchange.receive(frame)

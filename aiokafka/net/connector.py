@@ -34,6 +34,10 @@ _PATIENCE = 1.0
 # A broker is Kafka 0.9 only if ApiVersions takes so many times longer than another request there.
 _TIMES_SLOWER = 10
 
+# Servers that are not Kafka may close the connection on a newer ApiVersions than they know, where
+# Kafka says so: Azure Event Hubs does. This is the version of clients from 2.4 to 3.8.
+_WIDELY_KNOWN = 3
+
 
 class Connector:
     """Opens connections to one address.
@@ -113,7 +117,26 @@ class Connector:
     async def _open_address(
         self, address: str, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
+        greeting, asked = self._greeting, self._greeting.api_versions_version
         connection = await self._connect(address, deadline)
+        try:
+            return await self._greet_in_time(connection, address, deadline, may_be_0_9)
+        except KafkaConnectionError:
+            is_over = asyncio.get_running_loop().time() >= deadline
+            is_new = asked > _WIDELY_KNOWN and greeting.is_untested
+            if is_over or not (is_new and _is_cut_off(connection)):
+                raise
+        greeting.newest = greeting.api_versions_version = _WIDELY_KNOWN
+        try:
+            connection = await self._connect(address, deadline)
+            return await self._greet_in_time(connection, address, deadline, may_be_0_9)
+        finally:
+            if greeting.is_untested:
+                greeting.newest = greeting.api_versions_version = asked  # it was not that
+
+    async def _greet_in_time(
+        self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
+    ) -> BrokerConnection:
         try:
             async with timeout_at(deadline):
                 return await self._greet(connection, address, deadline, may_be_0_9)
@@ -147,7 +170,8 @@ class Connector:
                     address,
                     self.port,
                     ssl=context,
-                    server_hostname=self.host if security.uses_tls else None,
+                    # The final dot of a complete name is for resolvers: no certificate has it.
+                    server_hostname=self.host.removesuffix(".") if security.uses_tls else None,
                 )
         except asyncio.TimeoutError:
             text = f"{peer}: no connection in time: host down, packets dropped"
@@ -329,6 +353,12 @@ class Connector:
         connection.admit()
         self._assumed = connection
         return connection
+
+
+def _is_cut_off(connection: BrokerConnection) -> bool:
+    """Return whether the other side has ended a connection without a byte, and without a reason."""
+    cause = None if connection.error is None else connection.error.__cause__
+    return not connection.traffic.bytes_in and (cause is None or isinstance(cause, ConnectionError))
 
 
 def _discard(future: asyncio.Future[Any]) -> None:

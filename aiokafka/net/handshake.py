@@ -29,8 +29,9 @@ class Greeting:
     """What one connection to a broker learns for the next one to the same address."""
 
     def __init__(self) -> None:
-        self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
-        """The version of ApiVersionsRequest that this broker understands."""
+        self.newest = self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
+        """The version of ApiVersionsRequest that this broker understands; and up to which to ask,
+        whatever it says, as a gateway before it may know less."""
         self.is_untested = True
         """Whether no ApiVersions request to this address has ever got a response."""
         self.is_kafka_0_9 = False
@@ -66,7 +67,7 @@ async def negotiate(
         greeting.is_untested = False
         if response.error_code == NoError.errno:
             # The broker may have been upgraded since it made us use an older version.
-            best = min(_known_version(response), ApiVersionsRequest.VERSIONS[1])
+            best = min(_known_version(response), greeting.newest)
             greeting.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
                 return _versions(response)

@@ -95,12 +95,16 @@ class _Node:
 
 
 class _Attempt:
-    """One connect in progress and the futures of the callers that wait for it."""
+    """One connect in progress and the futures of the callers that wait for it: none once there is
+    another one, to where the node is now."""
 
-    __slots__ = ("waiters",)
+    __slots__ = ("place", "waiters")
 
-    def __init__(self) -> None:
-        self.waiters: list[asyncio.Future[BrokerConnection]] = []
+    def __init__(
+        self, place: tuple[str, int], waiters: list[asyncio.Future[BrokerConnection]]
+    ) -> None:
+        self.place = place
+        self.waiters = waiters
 
     @property
     def is_wanted(self) -> bool:
@@ -225,15 +229,20 @@ class ConnectionPool:
         return None
 
     def leave_moved(self) -> None:
-        """Close every connection to where its node was before, unless requests are in flight."""
+        """Close every connection to where its node was before, unless requests are in flight; try
+        no longer to connect there."""
         for node_id, purpose in list(self._open):
             self.usable(node_id, purpose)
+        for key, attempt in list(self._attempts.items()):
+            self._follow(key, attempt)
 
-    def leave_former_cluster(self) -> None:
-        """Close every connection to where its node was before: it is to another cluster."""
-        for (node_id, purpose), connection in list(self._open.items()):
-            if node_id >= 0 and self._has_moved(node_id, connection):
-                self.drop(node_id, purpose, f"node {node_id} is one of another cluster now")
+    def leave_all(self, why: str) -> None:
+        """Close every connection to a broker, even where its address is the same, as a name may
+        lead elsewhere."""
+        # Perhaps not those that were made last. They are made again.
+        for node_id, purpose in list(self._open):
+            if node_id >= 0:
+                self.drop(node_id, purpose, why)
 
     def drop(self, node_id: int, purpose: int, why: str) -> None:
         """Close one connection if it is there."""
@@ -259,6 +268,8 @@ class ConnectionPool:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
+        # By its own address from now on: the name of the server may lead to others, too.
+        node.connector.host, node.connector.port = endpoint[:2]
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint[:2]
         # What it has carried so far stays with the bootstrap server.
@@ -310,15 +321,10 @@ class ConnectionPool:
             return waiter
         attempt = self._attempts.get(key)
         if attempt is None:
-            node = self._node(key[0])
-            self._note_loss(key, node)
-            attempt = _Attempt()
-            # Before the task starts: an eager one may end at once.
-            self._attempts[key] = attempt
-            attempt.waiters.append(waiter)
-            self._start(key, node, attempt)
+            self._begin(key, [waiter])
         else:
             attempt.waiters.append(waiter)
+            self._follow(key, attempt)
         return waiter
 
     # -- connecting
@@ -346,7 +352,18 @@ class ConnectionPool:
             if not lost.closed.done():
                 self._leaving[lost] = None
 
-    def _start(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
+    def _follow(self, key: tuple[int, int], attempt: _Attempt) -> None:
+        """Connect to where a broker is now instead: packets to where it was may get lost."""
+        endpoint = self._endpoint_of(key[0])
+        if key[0] >= 0 and endpoint is not None and endpoint[:2] != attempt.place:
+            self._begin(key, attempt.waiters[:])
+            attempt.waiters.clear()
+
+    def _begin(self, key: tuple[int, int], waiters: list[asyncio.Future[BrokerConnection]]) -> None:
+        node = self._node(key[0])
+        self._note_loss(key, node)
+        # Before the task starts: an eager one may end at once.
+        attempt = self._attempts[key] = _Attempt(node.endpoint[:2], waiters)
         try:
             self._spawn(self._connect(key, node, attempt), name=f"connect {key[0]}")
         except BaseException:
@@ -361,6 +378,8 @@ class ConnectionPool:
             delay = node.retry_at - self._loop.time()
             if delay > 0:
                 await asyncio.sleep(delay)
+            if not attempt.waiters:
+                return
             connection = await node.connector.open(
                 self._loop.time() + node.setup.peek(), may_be_0_9=not self._is_modern
             )
@@ -369,10 +388,13 @@ class ConnectionPool:
         finally:
             # Before any waiter is told: one that tries again at once must get an attempt of its
             # own.
-            self._attempts.pop(key, None)
+            if self._attempts.get(key) is attempt:
+                del self._attempts[key]
             if connection is None:
                 attempt.fail(error)
-        if connection is not None:
+        if connection is not None and not attempt.waiters:
+            connection.abort()
+        elif connection is not None:
             self._note_success(key, node, attempt, connection)
 
     def _note_success(

@@ -238,6 +238,10 @@ class _DecoderWriter(Source):
         if wire.kind == "array":
             self._array(wire, length, target, path)
             return
+        if wire.kind == "bytes":
+            # Azure Event Hubs has null where Kafka has no bytes, as with credentials it refuses.
+            with self.block(f"if {length} == -1:"):
+                self.line(f"{length} = 0")
         end = self.fresh("e")
         self.line(f"{end} = pos + {length}")
         with self.block(f"if not pos <= {end} <= size:"):

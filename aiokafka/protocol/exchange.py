@@ -59,14 +59,20 @@ def _api_versions_decoder(
 ) -> Callable[[bytes | bytearray, int], tuple[Any, int]]:
     """Return the decoder of ApiVersions responses.
 
-    A broker that lacks the version responds in version 0 (KIP-511).
+    A broker that lacks the version responds in version 0 (KIP-511). A gateway may have made that
+    one of the version that it was asked in.
     """
     newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
 
     def decode(frame: bytes | bytearray, offset: int) -> tuple[Any, int]:
-        if frame[offset : offset + 2] == _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
+        try:
+            return newest.decode_prefix(frame, offset)
+        except KafkaProtocolError:
+            # In no later version does this make sense: where version 0 has the first byte of the
+            # number of keys, that is null, and before that more is missing than there is.
+            if frame[offset : offset + 2] != _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
+                raise
             return oldest.decode_prefix(frame, offset)
-        return newest.decode_prefix(frame, offset)
 
     return decode
 
@@ -119,6 +125,8 @@ class Exchange(Generic[T]):
         self._slots: deque[_Slot[T]] = deque()
         self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
         self._last_id = 0
+        self._answered_id = 0
+        self._has_silent = False
         self.surplus = ""
         """What was left unread after a response: a gateway pads it, or a server is ahead of its
         version. Set by the first such response of each kind; `take_surplus` empties it."""
@@ -149,12 +157,31 @@ class Exchange(Generic[T]):
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
         if request.expects_answer():
             self._slots.append(_Slot(correlation_id, plan, deadline, token))
+        else:
+            self._has_silent = True
         return buffers
 
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
         """Do the same for bytes without header, as SASL tokens after SaslHandshake v0 are."""
         self._slots.append(_Slot(-1, None, deadline, token))
         return [_SIZE.pack(len(payload)) + payload]
+
+    def maybe_skip(self, frame: bytes | bytearray) -> bool:
+        """Take a response to a request that expects none, which Azure Event Hubs sends; return
+        whether it is one.
+
+        The numbers between the last response and the oldest request in flight are of such requests
+        alone.
+        """
+        if not self._has_silent or len(frame) < 4:
+            return False
+        oldest = self._slots[0].correlation_id if self._slots else self._last_id + 1
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        ahead = (correlation_id - self._answered_id) & 0x7FFFFFFF
+        if not 0 < ahead < (oldest - self._answered_id) & 0x7FFFFFFF:
+            return False
+        self._answered_id = correlation_id
+        return True
 
     def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
         """Take a response; return the token of its request, and the response (raw: the bytes).
@@ -180,6 +207,7 @@ class Exchange(Generic[T]):
                 if end != len(frame) and not plan.is_padded:
                     plan.is_padded = True
                     self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
+            self._answered_id = slot.correlation_id
         slots.popleft()
         return None if slot.is_cancelled else (slot.token, response)
 

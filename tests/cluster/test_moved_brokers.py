@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.protocol.messages import FetchRequest, MetadataRequest
 from aiokafka.testing import Edit, FakeCluster, FaultProxy
@@ -37,9 +40,42 @@ def test_a_consumer_reads_where_its_broker_is_now() -> None:
     assert simulate(main) == 2
 
 
-def _advertise(cluster: FakeCluster, proxy: FaultProxy) -> None:
+def test_a_producer_connects_to_where_its_broker_is_now() -> None:
+    """It waited for the connection to where the broker was before, up to 30 seconds: packets to the
+    address of a pod that is gone get lost."""
+
+    async def main(simulation: Simulation) -> int:
+        before, now = "10.0.0.1", "10.0.0.2"
+        async with (
+            simulation.cluster(brokers=2) as cluster,
+            FaultProxy(cluster.address(0), host=before, port=9092) as gone,
+            FaultProxy(cluster.address(0), host=now, port=9092),
+        ):
+            cluster.advertise(0, before, 9092)
+            await cluster.create_topic("t")
+            cluster.move_leader(TopicPartition("t", 0), 0)
+            async with AIOKafkaProducer(bootstrap_servers=cluster.address(1)) as producer:
+                await producer.send_and_wait("t", b"record")
+                gone.cut()
+                simulation.network.line(before, 9092).lose(to_client=False)
+                sent = await producer.send("t", b"record")
+                # The second attempt has 20 seconds.
+                await asyncio.sleep(12)
+                cluster.advertise(0, now, 9092)
+                assert await producer.client.force_metadata_update()
+                async with timeout(5):
+                    return (await sent).offset
+
+    assert simulate(main) == 1
+
+
+def _advertise(cluster: FakeCluster, proxy: FaultProxy, broker_id: int = 0) -> None:
     host, _, port = proxy.address.rpartition(":")
-    cluster.advertise(0, host, int(port))
+    cluster.advertise(broker_id, host, int(port))
+
+
+def _name_the_logical_cluster(response: Any) -> None:
+    response.cluster_id = "logical"
 
 
 def _send_back(response: Any) -> None:
@@ -93,3 +129,41 @@ def test_a_consumer_that_is_sent_back_to_bootstrap_reads_in_the_new_cluster() ->
                     return (await consumer.getone()).value
 
     assert simulate(main) == b"record"
+
+
+@pytest.mark.parametrize("has_same_id", [False, True])
+def test_a_producer_leaves_the_former_cluster_where_the_new_one_has_its_addresses(
+    has_same_id: bool,
+) -> None:
+    """Where names lead to another cluster now: connections to the former one stayed, and records
+    were not delivered."""
+    partitions = range(2)
+
+    async def main(simulation: Simulation) -> list[int]:
+        async with (
+            simulation.cluster(brokers=2) as former,
+            simulation.cluster(brokers=2) as new,
+            FaultProxy(former.address(0)) as first,
+            FaultProxy(former.address(1)) as second,
+        ):
+            names = {first: new.address(0), second: new.address(1)}
+            is_over = False
+            former.intercept(MetadataRequest, lambda *_: Edit(_send_back) if is_over else None)
+            for cluster in (former, new):
+                await cluster.create_topic("t", partitions=len(partitions))
+                for broker_id, proxy in enumerate(names):
+                    _advertise(cluster, proxy, broker_id)
+                if has_same_id:
+                    cluster.intercept(MetadataRequest, Edit(_name_the_logical_cluster))
+            async with AIOKafkaProducer(bootstrap_servers=first.address) as producer:
+                for partition in partitions:
+                    await producer.send_and_wait("t", b"record", partition=partition)
+                for proxy, target in names.items():
+                    proxy.target = target
+                is_over = True
+                assert await producer.client.force_metadata_update()
+                for partition in partitions:
+                    await producer.send_and_wait("t", b"record", partition=partition)
+            return [new.log("t", partition).end_offset for partition in partitions]
+
+    assert simulate(main) == [1, 1]

@@ -81,7 +81,8 @@ async def test_a_cut_anywhere_in_the_bootstrap_gives_an_error_and_leaves_nothing
         assert whole > 200
         proxy = FaultProxy(cluster.bootstrap_servers)
         async with proxy:
-            for length in [*range(0, whole, 29), whole - 1, whole, whole + 1]:
+            # Where not one byte comes, another connection is made.
+            for length in [*range(1, whole, 29), whole - 1, whole, whole + 1]:
                 proxy.cut_after(length, "responses")
                 client = AIOKafkaClient(bootstrap_servers=proxy.address)
                 if length >= whole:

@@ -139,12 +139,6 @@ async def test_a_listener_without_sasl() -> None:
             await connector(address).open(now() + 5)
 
 
-async def test_a_challenge_that_plain_does_not_have() -> None:
-    async with scripted_broker(plain_answers(auth_bytes=b"more")) as address:
-        with pytest.raises(AuthenticationFailedError, match="unexpected challenge"):
-            await connector(address).open(now() + 5)
-
-
 async def test_bootstrap_raises_a_refusal_as_itself() -> None:
     async with scripted_broker(plain_answers(error_code=58)) as address:
         client = AIOKafkaClient(bootstrap_servers=address, **USER)

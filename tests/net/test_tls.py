@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import ssl
 import tempfile
 from pathlib import Path
@@ -434,3 +435,27 @@ def test_a_revocation_list_is_checked(certificates: Certificates) -> None:
 def test_missing_files_are_told(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         create_ssl_context(cafile=str(tmp_path / "none.pem"))
+
+
+async def test_a_complete_name_is_that_of_the_certificate(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with a dot, as names in Kubernetes do: the certificate was refused."""
+    asked: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **kwargs: Any) -> Any:
+        assert host == "kafka.example."
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    server = certificates.server_context("kafka.example")
+    server.sni_callback = lambda _, name, __: asked.append(name)
+    options = {
+        "security_protocol": "SSL",
+        "ssl_context": create_ssl_context(cafile=certificates.cafile),
+    }
+    async with FakeCluster(ssl_context=server) as cluster:
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        _, port = split(cluster.bootstrap_servers)
+        async with connected(f"kafka.example.:{port}", **options) as connection:
+            assert (await connection.request(MetadataRequest(topics=[]))).brokers
+    assert asked == ["kafka.example"]

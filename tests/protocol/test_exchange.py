@@ -139,6 +139,39 @@ def test_produce_without_acks_takes_no_place() -> None:
     )
 
 
+def test_a_response_to_a_request_without_acks_is_skipped() -> None:
+    """Azure Event Hubs sends them."""
+    exchange: Exchange[str] = Exchange("c")
+    silent = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    for request in (HEARTBEAT, silent, silent, HEARTBEAT, silent):
+        exchange.send(request, 4, 0.0, "token")
+    response = HeartbeatResponse()
+    frames = [answer(HeartbeatRequest, 4, i, response) for i in range(1, 6)]
+    skipped = []
+    for i, frame in enumerate(frames, 1):
+        if exchange.maybe_skip(frame):
+            skipped.append(i)
+        else:
+            assert exchange.receive(frame) == ("token", response)
+    assert skipped == [2, 3, 5]
+    assert len(exchange) == 0
+
+
+def test_a_response_to_no_request_without_acks_is_not_skipped() -> None:
+    exchange: Exchange[str] = Exchange("c")
+    silent = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+    first = answer(HeartbeatRequest, 4, 1, HeartbeatResponse())
+    assert not exchange.maybe_skip(first)
+    exchange.send(silent, 4, 0.0, "silent")
+    assert exchange.maybe_skip(first)
+    exchange.send(HEARTBEAT, 4, 0.0, "token")
+    exchange.send(silent, 4, 0.0, "silent")
+    # Again, out of order, and not sent yet.
+    for correlation_id in (1, 2, 3, 4, -1):
+        assert not exchange.maybe_skip(struct.pack(">i", correlation_id))
+    assert not exchange.maybe_skip(b"\0\0\0")
+
+
 def test_a_request_that_cannot_be_encoded_changes_nothing() -> None:
     exchange: Exchange[str] = Exchange("c")
     bad = HeartbeatRequest(group_id=7, generation_id=1, member_id="m")  # type: ignore[arg-type]
@@ -203,13 +236,26 @@ def test_api_versions_is_answered_without_tagged_fields_in_the_header(version: i
     assert exchange.receive(frame) == ("t", response)
 
 
-def test_an_old_broker_answers_api_versions_in_version_0() -> None:
+@pytest.mark.parametrize("keys", [0, 1, 3])
+@pytest.mark.parametrize("version", range(1, 5))
+def test_an_old_broker_answers_api_versions_in_version_0(version: int, keys: int) -> None:
     exchange: Exchange[str] = Exchange("c")
-    exchange.send(ApiVersionsRequest(), 4, 0.0, "t")
+    exchange.send(ApiVersionsRequest(), version, 0.0, "t")
+    key = ApiVersion(api_key=18, min_version=0, max_version=2)
+    response = ApiVersionsResponse(error_code=35, api_keys=[key] * keys)
+    frame = b"\0\0\0\x01" + codec(ApiVersionsResponse, 0).encode_bytes(response)
+    assert exchange.receive(frame) == ("t", response)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_an_old_broker_behind_a_gateway_answers_in_the_version_that_was_asked(version: int) -> None:
+    """Kroxylicious put the response in version 0 into that one, and no connection was ever made."""
+    exchange: Exchange[str] = Exchange("c")
+    exchange.send(ApiVersionsRequest(), version, 0.0, "t")
     response = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
-    frame = b"\0\0\0\x01" + codec(ApiVersionsResponse, 0).encode_bytes(response)
+    frame = b"\0\0\0\x01" + codec(ApiVersionsResponse, version).encode_bytes(response)
     assert exchange.receive(frame) == ("t", response)
 
 

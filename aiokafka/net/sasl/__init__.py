@@ -48,6 +48,9 @@ class Mechanism(Protocol):
         Raises AuthenticationFailedError when the broker refused, or failed to prove itself.
         """
 
+    def note_refusal(self) -> None:
+        """Hear that the broker refuses the credentials by a code, in place of a challenge."""
+
 
 def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:
     """Return the configured mechanism, for the broker at `host`.

@@ -112,6 +112,9 @@ class Gssapi:
         except self._error as error:
             raise self._failure(error) from error
 
+    def note_refusal(self) -> None:
+        """Do nothing: tickets are looked up each time."""
+
     def _agree(self, challenge: bytes) -> bytes:
         offer = self._context.unwrap(challenge).message
         if len(offer) != 4 or not offer[0] & _OFFERS_NO_LAYER:

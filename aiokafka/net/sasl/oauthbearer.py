@@ -91,6 +91,11 @@ class OAuthBearer:
         self._tell_provider()
         return _SEPARATOR.encode()
 
+    def note_refusal(self) -> None:
+        """Tell the provider, unless a challenge has said so before."""
+        if self._refusal is None:
+            self._tell_provider()
+
     def _refused(self, reason: str) -> AuthenticationFailedError:
         return AuthenticationFailedError(f"{self.name}: the broker refused the token: {reason}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import AuthenticationFailedError
 from aiokafka.net.sasl.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -43,9 +42,9 @@ class Plain:
         return f"\0{self._credentials.user}\0{self._credentials.password}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Refuse any challenge: PLAIN has none."""
-        if challenge:
-            raise AuthenticationFailedError(
-                "SASL PLAIN: the broker answered with an unexpected challenge"
-            )
+        """Look at no challenge: PLAIN has none, and what a server adds to the code of success, as
+        Tencent's does, is no refusal."""
         return None
+
+    def note_refusal(self) -> None:
+        """Do nothing: name and password are asked for each time."""

@@ -83,6 +83,9 @@ class Scram:
         self.done = True
         return None
 
+    def note_refusal(self) -> None:
+        """Do nothing: name and password are asked for each time."""
+
     def _prove(self, server_first: str) -> bytes:
         salt, iterations, nonce = self._parse_server_first(server_first)
         password = self._credentials.password.encode()

@@ -193,6 +193,8 @@ def decode_JoinGroupResponse_v9(buf, pos):
         if n18 > 127:
             n18, pos = uvarint(buf, pos - 1)
         n18 -= 1
+        if n18 == -1:
+            n18 = 0
         e19 = pos + n18
         if not pos <= e19 <= size:
             raise bad_length('members[].metadata', n18, size - pos)

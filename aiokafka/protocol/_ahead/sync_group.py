@@ -141,6 +141,8 @@ def decode_SyncGroupResponse_v5(buf, pos):
     if n6 > 127:
         n6, pos = uvarint(buf, pos - 1)
     n6 -= 1
+    if n6 == -1:
+        n6 = 0
     e7 = pos + n6
     if not pos <= e7 <= size:
         raise bad_length('assignment', n6, size - pos)
