@@ -22,6 +22,7 @@ from aiokafka.cli.presence import while_absent
 from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import (
+    CommitFailedError,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
@@ -44,10 +45,11 @@ _LOOK_EVERY = 200  # milliseconds
 class Committer(ConsumerRebalanceListener):
     """Commits what was written to stdout, and nothing else."""
 
-    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, every: float = _COMMIT_EVERY) -> None:
         self._consumer = consumer
+        self._every = every
         self._written: dict[TopicPartition, int] = {}
-        self._due = time.monotonic() + _COMMIT_EVERY
+        self._due = time.monotonic() + every
         #: Whether partitions are on their way: what is assigned is not what will be.
         self.is_moving = False
 
@@ -57,13 +59,20 @@ class Committer(ConsumerRebalanceListener):
             self._written[tp] = records[-1].offset + 1
 
     async def commit_if_due(self) -> None:
-        """Commit every few seconds."""
-        if time.monotonic() >= self._due:
+        """Commit every few seconds. What fails for now is left for the next commit, or printed
+        again: by then the group may have taken the partitions, or a topic may be gone."""
+        if time.monotonic() < self._due:
+            return
+        try:
             await self.commit()
+        except KafkaError as error:
+            if not (error.retriable or isinstance(error, (CommitFailedError, KafkaTimeoutError))):
+                raise
+            _tell(error)
 
     async def commit(self) -> None:
         """Commit for the partitions that are still ours."""
-        self._due = time.monotonic() + _COMMIT_EVERY
+        self._due = time.monotonic() + self._every
         ours = self._written.keys() & self._consumer.assignment()
         self._written = {tp: self._written[tp] for tp in ours}
         offsets = self._written.copy()
@@ -88,7 +97,7 @@ class Committer(ConsumerRebalanceListener):
         try:
             await self.commit()
         except KafkaError as error:
-            note(f"aiokafka: not committed, will be printed again: {error}")
+            _tell(error)
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """Note that partitions have come to rest."""
@@ -99,6 +108,10 @@ class Committer(ConsumerRebalanceListener):
         self.is_moving = True
         for tp in lost:
             self._written.pop(tp, None)
+
+
+def _tell(error: KafkaError) -> None:
+    note(f"aiokafka: not committed, will be printed again: {error}")
 
 
 class Ends:

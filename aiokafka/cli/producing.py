@@ -65,11 +65,14 @@ class Sending:
         topic: str,
         progress: Progress,
         partition: int | None = None,
+        takes_batches: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._progress = progress
         self._partition = partition
+        self._takes_batches = takes_batches
+        self._batches_fit = True
         self._batches = Batching(producer, topic, partition, self._note, self._refused)
         self._taken = 0
         # With the number of the first record that each is about, and how many there are.
@@ -80,12 +83,20 @@ class Sending:
     async def lines(self, lines: Sequence[bytes], read: Reader) -> None:
         """Send lines. What does not fill a batch waits for more, until `flush`."""
         columns = read(lines)
-        if len(lines) >= _WORTH_A_BATCH:
+        if len(lines) >= _WORTH_A_BATCH and await self._may_batch():
             await self._batches.add(columns, self._taken)
             self._taken += len(lines)
         else:
             await self._send_each(_records_of(columns, self._partition))
         self._account(lines)
+
+    async def _may_batch(self) -> bool:
+        """Say whether the topic takes full batches, which nothing would divide. The producer
+        divides those that it makes of single records."""
+        ask, self._takes_batches = self._takes_batches, None
+        if ask is not None:
+            self._batches_fit = await ask()
+        return self._batches_fit
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
         """Send the record of each line."""
@@ -299,9 +310,11 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     source = pieces_of(files or ("-",), as_bytes(given["delimiter"]), whole=given["whole"])
     shown = given["progress"]
     progress = Progress("produced", sys.stderr.isatty() if shown is None else shown)
-    producer = session.producer(**_producer_options(given))
+    options = {**_producer_options(given), "max_batch_size": _batch_size(session)}
+    producer = session.producer(**options)
     await producer.start()
-    sending = Sending(producer, topic, progress, given["partition"])
+    takes_batches = functools.partial(_takes_batches, session, topic)
+    sending = Sending(producer, topic, progress, given["partition"], takes_batches)
     found = functools.partial(find_to_send, session, producer, topic)
     try:
         if given["transactional_id"] is None:
@@ -340,13 +353,39 @@ def _producer_options(given: dict[str, Any]) -> dict[str, Any]:
         "compression_type": given["compression"],
         "compression_level": given["level"],
         "linger_ms": given["linger"],
-        "max_batch_size": _BATCH,
     }
     if acks != "all":
         found["enable_idempotence"] = False
     if given["transactional_id"] is not None:
         found["transactional_id"] = given["transactional_id"]
     return found
+
+
+def _batch_size(session: Session) -> int:
+    """Return how large batches may be that nothing divides: a request and the memory hold them."""
+    size = _BATCH
+    for name, share in (("max_request_size", 1), ("buffer_memory", 2)):
+        limit = session.client_options.get(name)
+        if isinstance(limit, int):
+            size = min(size, max(1, limit // share))
+    return size
+
+
+async def _takes_batches(session: Session, topic: str) -> bool:
+    """Say whether full batches fit into `max.message.bytes` of the topic, as far as brokers tell.
+
+    That is the size of a batch that may have been compressed, but how well is not known before.
+    """
+    from aiokafka.admin import ConfigKey
+
+    size = session.client_options.get("max_batch_size", _batch_size(session))
+    try:
+        async with session.admin_beside() as admin:
+            found = await admin.configs.describe([ConfigKey.topic(topic)])
+    except KafkaError:
+        return True  # It may not be asked, or is too old to tell.
+    limit = found[ConfigKey.topic(topic)].get("max.message.bytes")
+    return limit is None or limit.value is None or size <= int(limit.value)
 
 
 async def _parts(

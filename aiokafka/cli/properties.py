@@ -91,12 +91,13 @@ def settings_of(pairs: dict[str, str]) -> dict[str, Any]:
 
     Raises KafkaConfigurationError for key stores that are not PEM.
     """
+    # As Java does with every value, passwords as well.
+    pairs = {name: value.strip() for name, value in pairs.items()}
     found: dict[str, Any] = {}
     for name, value in pairs.items():
         if name in _SAME:
-            number = value.strip()
-            is_number = name.endswith(".ms") and number.lstrip("-").isdigit()
-            found[_SAME[name]] = int(number) if is_number else value
+            is_number = name.endswith(".ms") and value.lstrip("-").isdigit()
+            found[_SAME[name]] = int(value) if is_number else value
     found.update(_stores(pairs))
     if pairs.get("ssl.endpoint.identification.algorithm") == "":
         found["check_hostname"] = False

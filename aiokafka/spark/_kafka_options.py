@@ -26,7 +26,7 @@ def _number(text: str) -> int:
 
 def _flag(text: str) -> bool:
     values = {"true": True, "false": False}
-    return values[text.strip().lower()]
+    return values[text.lower()]
 
 
 def _acks(text: str) -> int | str:
@@ -35,7 +35,7 @@ def _acks(text: str) -> int | str:
 
 def _upper(text: str) -> str:
     """Convert a word that Java takes in any case."""
-    return text.strip().upper()
+    return text.upper()
 
 
 _COMMON: dict[str, tuple[str, Convert]] = {
@@ -214,6 +214,8 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
 
     Raises ValueError for an option that is unknown, forbidden or not of its type.
     """
+    # As Java does with every value, passwords as well.
+    options = {name: text.strip() for name, text in options.items()}
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
     of_role = _PRODUCE if writing else _FETCH

@@ -215,6 +215,25 @@ def test_many_lines_go_as_batches(cli: Cli, tmp_path: Path) -> None:
     assert cli.served.values("u", 1)[:5_000] == [line.encode() for line in wanted]
 
 
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        ({"max.message.bytes": "10000"}, ()),
+        ({}, ("-X", "max_request_size=20000")),
+        ({}, ("-X", "buffer_memory=20000")),
+    ],
+)
+def test_what_is_smaller_than_a_batch_takes_all_lines(
+    cli: Cli, tmp_path: Path, config: dict[str, str], more: tuple[str, ...]
+) -> None:
+    cli.served.topic("t", config=config)
+    file = tmp_path / "in"
+    wanted = [f"{number} and more, so that all are too much" for number in range(5_000)]
+    file.write_text("\n".join(wanted))
+    cli("produce", "t", str(file), *more)
+    assert cli.served.values("t") == [line.encode() for line in wanted]
+
+
 def test_batches_and_single_records_keep_their_order(cli: Cli, tmp_path: Path) -> None:
     cli.served.topic("t")
     # A thousand go as batches, and fifty one by one.

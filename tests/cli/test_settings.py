@@ -272,6 +272,22 @@ def test_a_java_client_logs_in_the_same_way() -> None:
     }
 
 
+def test_blanks_behind_values_do_not_count_in_java() -> None:
+    lines = (
+        *("security.protocol=SASL_SSL ", "sasl.mechanism=PLAIN\t", "request.timeout.ms=7000 "),
+        *("ssl.truststore.location=ca.pem ", "ssl.truststore.type=PEM ", "client.id=a b "),
+        "sasl.oauthbearer.client.credentials.client.secret=se cret ",
+    )
+    assert properties.settings_of(properties.parse("\n".join(lines))) == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "request_timeout_ms": 7000,
+        "ca_file": "ca.pem",
+        "client_id": "a b",
+        "password": "se cret",
+    }
+
+
 def test_java_key_stores_must_be_pem() -> None:
     with pytest.raises(KafkaConfigurationError, match="type PEM"):
         properties.settings_of({"ssl.truststore.location": "trust.jks"})

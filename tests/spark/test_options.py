@@ -125,6 +125,19 @@ def test_settings_of_the_client() -> None:
     assert options.group_id == "g"
 
 
+def test_blanks_around_settings_do_not_count_in_java() -> None:
+    options = batch(
+        **{
+            "kafka.isolation.level": "read_committed ",
+            "kafka.sasl.mechanism": "PLAIN\n",
+            "kafka.sasl.password": "se cret\n",
+        }
+    )
+    assert options.read_committed
+    assert options.kafka.client["sasl_mechanism"] == "PLAIN"
+    assert options.kafka.client["sasl_plain_password"] == "se cret"
+
+
 TUNING = {
     "kafka.default.api.timeout.ms": "60000",
     "kafka.max.poll.records": "10000",
