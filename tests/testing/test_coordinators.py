@@ -8,12 +8,20 @@ import pytest
 
 from aiokafka.testing import FakeCluster
 
-from . import group_scenarios, setting_scenarios, transaction_scenarios
+from . import (
+    commit_scenarios,
+    group_scenarios,
+    odd_scenarios,
+    setting_scenarios,
+    transaction_scenarios,
+)
 from .group_scenarios import beat, commit, join, new_group, sync
 from .scenarios import SCENARIOS, Side
 from .transaction_scenarios import CONCURRENT, EndTxnRequest, new_session
 
-assert group_scenarios and setting_scenarios and transaction_scenarios  # they add to SCENARIOS
+# they add to SCENARIOS
+assert group_scenarios and setting_scenarios and transaction_scenarios
+assert commit_scenarios and odd_scenarios
 LIKE_THE_TEST_BROKER = {"group.min.session.timeout.ms": 500}
 
 
@@ -76,6 +84,13 @@ AS_A_BROKER: dict[str, list[object]] = {
         79,
     ],
     "producers_of_open_transactions_write_nothing_else": [0, (48, -1, 0), (0, 1)],
+    "plain_and_transactional_commits": [
+        *([0], 0, (0, -1), [0, 0, 7]),
+        *([0], (0, -1), [0, 0, 5], 0, [0, 0, 9]),
+        *([0], (0, -1), [0, 0, 5]),
+    ],
+    "positions_deleted_in_a_transaction": [[0], (0, 0), [0, 0, -1], (0, -1), [0, 0, -1]],
+    "positions_in_a_topic_deleted_in_a_transaction": [[0], 0, (0, -1), [0, 0, -1]],
 }
 
 
