@@ -91,6 +91,14 @@ AS_A_BROKER: dict[str, list[object]] = {
     ],
     "positions_deleted_in_a_transaction": [[0], (0, 0), [0, 0, -1], (0, -1), [0, 0, -1]],
     "positions_in_a_topic_deleted_in_a_transaction": [[0], 0, (0, -1), [0, 0, -1]],
+    "transactional_commits_while_a_group_completes": [
+        *(27, [0], (0, b"x"), [0], (0, -1), [0, 0, 6]),
+    ],
+    "transactional_commits_keep_no_member": [[25], 25],
+    "next_generation_transactional_commits": [
+        *((0, 2, True, [1]), [0], [22], [22], [25], [0], 113, (0, -1)),
+        [0, (0, 5, -1, "m", 0), (1, -1, -1, "", 0)],
+    ],
 }
 
 
