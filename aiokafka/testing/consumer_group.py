@@ -166,11 +166,7 @@ class ConsumerGroup:
         self.target[member.member_id] = self.target.pop(former.member_id, _NOTHING)
 
     def _known(self, beat: Heartbeat) -> ConsumerMember:
-        member = self.members.get(beat.member_id)
-        if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
-        if beat.instance_id is not None and member.instance_id != beat.instance_id:
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+        member = self._named(beat)
         if beat.epoch == member.epoch:
             return member
         # The epoch before is good once more if the member says what it owns, and that is no more
@@ -182,6 +178,20 @@ class ConsumerGroup:
         )
         if not answer_was_lost:
             raise GroupRefusedError(codes.FENCED_MEMBER_EPOCH)
+        return member
+
+    def _named(self, beat: Heartbeat) -> ConsumerMember:
+        """Return the member that a request names. An instance id is looked up first: the member
+        that has it by now has fenced the one that had it before.
+        """
+        if beat.instance_id is None:
+            member = self.members.get(beat.member_id)
+        else:
+            member = self._static(beat.instance_id)
+        if member is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if member.member_id != beat.member_id:
+            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
@@ -202,9 +212,7 @@ class ConsumerGroup:
         return before != (member.topics, member.regex, member.assignor)
 
     def _leave(self, beat: Heartbeat) -> Reply:
-        member = self.members.get(beat.member_id)
-        if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        member = self._named(beat)
         if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
             member.away = True
             member.epoch = LEAVING_FOR_A_WHILE

@@ -9,6 +9,7 @@ from tests.kafka.fixtures import Kafka
 from tests.testing import (
     commit_scenarios,
     group_scenarios,
+    member_scenarios,
     odd_scenarios,
     setting_scenarios,
     transaction_scenarios,
@@ -17,7 +18,7 @@ from tests.testing.scenarios import SCENARIOS, Side
 
 # they add to SCENARIOS
 assert group_scenarios and odd_scenarios and setting_scenarios and transaction_scenarios
-assert commit_scenarios
+assert commit_scenarios and member_scenarios
 
 LIKE_THE_TEST_BROKER = {
     "group.min.session.timeout.ms": 500,

@@ -11,6 +11,7 @@ from aiokafka.testing import FakeCluster
 from . import (
     commit_scenarios,
     group_scenarios,
+    member_scenarios,
     odd_scenarios,
     setting_scenarios,
     transaction_scenarios,
@@ -21,7 +22,7 @@ from .transaction_scenarios import CONCURRENT, EndTxnRequest, new_session
 
 # they add to SCENARIOS
 assert group_scenarios and setting_scenarios and transaction_scenarios
-assert commit_scenarios and odd_scenarios
+assert commit_scenarios and member_scenarios and odd_scenarios
 LIKE_THE_TEST_BROKER = {"group.min.session.timeout.ms": 500}
 
 
@@ -99,6 +100,7 @@ AS_A_BROKER: dict[str, list[object]] = {
         *((0, 2, True, [1]), [0], [22], [22], [25], [0], 113, (0, -1)),
         [0, (0, 5, -1, "m", 0), (1, -1, -1, "", 0)],
     ],
+    "a_stranger_with_an_instance_id": [0, 25, 0, 82, 25, 25, 111, 82, 82, 25],
 }
 
 
