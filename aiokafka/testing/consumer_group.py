@@ -216,6 +216,10 @@ class ConsumerGroup:
         if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
             member.away = True
             member.epoch = LEAVING_FOR_A_WHILE
+            # It reads no more, so what it was to give up is free.
+            member.revoking = _NOTHING
+            _cancel(member.revocation)
+            member.revocation = None
             self._touch(member)
         else:
             self.remove(member.member_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .group_scenarios import NextMember, new_group
+import asyncio
+
+from .group_scenarios import NextMember, new_group, with_partitions
 from .scenarios import Seen, Side, scenario
 
 ME = {"instance_id": "me"}
@@ -24,3 +26,30 @@ async def a_stranger_with_an_instance_id(side: Side) -> Seen:
     seen += [(await former.beat(leaving, **ME))[0] for leaving in (-1, -2)]
     seen.append((await former.beat(-1))[0])
     return seen
+
+
+@scenario
+async def leaving_for_a_while_with_partitions_to_give_up(side: Side) -> Seen:
+    """Others get them at once: they do not wait for the one that has left."""
+    topic = await side.topic(2)
+
+    async def begin(one: NextMember) -> Seen:
+        return [await one.join(topic, **ME)]
+
+    static, seen = await with_partitions(side, begin)
+    epoch = seen[-1][1]
+    other = NextMember(side, side.client, static.group)
+    answer = await other.join(topic)
+    seen.append(answer[0])
+    other_epoch = answer[1]
+    while (answer := await static.beat(epoch, **ME))[3] is None:
+        await asyncio.sleep(0.05)
+    seen.append(answer[3])
+    seen.append((await static.beat(-2, **ME))[0])
+    for _ in range(100):
+        answer = await other.beat(other_epoch)
+        other_epoch = answer[1]
+        if answer[3]:
+            break
+        await asyncio.sleep(0.05)
+    return [*seen, answer[3]]

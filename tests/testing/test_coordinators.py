@@ -101,6 +101,7 @@ AS_A_BROKER: dict[str, list[object]] = {
         [0, (0, 5, -1, "m", 0), (1, -1, -1, "", 0)],
     ],
     "a_stranger_with_an_instance_id": [0, 25, 0, 82, 25, 25, 111, 82, 82, 25],
+    "leaving_for_a_while_with_partitions_to_give_up": [(0, 2, True, [2]), 0, [1], 0, [1]],
 }
 
 
