@@ -102,6 +102,10 @@ AS_A_BROKER: dict[str, list[object]] = {
     ],
     "a_stranger_with_an_instance_id": [0, 25, 0, 82, 25, 25, 111, 82, 82, 25],
     "leaving_for_a_while_with_partitions_to_give_up": [(0, 2, True, [2]), 0, [1], 0, [1]],
+    "records_to_blame": [
+        *((0, 0, 0, []), (32, -1, 0, [(0, True), (2, True)]), (32, -1, 0, [(1, True)])),
+        (87, -1, 0, [(1, True), (2, True)]),
+    ],
 }
 
 
