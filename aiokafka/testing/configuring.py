@@ -17,6 +17,7 @@ from aiokafka.testing.settings import (
     broker_settings,
     invalid_broker_setting,
     invalid_topic_setting,
+    topic_settings,
 )
 from aiokafka.testing.state import ClusterState, TopicRefusedError
 
@@ -117,7 +118,7 @@ def change_settings(
     if problem is not None:
         raise TopicRefusedError(codes.INVALID_CONFIG, problem)
     if not validate_only:
-        topic.config = settings
+        topic.config = topic_settings(settings)
 
 
 def alter_resource(

@@ -63,6 +63,8 @@ AS_A_BROKER: dict[str, list[object]] = {
         ({"delete_retention_ms": "-1"}, 40),
         ({"max_compaction_lag_ms": "0"}, 40),
         ({"preallocate": "yes"}, 40),
+        ({"max_message_bytes": "2147483648"}, 40),
+        ({"segment_bytes": "1000000"}, 40),
     ],
     "names_that_collide": [0, 17, 17, 0],
     "compacted_topics_keep_their_start": [44, 0],
@@ -102,6 +104,11 @@ AS_A_BROKER: dict[str, list[object]] = {
     ],
     "a_stranger_with_an_instance_id": [0, 25, 0, 82, 25, 25, 111, 82, 82, 25],
     "leaving_for_a_while_with_partitions_to_give_up": [(0, 2, True, [2]), 0, [1], 0, [1]],
+    "settings_with_spaces_and_capitals": [
+        *(0, ("cleanup.policy", "compact,delete"), ("compression.type", "gzip")),
+        *(("preallocate", "false"), ("retention.ms", "5")),
+        ("unclean.leader.election.enable", "true"),
+    ],
     "records_to_blame": [
         *((0, 0, 0, []), (32, -1, 0, [(0, True), (2, True)]), (32, -1, 0, [(1, True)])),
         (87, -1, 0, [(1, True), (2, True)]),
