@@ -146,13 +146,15 @@ class Transactions:
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
         """Give an owner that met an error the next epoch of its own session (KIP-360)."""
-        retried = known.is_before_last_bump(producer_id, epoch)
-        current = producer_id == known.producer_id and epoch == known.epoch
-        if not current and not retried:
+        ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
+        if producer_id != known.producer_id and not ran_out:
             raise TransactionRefusedError(codes.PRODUCER_FENCED)
+        # Before a look at the epoch: a former owner ends the transaction of the present one.
         self._end_open(known)
-        if current:
+        if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
+        elif not known.is_before_last_bump(producer_id, epoch):
+            raise TransactionRefusedError(codes.PRODUCER_FENCED)
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 

@@ -87,6 +87,10 @@ AS_A_BROKER: dict[str, list[object]] = {
         79,
     ],
     "producers_of_open_transactions_write_nothing_else": [0, (48, -1, 0), (0, 1)],
+    "former_owners_renew": [
+        *(0, (90, -1), "CompleteAbort", 47, (90, -1)),
+        *(0, (90, -1), "CompleteAbort", 47, (48, -1)),
+    ],
     "plain_and_transactional_commits": [
         *([0], 0, (0, -1), [0, 0, 7]),
         *([0], (0, -1), [0, 0, 5], 0, [0, 0, 9]),

@@ -243,6 +243,28 @@ async def renewing_a_session(side: Side) -> Seen:
 
 
 @scenario
+async def former_owners_renew(side: Side) -> Seen:
+    """A former owner is told so, and yet ends what the present one has open."""
+    topic = await side.topic()
+    seen: Seen = []
+    for version in (1, 2):
+        old = await new_session(side, version)
+        await old.init()
+        new = Session(side, old.name, version)
+        await new.init()
+        if version == 1:
+            await new.add(topic)
+        seen.append(await new.produce(topic, 0))
+        seen.append(await old.init(old.pid, old.epoch))
+        request = DescribeTransactionsRequest(transactional_ids=[new.name])
+        answer = await side.client.call(request, 0)
+        seen.append(answer.transaction_states[0].transaction_state)
+        seen.append(await new.produce(topic, 1))
+        seen.append(await new.end(True))
+    return seen
+
+
+@scenario
 async def transactions_time_out(side: Side) -> Seen:
     topic = await side.topic()
     seen: Seen = []
