@@ -36,6 +36,7 @@ class TransactionState(Enum):
 
 
 _PREPARING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 class TransactionRefusedError(Exception):
@@ -246,7 +247,8 @@ class Transactions:
             TransactionRefusedError: with the broker's error code.
         """
         known = self.by_id.get(transactional_id)
-        if known is not None and bumps_epoch and known.is_before_last_bump(producer_id, epoch):
+        was_bumped = known is not None and known.is_before_last_bump(producer_id, epoch)
+        if known and bumps_epoch and was_bumped and known.state in (*_PREPARING, *_COMPLETE):
             return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:

@@ -91,6 +91,7 @@ AS_A_BROKER: dict[str, list[object]] = {
         *(0, (90, -1), "CompleteAbort", 47, (90, -1)),
         *(0, (90, -1), "CompleteAbort", 47, (48, -1)),
     ],
+    "former_epochs_end": [(0, 1), (90, -1), 0, (90, -1), (0, 2)],
     "plain_and_transactional_commits": [
         *([0], 0, (0, -1), [0, 0, 7]),
         *([0], (0, -1), [0, 0, 5], 0, [0, 0, 9]),

@@ -265,6 +265,21 @@ async def former_owners_renew(side: Side) -> Seen:
 
 
 @scenario
+async def former_epochs_end(side: Side) -> Seen:
+    """What looks like the repetition of an end, where none was."""
+    topic = await side.topic()
+    one = await new_session(side, 2)
+    await one.init(version=5)
+    former = one.epoch
+    seen: Seen = [await one.init(one.pid, one.epoch)]
+    seen.append(await one.end(True, epoch=former))
+    seen.append(await one.produce(topic, 0))
+    seen.append(await one.end(False, epoch=former))
+    seen.append(await one.end_stable(True, topic))
+    return seen
+
+
+@scenario
 async def transactions_time_out(side: Side) -> Seen:
     topic = await side.topic()
     seen: Seen = []
