@@ -334,8 +334,9 @@ class Transactions:
         if not all(marked):
             return
         for group_id in sorted(known.groups):
-            offsets = self._groups.offsets_of(group_id)
-            offsets.end_transaction(*known.marker, commit=commit)
+            offsets = self._groups.offsets.get(group_id)
+            if offsets is not None:  # else there were no positions
+                offsets.end_transaction(*known.marker, commit=commit)
         known.partitions.clear()
         known.groups.clear()
         known.markers.clear()

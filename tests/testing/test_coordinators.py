@@ -92,6 +92,9 @@ AS_A_BROKER: dict[str, list[object]] = {
         *(0, (90, -1), "CompleteAbort", 47, (48, -1)),
     ],
     "former_epochs_end": [(0, 1), (90, -1), 0, (90, -1), (0, 2)],
+    "groups_that_a_transaction_only_names": [
+        *(0, ("Ongoing", ["__consumer_offsets"]), (0, -1), [], False),
+    ],
     "plain_and_transactional_commits": [
         *([0], 0, (0, -1), [0, 0, 7]),
         *([0], (0, -1), [0, 0, 5], 0, [0, 0, 9]),

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from aiokafka.protocol.messages.transactions import (
@@ -276,6 +277,25 @@ async def former_epochs_end(side: Side) -> Seen:
     seen.append(await one.produce(topic, 0))
     seen.append(await one.end(False, epoch=former))
     seen.append(await one.end_stable(True, topic))
+    return seen
+
+
+@scenario
+async def groups_that_a_transaction_only_names(side: Side) -> Seen:
+    group = await new_group(side)
+    one = await new_session(side, 1)
+    await one.init()
+    seen: Seen = [await add_group(one, group)]
+    request = DescribeTransactionsRequest(transactional_ids=[one.name])
+    state = (await side.client.call(request, 0)).transaction_states[0]
+    seen.append((state.transaction_state, [t.topic for t in state.topics]))
+    seen.append(await one.end(True))
+    while state.transaction_state != "CompleteCommit":
+        await asyncio.sleep(0.02)
+        state = (await side.client.call(request, 0)).transaction_states[0]
+    seen.append([t.topic for t in state.topics])
+    groups = (await side.client.call(ListGroupsRequest(), 4)).groups
+    seen.append(group in [known.group_id for known in groups])
     return seen
 
 

@@ -56,6 +56,8 @@ def _describe(context: RequestContext, transactional_id: str) -> TransactionStat
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(index)
+    if known.groups:
+        by_topic["__consumer_offsets"] = [0]  # where their positions are
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state.value,
