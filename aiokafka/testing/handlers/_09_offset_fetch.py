@@ -123,7 +123,8 @@ def _group(
     context: RequestContext, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, asked.group_id)
+    errno = context.services.acls.check_named(context, "group", asked.group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, asked.group_id)
     errno = errno or _check_member(context, asked)
     if errno:
         return _refused(asked, errno)

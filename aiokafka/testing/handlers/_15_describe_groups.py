@@ -48,7 +48,8 @@ def _describe(
     context: RequestContext, request: DescribeGroupsRequest, group_id: str
 ) -> DescribedGroup:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, group_id)
+    errno = context.services.acls.check_named(context, "group", group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, group_id)
     if errno:
         return _empty(group_id, "", errno)
     group = groups.classic.get(group_id)

@@ -49,7 +49,9 @@ def _refused(transactional_id: str, errno: int) -> TransactionState:
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, transactional_id)
+    check_named = context.services.acls.check_named
+    errno = check_named(context, "transactional_id", transactional_id, "describe")
+    errno = errno or transactions.check_coordinator(context.node_id, transactional_id)
     known = transactions.by_id.get(transactional_id)
     if errno or known is None:
         return _refused(transactional_id, errno or codes.TRANSACTIONAL_ID_NOT_FOUND)

@@ -48,7 +48,8 @@ def _describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest, group_id: str
 ) -> DescribedGroup:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, group_id)
+    errno = context.services.acls.check_named(context, "group", group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, group_id)
     group = groups.consumer.get(group_id)
     if errno or group is None:
         return _refused(group_id, errno or codes.GROUP_ID_NOT_FOUND)

@@ -1,0 +1,79 @@
+"""What clients may do with some of the names in a request, and get to know of what there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+)
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
+from aiokafka.testing import FakeCluster
+
+from .support import RawClient
+
+TOPIC, GROUP, TRANSACTIONAL = 29, 30, 53
+NAMES = ["open", "secret"]
+_GROUP = 32  # the resource type
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster() as started:
+        for name in NAMES:
+            await started.create_topic(name)
+        yield started
+        assert started.failures == []
+
+
+@pytest.fixture
+async def client(cluster: FakeCluster) -> AsyncIterator[RawClient]:
+    async with RawClient(cluster.address(0)) as connected:
+        yield connected
+
+
+LISTS: dict[str, tuple[str, str, Any, int, str]] = {
+    # resource, operation, request, version, where the response has the entries
+    "FindCoordinator of groups": (
+        *("group", "describe"),
+        *(FindCoordinatorRequest(key_type=0, coordinator_keys=NAMES), 4, "coordinators"),
+    ),
+    "FindCoordinator of transactions": (
+        *("transactional_id", "describe"),
+        *(FindCoordinatorRequest(key_type=1, coordinator_keys=NAMES), 4, "coordinators"),
+    ),
+    "OffsetFetch": (
+        *("group", "describe"),
+        OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=n, topics=[]) for n in NAMES]),
+        *(8, "groups"),
+    ),
+    "DescribeGroups": ("group", "describe", DescribeGroupsRequest(groups=NAMES), 5, "groups"),
+    "ConsumerGroupDescribe": (
+        *("group", "describe"),
+        ConsumerGroupDescribeRequest(group_ids=NAMES, include_authorized_operations=False),
+        *(1, "groups"),
+    ),
+    "DeleteGroups": ("group", "delete", DeleteGroupsRequest(groups_names=NAMES), 2, "results"),
+    "DescribeTransactions": (
+        *("transactional_id", "describe"),
+        *(DescribeTransactionsRequest(transactional_ids=NAMES), 0, "transaction_states"),
+    ),
+}
+
+
+@pytest.mark.parametrize("api", LISTS)
+async def test_each_name_is_judged_by_itself(
+    cluster: FakeCluster, client: RawClient, api: str
+) -> None:
+    resource, operation, request, version, field = LISTS[api]
+    before = [entry.error_code for entry in getattr(await client.call(request, version), field)]
+    cluster.acls.withdraw(resource, "secret", operation)
+    codes = [entry.error_code for entry in getattr(await client.call(request, version), field)]
+    assert codes == [before[0], GROUP if resource == "group" else TRANSACTIONAL]
