@@ -7,16 +7,20 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    ListGroupsRequest,
 )
+from aiokafka.protocol.messages.list_transactions import ListTransactionsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from aiokafka.testing import FakeCluster
 
+from .group_scenarios import commit
 from .support import RawClient
 
 TOPIC, GROUP, TRANSACTIONAL = 29, 30, 53
@@ -77,3 +81,49 @@ async def test_each_name_is_judged_by_itself(
     cluster.acls.withdraw(resource, "secret", operation)
     codes = [entry.error_code for entry in getattr(await client.call(request, version), field)]
     assert codes == [before[0], GROUP if resource == "group" else TRANSACTIONAL]
+
+
+async def test_groups_that_may_not_be_described_are_not_listed(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    for name in NAMES:
+        assert await commit(client, name, "open") == 0
+
+    async def listed() -> list[str]:
+        return [found.group_id for found in (await client.call(ListGroupsRequest(), 4)).groups]
+
+    cluster.acls.withdraw("group", "secret", "describe")
+    assert await listed() == NAMES  # who may describe the cluster, may see all groups
+    cluster.acls.withdraw("cluster", None, "describe")
+    assert await listed() == ["open"]
+
+
+async def test_transactions_that_may_not_be_described_are_not_listed(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    for name in NAMES:
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id=name
+        ):
+            pass
+    cluster.acls.withdraw("transactional_id", "secret", "describe")
+    request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+    answer = await client.call(request, 0)
+    assert [found.transactional_id for found in answer.transaction_states] == ["open"]
+
+
+@pytest.mark.parametrize("version", [7, 8])
+async def test_positions_in_topics_that_may_not_be_described_are_left_out(
+    cluster: FakeCluster, client: RawClient, version: int
+) -> None:
+    for name in NAMES:
+        assert await commit(client, "g", name) == 0
+    cluster.acls.withdraw("topic", "secret", "describe")
+    if version < 8:
+        request = OffsetFetchRequest(group_id="g", topics=None)
+        topics: Any = (await client.call(request, version)).topics
+    else:
+        asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+        request = OffsetFetchRequest(groups=[asked])
+        topics = (await client.call(request, version)).groups[0].topics
+    assert [topic.name for topic in topics] == ["open"]
