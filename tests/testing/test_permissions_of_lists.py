@@ -8,6 +8,14 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import (
+    AclBinding,
+    AclOperation,
+    AIOKafkaAdminClient,
+    ResourcePattern,
+    ResourceType,
+)
+from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import (
@@ -16,9 +24,10 @@ from aiokafka.protocol.messages.groups import (
     ListGroupsRequest,
 )
 from aiokafka.protocol.messages.list_transactions import ListTransactionsRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import FakeCluster, Security
 
 from .group_scenarios import commit
 from .support import RawClient
@@ -127,3 +136,47 @@ async def test_positions_in_topics_that_may_not_be_described_are_left_out(
         request = OffsetFetchRequest(groups=[asked])
         topics = (await client.call(request, version)).groups[0].topics
     assert [topic.name for topic in topics] == ["open"]
+
+
+async def test_who_may_not_create_topics_creates_none_by_asking_for_them(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    cluster.acls.withdraw("topic", "new", "create")
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="new")])
+    assert (await client.call(asked, 9)).topics[0].error_code == TOPIC
+    asked.allow_auto_topic_creation = False
+    assert (await client.call(asked, 9)).topics[0].error_code == 3
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        with pytest.raises(TopicAuthorizationFailedError):
+            await producer.send_and_wait("new", b"x")
+    assert sorted(cluster.state.topics) == NAMES
+
+
+async def test_the_right_to_write_is_none_to_create() -> None:
+    """By entries, as an administrator makes them for a service."""
+    security = Security({"admin": "a", "alice": "b"})
+    config = {"authorizer.class.name": "an.Authorizer", "super.users": "User:admin"}
+    async with FakeCluster(security=security, config=config) as cluster:
+
+        def login(user: str) -> dict[str, Any]:
+            return {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "PLAIN",
+                "sasl_plain_username": user,
+                "sasl_plain_password": security.users[user],
+            }
+
+        orders = ResourcePattern(ResourceType.TOPIC, "orders")
+        rights = [AclBinding(orders, "User:alice", AclOperation.WRITE)]
+        async with (
+            AIOKafkaAdminClient(**login("admin")) as admin,
+            AIOKafkaProducer(**login("alice")) as producer,
+        ):
+            await admin.acls.create(rights)
+            with pytest.raises(TopicAuthorizationFailedError):
+                await producer.send_and_wait("orders", b"x")
+            assert "orders" not in cluster.state.topics
+            await admin.acls.create([AclBinding(orders, "User:alice", AclOperation.CREATE)])
+            await producer.send_and_wait("orders", b"x")
+        assert len(cluster.log("orders").records()) == 1

@@ -98,9 +98,12 @@ def _one(
         return _missing(name, ZERO_UUID, errno)
     if name in state.topics:
         return _describe(context, request, state.topics[name])
+    is_creating = request.allow_auto_topic_creation and state.auto_create
+    if is_creating and context.services.acls.denies(context, "topic", name, "create"):
+        return _missing(name, ZERO_UUID, codes.TOPIC_AUTHORIZATION_FAILED)
     try:
         state.check_new_topic(name, -1, -1, {}, None)
-        if not request.allow_auto_topic_creation or not state.auto_create:
+        if not is_creating:
             return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
         if name not in context.truth.topics:  # else this broker has only not heard of it yet
             context.truth.create_topic(name)
