@@ -36,12 +36,13 @@ def check_allowed(context: RequestContext, kind: int, name: str) -> None:
     acls = context.services.acls
     if acls.is_idle:
         return
+    operation = "describe_configs" if context.api_key == _DESCRIBE else "alter_configs"
     if kind == TOPIC:
         errno = context.check_topic(name)
+    elif kind == GROUP:
+        errno = acls.check_named(context, "group", name, operation)
     else:
-        operation = "describe_configs" if context.api_key == _DESCRIBE else "alter_configs"
-        denied = acls.denies(context, "cluster", "", operation)
-        errno = codes.CLUSTER_AUTHORIZATION_FAILED if denied else codes.NONE
+        errno = acls.check_named(context, "cluster", "", operation)
     if errno:
         raise TopicRefusedError(errno, "not allowed")
 

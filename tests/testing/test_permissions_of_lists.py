@@ -16,6 +16,7 @@ from aiokafka.admin import (
     ResourceType,
 )
 from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import (
@@ -180,3 +181,16 @@ async def test_the_right_to_write_is_none_to_create() -> None:
             await admin.acls.create([AclBinding(orders, "User:alice", AclOperation.CREATE)])
             await producer.send_and_wait("orders", b"x")
         assert len(cluster.log("orders").records()) == 1
+
+
+async def test_settings_of_groups_need_rights_on_the_group(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    resources = [
+        DescribeConfigsResource(resource_type=_GROUP, resource_name=name, configuration_keys=None)
+        for name in NAMES
+    ]
+    cluster.acls.withdraw("group", "secret", "describe_configs")
+    cluster.acls.withdraw("cluster", None, "describe_configs")
+    answer = await client.call(DescribeConfigsRequest(resources=resources), 4)
+    assert [result.error_code for result in answer.results] == [0, GROUP]
