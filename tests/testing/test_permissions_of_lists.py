@@ -194,3 +194,15 @@ async def test_settings_of_groups_need_rights_on_the_group(
     cluster.acls.withdraw("cluster", None, "describe_configs")
     answer = await client.call(DescribeConfigsRequest(resources=resources), 4)
     assert [result.error_code for result in answer.results] == [0, GROUP]
+
+
+async def test_who_asks_what_is_allowed_is_told_so(cluster: FakeCluster, client: RawClient) -> None:
+    write, describe = 1 << 4, 1 << 8
+    cluster.acls.withdraw("topic", "secret", "write")
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in NAMES],
+        include_topic_authorized_operations=True,
+    )
+    topics = (await client.call(request, 9)).topics
+    told = [topic.topic_authorized_operations & (write | describe) for topic in topics]
+    assert told == [write | describe, describe]

@@ -12,11 +12,7 @@ from aiokafka.protocol.messages.metadata import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import (
-    CLUSTER_OPERATIONS,
-    TOPIC_OPERATIONS,
-    authorized_operations,
-)
+from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import (
     FIRST_KRAFT,
@@ -38,7 +34,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
         controller_id=state.controller,
         topics=_topics(context, request),
         cluster_authorized_operations=authorized_operations(
-            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            context, request.include_cluster_authorized_operations, "cluster"
         ),
     )
 
@@ -128,7 +124,7 @@ def _describe(
         is_internal=topic.is_internal,
         partitions=[_partition(context.state, partition) for partition in topic.partitions],
         topic_authorized_operations=authorized_operations(
-            request.include_topic_authorized_operations, TOPIC_OPERATIONS
+            context, request.include_topic_authorized_operations, "topic", topic.name
         ),
     )
 
