@@ -309,6 +309,19 @@ class ConsumerGroup:
         self.target.pop(member_id, None)
         self._reassign()
 
+    def dismiss(self, member_id: str, instance_id: str | None) -> None:
+        """Take out a member that an administrator names by its id, its instance id, or both."""
+        if instance_id is None:
+            member = self.members.get(member_id)
+        else:
+            member = self._static(instance_id)
+        if member is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if member_id not in ("", member.member_id):
+            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+        self.remove(member.member_id)
+        self.changed()
+
     def _remove(self, member: ConsumerMember) -> None:
         _cancel(member.expiry)
         _cancel(member.revocation)

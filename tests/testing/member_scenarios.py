@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from .group_scenarios import NextMember, new_group, with_partitions
+from .group_scenarios import NextMember, leave, new_group, with_partitions
 from .scenarios import Seen, Side, scenario
 
 ME = {"instance_id": "me"}
@@ -53,3 +53,28 @@ async def leaving_for_a_while_with_partitions_to_give_up(side: Side) -> Seen:
             break
         await asyncio.sleep(0.05)
     return [*seen, answer[3]]
+
+
+@scenario
+async def an_administrator_removes_members(side: Side) -> Seen:
+    topic = await side.topic(1)
+    group, client = await new_group(side), side.client
+    one, static, other = (NextMember(side, client, group) for _ in range(3))
+    epoch = (await one.join(topic))[1]
+    await static.join(topic, **ME)
+    await other.join(topic, instance_id="you")
+    seen: Seen = []
+    for who in (
+        [("nobody", None)],
+        [("", None)],
+        [("", "nobody")],
+        [(one.member_id, "me")],
+        [(one.member_id, "nobody")],
+        [("", "me"), (one.member_id, None)],
+        [(other.member_id, None)],
+        [(other.member_id, "you")],
+    ):
+        seen.append(await leave(client, group, *who))
+    seen.append((await one.beat(epoch))[0])
+    seen.append((await static.beat(epoch, **ME))[0])
+    return seen

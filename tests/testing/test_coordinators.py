@@ -112,6 +112,10 @@ AS_A_BROKER: dict[str, list[object]] = {
     ],
     "a_stranger_with_an_instance_id": [0, 25, 0, 82, 25, 25, 111, 82, 82, 25],
     "leaving_for_a_while_with_partitions_to_give_up": [(0, 2, True, [2]), 0, [1], 0, [1]],
+    "an_administrator_removes_members": [
+        *((0, [25]), (0, [25]), (0, [25]), (0, [82]), (0, [25])),
+        *((0, [0, 0]), (0, [0]), (0, [25]), 25, 25),
+    ],
     "settings_with_spaces_and_capitals": [
         *(0, ("cleanup.policy", "compact,delete"), ("compression.type", "gzip")),
         *(("preallocate", "false"), ("retention.ms", "5")),
