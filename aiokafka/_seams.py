@@ -1,4 +1,4 @@
-"""Where the library takes the time of day, random bytes and numbers of its objects from.
+"""Where the library takes times, random bytes and numbers of its objects from.
 
 Everything else that a simulation has to decide (timers, sockets, threads, names) goes through the
 event loop already. These do not, so `aiokafka.testing.simulation` puts its own functions here
@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import uuid
 
-__all__ = ["next_number", "random_bytes", "random_uuid", "wall_time"]
+__all__ = ["next_number", "random_bytes", "random_uuid", "running_time", "wall_time"]
 
 wall_time: Callable[[], float] = time.time
 """Seconds since 1970."""
+
+running_time: Callable[[], float] = time.perf_counter
+"""Seconds of a clock that is never set, also outside of an event loop."""
 
 random_bytes: Callable[[int], bytes] = os.urandom
 """So many bytes that cannot be guessed."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import uuid
 from typing import Any, Protocol
 
+from aiokafka import _seams
 from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSupported
 from aiokafka.oauth._file import read_file, read_text
 from aiokafka.oauth._jwt import ALGORITHMS, sign
@@ -101,7 +101,7 @@ class SignedAssertion:
         """
         header, claims = self._template()
         header |= {"alg": self._algorithm, "typ": "JWT"}
-        now = int(time.time())
+        now = int(_seams.wall_time())
         claims |= {name: value for name, value in self._claims.items() if value is not None}
         claims |= {"iat": now, "exp": now + self._exp_seconds, "nbf": now - self._nbf_seconds}
         if self._has_id:

@@ -7,11 +7,11 @@ import asyncio
 import dataclasses
 import logging
 import random
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._tasks import is_told_to_end
@@ -120,7 +120,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         kept = self._current
         if kept is None or kept.value != token or kept.is_suspect:
             return
-        due = max(time.monotonic(), self._suspect_until)
+        due = max(_seams.running_time(), self._suspect_until)
         self._current = dataclasses.replace(
             kept, refresh_at=min(kept.refresh_at, due), is_suspect=True
         )
@@ -133,7 +133,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         Raises the last failure in the pause after it.
         """
         kept = self._valid()
-        now = time.monotonic()
+        now = _seams.running_time()
         is_quiet = now < self._quiet_until
         if kept is not None:
             # One that is due is still good: one caller replaces it, the others go on with it.
@@ -147,9 +147,9 @@ class CachedTokenProvider(AbstractTokenProvider):
     def _valid(self) -> _Kept | None:
         kept = self._current
         # Both clocks: one may stop while the machine sleeps, the other may be set.
-        if kept is None or time.monotonic() >= kept.ends_at or time.time() >= kept.ends_at_time:
+        if kept is None or _seams.running_time() >= kept.ends_at:
             return None
-        return kept
+        return kept if _seams.wall_time() < kept.ends_at_time else None
 
     async def _lead(self) -> str:
         flight = self._flight = asyncio.get_running_loop().create_future()
@@ -212,7 +212,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _keep(self, token: Token) -> None:
         lifetime = _UNKNOWN_LIFETIME if token.lifetime is None else token.lifetime
-        now = time.monotonic()
+        now = _seams.running_time()
         share, seconds = _LEEWAY
         usable = lifetime - min(lifetime * share, seconds)
         if self._current is not None and self._current.is_suspect:
@@ -221,7 +221,10 @@ class CachedTokenProvider(AbstractTokenProvider):
             # It was replaced because of its age, so brokers accepted it.
             self._refusals.reset()
         self._current = _Kept(
-            token.value, now + self._refresh_after(lifetime), now + usable, time.time() + usable
+            token.value,
+            now + self._refresh_after(lifetime),
+            now + usable,
+            _seams.wall_time() + usable,
         )
         self._failures.reset()
         self._failure = None
@@ -238,7 +241,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _pause(self, failure: KafkaError) -> None:
         self._failure = failure
-        self._quiet_until = time.monotonic() + self._failures.next()
+        self._quiet_until = _seams.running_time() + self._failures.next()
 
     def _as_kafka_error(self, error: Exception) -> KafkaError:
         if isinstance(error, KafkaError):
@@ -257,7 +260,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
 @dataclass(frozen=True)
 class _Kept:
-    """A token and its times: the first two in `time.monotonic()`, the last in `time.time()`."""
+    """A token and its times: the first two by a clock that is never set, the last of day."""
 
     value: str = field(repr=False)
     refresh_at: float

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from aiokafka import _seams
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.oauth._cache import CachedTokenProvider, Token
 from aiokafka.oauth._jwt import expiry_of
@@ -75,7 +75,7 @@ class FileTokenProvider(CachedTokenProvider):
         expiry = expiry_of(value)
         if expiry is None:
             return Token(value, None)
-        left = expiry - time.time()
+        left = expiry - _seams.wall_time()
         if left < -_CLOCK_SKEW:
             raise AuthenticationFailedError(
                 f"the token in {self._path!r} expired {-left:.0f} s ago: nothing has replaced "

@@ -9,11 +9,11 @@ import inspect
 import json
 import re
 import ssl
-import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from aiokafka import _seams
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from aiokafka.oauth._assertion import Assertion
 from aiokafka.oauth._cache import CachedTokenProvider, Token
@@ -256,7 +256,7 @@ def _lifetime(expires_in: Any, value: str) -> float | None:
     if is_number and 0 < expires_in < 10**10:
         return float(expires_in)
     expiry = expiry_of(value)
-    return None if expiry is None else expiry - time.time()
+    return None if expiry is None else expiry - _seams.wall_time()
 
 
 def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:

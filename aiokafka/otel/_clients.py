@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from aiokafka import _seams
 from aiokafka._version import __version__
 from aiokafka.metrics import Distribution, Metric, MetricKind
 from aiokafka.metrics._clients import MeasuredClient, as_clients, clients
@@ -96,16 +96,17 @@ class _Look:
         self._partitions = partitions
         self._found: dict[_Seen, dict[Tags, Any]] = {}
         self._ended = LastingSums()
-        self._until = 0.0
+        self._read_at = float("-inf")
         # Each reader of the provider may collect in a thread of its own.
         self._lock = threading.Lock()
 
     def of(self, seen: _Seen) -> list[tuple[Tags, Value]]:
         """Return what one instrument observes."""
         with self._lock:
-            if time.monotonic() >= self._until:
+            # A simulated clock begins at 0.
+            if not 0 <= _seams.running_time() - self._read_at < _FRESH:
                 self._read()
-                self._until = time.monotonic() + _FRESH
+                self._read_at = _seams.running_time()
             return list(self._found.get(seen, {}).items())
 
     def _read(self) -> None:

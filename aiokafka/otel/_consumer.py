@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -161,7 +160,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         those that have sent the records. Use it with ``with``, in coroutines as well.
         """
         span, ambient, attributes = self._begin_process(records)
-        began_at = time.perf_counter()
+        began_at = _seams.running_time()
         token = context.attach(ambient)
         measured = {key: attributes[key] for key in _MEASURED if key in attributes}
         try:
@@ -171,7 +170,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             _names.fail(span, error)
             raise
         finally:
-            self._processing.record(time.perf_counter() - began_at, measured, ambient)
+            self._processing.record(_seams.running_time() - began_at, measured, ambient)
             context.detach(token)
             span.end()
 

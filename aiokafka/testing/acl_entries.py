@@ -14,7 +14,7 @@ _ANYTHING = "*"
 _CLUSTER = "kafka-cluster"
 
 RESOURCE_TYPES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
-_OPERATIONS = {
+OPERATIONS = {
     "read": 3,
     "write": 4,
     "create": 5,
@@ -126,7 +126,7 @@ class AclEntries:
         about = [entry for entry in self._entries if entry.applies_to(kind, name)]
         if not about:
             return self._config["allow.everyone.if.no.acl.found"] == "true"
-        wanted = _OPERATIONS[operation]
+        wanted = OPERATIONS[operation]
         same = {wanted, _ALL}
         mine = [
             (entry.permission, entry.operation)

@@ -32,7 +32,7 @@ _ERRORS = {
     "transactional_id": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     "cluster": codes.CLUSTER_AUTHORIZATION_FAILED,
 }
-_FIND_COORDINATOR, _INIT_PRODUCER_ID = 10, 22
+_INIT_PRODUCER_ID = 22
 _BYSTANDER = "ANONYMOUS"
 
 # What each API needs on the cluster.
@@ -80,17 +80,16 @@ _TOPIC_OPERATIONS = {
     68: "describe",
     75: "describe",
 }
-# What each API needs besides: resource, field of the request with its name, operation. Lists of
-# names are refused as a whole.
+# What each API needs besides: resource, field of the request with its name, operation. Of several
+# names that a request has in a list, handlers check each by itself.
 _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
     0: (("transactional_id", "transactional_id", "write"),),
     8: (("group", "group_id", "read"),),
-    9: (("group", "group_id", "describe"), ("group", "groups", "describe")),
+    9: (("group", "group_id", "describe"),),
     11: (("group", "group_id", "read"),),
     12: (("group", "group_id", "read"),),
     13: (("group", "group_id", "read"),),
     14: (("group", "group_id", "read"),),
-    15: (("group", "groups", "describe"),),
     22: (("transactional_id", "transactional_id", "write"),),
     24: (
         ("transactional_id", "v3_and_below_transactional_id", "write"),
@@ -99,11 +98,8 @@ _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
     25: (("transactional_id", "transactional_id", "write"), ("group", "group_id", "read")),
     26: (("transactional_id", "transactional_id", "write"),),
     28: (("transactional_id", "transactional_id", "write"), ("group", "group_id", "read")),
-    42: (("group", "groups_names", "delete"),),
     47: (("group", "group_id", "delete"),),
-    65: (("transactional_id", "transactional_ids", "describe"),),
     68: (("group", "group_id", "read"),),
-    69: (("group", "group_ids", "describe"),),
 }
 
 
@@ -205,12 +201,17 @@ class Acls:
         denied = self.denies(context, "topic", name, operation)
         return codes.TOPIC_AUTHORIZATION_FAILED if denied else codes.NONE
 
-    def check(self, context: RequestFacts, request: Any) -> int:
-        """Return the error code for a request as a whole; 0 if it is allowed. Topics are checked
-        one by one, in :meth:`check_topic`.
+    def check_named(self, context: RequestFacts, resource: str, name: str, operation: str) -> int:
+        """Return the error code for one of the groups or ids that a request names; 0 if it is
+        allowed.
         """
-        if context.api_key == _FIND_COORDINATOR:
-            return self._check_coordinator(context, request)
+        denied = not self.is_idle and self.denies(context, resource, name, operation)
+        return _ERRORS[resource] if denied else codes.NONE
+
+    def check(self, context: RequestFacts, request: Any) -> int:
+        """Return the error code for a request as a whole; 0 if it is allowed. Topics, and names in
+        lists, are checked one by one: see :meth:`check_topic` and :meth:`check_named`.
+        """
         on_cluster = _CLUSTER_OPERATIONS.get(context.api_key)
         if context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None:
             writes = self.entries.may_write_a_topic(_principal(context), context.client_host)
@@ -222,12 +223,6 @@ class Acls:
                 if self.denies(context, resource, name, operation):
                     return _ERRORS[resource]
         return codes.NONE
-
-    def _check_coordinator(self, context: RequestFacts, request: Any) -> int:
-        resource = "transactional_id" if request.key_type == 1 else "group"
-        keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
-        denied = any(self.denies(context, resource, key, "describe") for key in keys)
-        return _ERRORS[resource] if denied else codes.NONE
 
     @staticmethod
     def _check(resource: str, operation: str | None) -> None:

@@ -102,9 +102,7 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
         raise BatchRefusedError(
             codes.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or higher"
         )
-    _check_timestamp(context.profile.release, topic, batch)
-    if "compact" in topic.setting("cleanup.policy"):
-        _check_keys(topic, batch)
+    _check_records(topic, batch, _times_allowed(context.profile.release, topic))
 
 
 def _recompressed(topic: Topic, batch: Batch) -> Batch:
@@ -117,27 +115,38 @@ def _recompressed(topic: Topic, batch: Batch) -> Batch:
     return with_producer(parse(records.build(items, codec=codec))[0], batch, batch.base_sequence)
 
 
-def _check_timestamp(release: tuple[int, ...], topic: Topic, batch: Batch) -> None:
-    if topic.setting("message.timestamp.type") != "CreateTime" or batch.max_timestamp < 0:
-        return
+def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
+    """Return the earliest and the latest time that a record may have."""
+    if topic.setting("message.timestamp.type") != "CreateTime":
+        return -_FOREVER, _FOREVER
     now = int(_seams.wall_time() * 1000)
     after = int(topic.setting(_AFTER_MAX))
     if _AFTER_MAX not in topic.config and release < _FIRST_WARY:
         after = _FOREVER
-    before = int(topic.setting("message.timestamp.before.max.ms"))
-    if batch.max_timestamp - now > after or now - batch.max_timestamp > before:
+    return now - int(topic.setting("message.timestamp.before.max.ms")), now + after
+
+
+def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
+    """Refuse a batch if a record of it may not be written, and name all that may not."""
+    earliest, latest = times
+    needs_keys = "compact" in topic.setting("cleanup.policy")
+    if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:
+        return
+    no_key = f"Compacted topic cannot accept message without key in topic {topic.name}."
+    errno, blamed = codes.INVALID_RECORD, {}
+    found = records.decode(batch.data, topic.name, 0, batch.base_offset)
+    for index, record in enumerate(found):
+        time = record.timestamp
+        if needs_keys and record.key is None:
+            blamed[index] = no_key
+        elif time >= 0 and not earliest <= time <= latest:
+            errno = codes.INVALID_TIMESTAMP
+            blamed[index] = f"Timestamp {time} is out of range."
+    if blamed:
         raise BatchRefusedError(
-            codes.INVALID_TIMESTAMP,
-            f"timestamp {batch.max_timestamp} is out of range",
+            errno,
+            f"One or more records have been rejected due to {len(blamed)} record errors, the first "
+            f"of which is: {next(iter(blamed.values()))}",
             in_log=True,
+            blamed=blamed,
         )
-
-
-def _check_keys(topic: Topic, batch: Batch) -> None:
-    for record in records.decode(batch.data, topic.name, 0, batch.base_offset):
-        if record.key is None:
-            raise BatchRefusedError(
-                codes.INVALID_RECORD,
-                f"Compacted topic cannot accept message without key in topic {topic.name}.",
-                in_log=True,
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiokafka.record.crc32c import crc32c
@@ -31,12 +32,22 @@ CONTROL = 0x20
 class BatchRefusedError(Exception):
     """The broker does not take this batch; `errno` says why."""
 
-    def __init__(self, errno: int, message: str, *, in_log: bool = False) -> None:
+    def __init__(
+        self,
+        errno: int,
+        message: str,
+        *,
+        in_log: bool = False,
+        blamed: Mapping[int, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.errno = errno
         self.message = message
         self.in_log = in_log
         """Whether the log itself refused it: the response then tells where the log starts."""
+        self.blamed = dict(blamed or {})
+        """The records that are to blame, by their places in the batch, with the reason of each
+        (KIP-467)."""
 
 
 CORRUPT_MESSAGE = 2

@@ -17,6 +17,7 @@ from aiokafka.testing.settings import (
     broker_settings,
     invalid_broker_setting,
     invalid_topic_setting,
+    topic_settings,
 )
 from aiokafka.testing.state import ClusterState, TopicRefusedError
 
@@ -35,12 +36,13 @@ def check_allowed(context: RequestContext, kind: int, name: str) -> None:
     acls = context.services.acls
     if acls.is_idle:
         return
+    operation = "describe_configs" if context.api_key == _DESCRIBE else "alter_configs"
     if kind == TOPIC:
         errno = context.check_topic(name)
+    elif kind == GROUP:
+        errno = acls.check_named(context, "group", name, operation)
     else:
-        operation = "describe_configs" if context.api_key == _DESCRIBE else "alter_configs"
-        denied = acls.denies(context, "cluster", "", operation)
-        errno = codes.CLUSTER_AUTHORIZATION_FAILED if denied else codes.NONE
+        errno = acls.check_named(context, "cluster", "", operation)
     if errno:
         raise TopicRefusedError(errno, "not allowed")
 
@@ -117,7 +119,7 @@ def change_settings(
     if problem is not None:
         raise TopicRefusedError(codes.INVALID_CONFIG, problem)
     if not validate_only:
-        topic.config = settings
+        topic.config = topic_settings(settings)
 
 
 def alter_resource(

@@ -166,11 +166,7 @@ class ConsumerGroup:
         self.target[member.member_id] = self.target.pop(former.member_id, _NOTHING)
 
     def _known(self, beat: Heartbeat) -> ConsumerMember:
-        member = self.members.get(beat.member_id)
-        if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
-        if beat.instance_id is not None and member.instance_id != beat.instance_id:
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+        member = self._named(beat)
         if beat.epoch == member.epoch:
             return member
         # The epoch before is good once more if the member says what it owns, and that is no more
@@ -182,6 +178,20 @@ class ConsumerGroup:
         )
         if not answer_was_lost:
             raise GroupRefusedError(codes.FENCED_MEMBER_EPOCH)
+        return member
+
+    def _named(self, beat: Heartbeat) -> ConsumerMember:
+        """Return the member that a request names. An instance id is looked up first: the member
+        that has it by now has fenced the one that had it before.
+        """
+        if beat.instance_id is None:
+            member = self.members.get(beat.member_id)
+        else:
+            member = self._static(beat.instance_id)
+        if member is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if member.member_id != beat.member_id:
+            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
@@ -202,12 +212,14 @@ class ConsumerGroup:
         return before != (member.topics, member.regex, member.assignor)
 
     def _leave(self, beat: Heartbeat) -> Reply:
-        member = self.members.get(beat.member_id)
-        if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        member = self._named(beat)
         if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
             member.away = True
             member.epoch = LEAVING_FOR_A_WHILE
+            # It reads no more, so what it was to give up is free.
+            member.revoking = _NOTHING
+            _cancel(member.revocation)
+            member.revocation = None
             self._touch(member)
         else:
             self.remove(member.member_id)
@@ -236,7 +248,8 @@ class ConsumerGroup:
         """Begin a group epoch with a new target assignment."""
         self.epoch += 1
         topics = self.topics_by_name()
-        wanted = {m.member_id: self._subscription(m, topics) for m in self.members.values()}
+        members = sorted(self.members.values(), key=_place)
+        wanted = {m.member_id: self._subscription(m, topics) for m in members}
         spread = _range if self.assignor == "range" else _uniform
         self.target = spread(wanted, topics, self.target)
         self.assignment_epoch = self.epoch
@@ -297,6 +310,19 @@ class ConsumerGroup:
         self.target.pop(member_id, None)
         self._reassign()
 
+    def dismiss(self, member_id: str, instance_id: str | None) -> None:
+        """Take out a member that an administrator names by its id, its instance id, or both."""
+        if instance_id is None:
+            member = self.members.get(member_id)
+        else:
+            member = self._static(instance_id)
+        if member is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if member_id not in ("", member.member_id):
+            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+        self.remove(member.member_id)
+        self.changed()
+
     def _remove(self, member: ConsumerMember) -> None:
         _cancel(member.expiry)
         _cancel(member.revocation)
@@ -344,15 +370,20 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
+def _place(member: ConsumerMember) -> tuple[bool, str]:
+    """Return the key by which members are sorted: static ones by their instance ids come first."""
+    return member.instance_id is None, member.instance_id or member.member_id
+
+
 def _range(
     wanted: Mapping[str, Sequence[str]],
     topics: Mapping[str, tuple[bytes, int]],
     _former: Mapping[str, Slots],
 ) -> dict[str, Slots]:
-    """Give neighbouring partitions of each topic to each member, in the order of member ids."""
+    """Give neighbouring partitions of each topic to each member, in the order of `wanted`."""
     found: dict[str, set[Slot]] = {member: set() for member in wanted}
     for name, (topic_id, count) in topics.items():
-        members = sorted(member for member, names in wanted.items() if name in names)
+        members = [member for member, names in wanted.items() if name in names]
         start = 0
         for index, member in enumerate(members):
             size = count // len(members) + (index < count % len(members))

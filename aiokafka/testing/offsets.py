@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 Key = tuple[str, int]
@@ -18,16 +19,22 @@ class CommittedOffset:
 
 
 class GroupOffsets:
-    """Positions of one group. The group's coordinator is the only writer."""
+    """Positions of one group. The group's coordinator is the only writer.
+
+    Owns: the positions, those of transactions that are not over, and in which order they came: of
+    both the one that came last counts, as in a log.
+    """
 
     def __init__(self) -> None:
         self.committed: dict[Key, CommittedOffset] = {}
-        self._pending: dict[int, dict[Key, CommittedOffset]] = {}
+        self._pending: dict[int, dict[Key, tuple[int, CommittedOffset]]] = {}
         self._epochs: dict[int, int] = {}  # the last of each producer id, as in a log
+        self._next_number = itertools.count()
+        self._numbers: dict[Key, int] = {}  # those of the positions that are committed
 
     def commit(self, key: Key, offset: CommittedOffset) -> None:
         """Store a position at once."""
-        self.committed[key] = offset
+        self._store(key, next(self._next_number), offset)
 
     def is_of_the_past(self, producer_id: int, epoch: int) -> bool:
         """Return whether a later epoch of the producer has come, with positions or a marker."""
@@ -38,24 +45,34 @@ class GroupOffsets:
     ) -> None:
         """Store a position that counts once the producer's transaction commits."""
         self._epochs[producer_id] = epoch
-        self._pending.setdefault(producer_id, {})[key] = offset
+        self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
 
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Let the positions of a transaction count, or drop them."""
+        """Let the positions of a transaction count, unless others came after them; or drop them."""
         self._epochs[producer_id] = epoch
         pending = self._pending.pop(producer_id, {})
         if commit:
-            self.committed.update(pending)
+            for key, (number, offset) in pending.items():
+                if number > self._numbers.get(key, -1):
+                    self._store(key, number, offset)
 
     def is_unstable(self, key: Key) -> bool:
         """Return whether a transaction that is not over may change this position (KIP-447)."""
         return any(key in pending for pending in self._pending.values())
 
     def delete(self, key: Key) -> None:
-        """Forget a position."""
+        """Forget a position, also one that waits for a transaction."""
         self.committed.pop(key, None)
+        self._numbers.pop(key, None)
+        for pending in self._pending.values():
+            pending.pop(key, None)
 
     def forget_topic(self, topic: str) -> None:
         """Forget the positions of a deleted topic."""
-        for key in [key for key in self.committed if key[0] == topic]:
-            del self.committed[key]
+        known = {*self.committed}.union(*self._pending.values())
+        for key in [key for key in known if key[0] == topic]:
+            self.delete(key)
+
+    def _store(self, key: Key, number: int, offset: CommittedOffset) -> None:
+        self.committed[key] = offset
+        self._numbers[key] = number

@@ -132,29 +132,39 @@ _LEAST: dict[str, float] = {
     "min.compaction.lag.ms": 0,
     "min.insync.replicas": 1,
     "retention.ms": -1,
+    "segment.bytes": 14,
     "segment.index.bytes": 4,
     "segment.jitter.ms": 0,
     "segment.ms": 1,
 }
+_INTEGERS = (
+    "index.interval.bytes",
+    "max.message.bytes",
+    "min.insync.replicas",
+    "segment.bytes",
+    "segment.index.bytes",
+)
 _MOST: dict[str, float] = {
+    **dict.fromkeys(_INTEGERS, 2**31 - 1),
     "compression.gzip.level": 9,
     "compression.lz4.level": 17,
     "compression.zstd.level": 22,
     "min.cleanable.dirty.ratio": 1,
 }
 _FIRST_WITHOUT_POLICY = (4, 0)  # releases that take an empty cleanup.policy
+_FIRST_WITH_LARGE_SEGMENTS, _SMALLEST_SEGMENT = (4, 1), 1024 * 1024  # KIP-1030
 
+_BOOLEANS = ("true", "false")
 _CHOICES: dict[str, tuple[str, ...]] = {
     "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
     "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
-    "preallocate": ("true", "false"),
-    "remote.log.copy.disable": ("true", "false"),
-    "remote.log.delete.on.disable": ("true", "false"),
-    "remote.storage.enable": ("true", "false"),
-    "unclean.leader.election.enable": ("true", "false"),
+    "preallocate": _BOOLEANS,
+    "remote.log.copy.disable": _BOOLEANS,
+    "remote.log.delete.on.disable": _BOOLEANS,
+    "remote.storage.enable": _BOOLEANS,
+    "unclean.leader.election.enable": _BOOLEANS,
 }
-_BOOLEANS = ("true", "false")
 _NEVER = "connections.max.idle.ms"  # -1: not at all
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
@@ -208,18 +218,35 @@ def invalid_topic_setting(
     config: Mapping[str, str | None], release: tuple[int, ...] = (99,)
 ) -> str | None:
     """Return what is wrong with the first setting that no topic can have; None if all are fine."""
-    for name, value in config.items():
+    for name, given in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"
+        value = None if given is None else _as_read(name, given)
         if value is None or (name in REPLICA_LISTS and _REPLICAS.fullmatch(value)):
             continue
         if name == "cleanup.policy" and not value and release >= _FIRST_WITHOUT_POLICY:
             continue
         choices = _CHOICES.get(name)
         is_valid = value in choices if choices else _is_number_for(name, value)
+        if is_valid and name == "segment.bytes" and release >= _FIRST_WITH_LARGE_SEGMENTS:
+            is_valid = int(value) >= _SMALLEST_SEGMENT
         if not is_valid:
-            return f"Invalid value {value} for configuration {name}"
+            return f"Invalid value {given} for configuration {name}"
     return None
+
+
+def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of a topic as they are kept, which is as Kafka reads them."""
+    return {name: _as_read(name, value) for name, value in config.items()}
+
+
+def _as_read(name: str, value: str) -> str:
+    """Return the value of a setting of a topic without what does not matter: spaces around it and
+    between the parts of a list, and the case of true and false.
+    """
+    if _CHOICES.get(name) == _BOOLEANS:
+        return value.strip().lower()
+    return ",".join(part.strip() for part in value.split(","))
 
 
 def _is_number_for(name: str, value: str) -> bool:

@@ -21,6 +21,7 @@ from aiokafka.testing.settings import (
     INHERITED,
     TOPIC_DEFAULTS,
     invalid_topic_setting,
+    topic_settings,
 )
 from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
@@ -366,7 +367,10 @@ class ClusterState:
         """
         self.check_new_topic(name, partitions, replication_factor, config or {}, assignment)
         topic = Topic(
-            name, _seams.random_uuid().bytes, config=dict(config or {}), is_internal=is_internal
+            name,
+            _seams.random_uuid().bytes,
+            config=topic_settings(config or {}),
+            is_internal=is_internal,
         )
         topic.broker_config = self.config
         self.topics[name] = topic

@@ -36,6 +36,7 @@ class TransactionState(Enum):
 
 
 _PREPARING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 class TransactionRefusedError(Exception):
@@ -146,13 +147,15 @@ class Transactions:
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
         """Give an owner that met an error the next epoch of its own session (KIP-360)."""
-        retried = known.is_before_last_bump(producer_id, epoch)
-        current = producer_id == known.producer_id and epoch == known.epoch
-        if not current and not retried:
+        ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
+        if producer_id != known.producer_id and not ran_out:
             raise TransactionRefusedError(codes.PRODUCER_FENCED)
+        # Before a look at the epoch: a former owner ends the transaction of the present one.
         self._end_open(known)
-        if current:
+        if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
+        elif not known.is_before_last_bump(producer_id, epoch):
+            raise TransactionRefusedError(codes.PRODUCER_FENCED)
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 
@@ -244,7 +247,8 @@ class Transactions:
             TransactionRefusedError: with the broker's error code.
         """
         known = self.by_id.get(transactional_id)
-        if known is not None and bumps_epoch and known.is_before_last_bump(producer_id, epoch):
+        was_bumped = known is not None and known.is_before_last_bump(producer_id, epoch)
+        if known and bumps_epoch and was_bumped and known.state in (*_PREPARING, *_COMPLETE):
             return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
@@ -330,8 +334,9 @@ class Transactions:
         if not all(marked):
             return
         for group_id in sorted(known.groups):
-            offsets = self._groups.offsets_of(group_id)
-            offsets.end_transaction(*known.marker, commit=commit)
+            offsets = self._groups.offsets.get(group_id)
+            if offsets is not None:  # else there were no positions
+                offsets.end_transaction(*known.marker, commit=commit)
         known.partitions.clear()
         known.groups.clear()
         known.markers.clear()

@@ -6,11 +6,19 @@ import pytest
 
 from aiokafka.testing import FakeCluster
 from tests.kafka.fixtures import Kafka
-from tests.testing import group_scenarios, odd_scenarios, setting_scenarios, transaction_scenarios
+from tests.testing import (
+    commit_scenarios,
+    group_scenarios,
+    member_scenarios,
+    odd_scenarios,
+    setting_scenarios,
+    transaction_scenarios,
+)
 from tests.testing.scenarios import SCENARIOS, Side
 
 # they add to SCENARIOS
 assert group_scenarios and odd_scenarios and setting_scenarios and transaction_scenarios
+assert commit_scenarios and member_scenarios
 
 LIKE_THE_TEST_BROKER = {
     "group.min.session.timeout.ms": 500,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from aiokafka import _seams
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from tests.oauth.support import REFUSED, SECRET, UNREACHABLE, Source
 
@@ -15,9 +14,9 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running = self.wall = 0.0
-        running, wall = time.monotonic, time.time
-        monkeypatch.setattr(time, "monotonic", lambda: running() + self.running)
-        monkeypatch.setattr(time, "time", lambda: wall() + self.wall)
+        running, wall = _seams.running_time, _seams.wall_time
+        monkeypatch.setattr(_seams, "running_time", lambda: running() + self.running)
+        monkeypatch.setattr(_seams, "wall_time", lambda: wall() + self.wall)
 
     def go_on(self, seconds: float) -> None:
         self.running += seconds

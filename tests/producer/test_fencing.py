@@ -79,6 +79,26 @@ async def test_every_call_says_so(release: str, first: str) -> None:
         assert cluster.failures == []
 
 
+@pytest.mark.parametrize("first", FIRST_CALLS)
+@pytest.mark.parametrize("release", RELEASES)
+async def test_the_open_transaction_of_the_successor_goes_on(release: str, first: str) -> None:
+    """A coordinator that is asked for the next epoch of the old producer would end it."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC, partitions=2)
+        old = transactional(cluster)
+        await old.start()
+        await old.begin_transaction()
+        await old.send_and_wait(TOPIC, b"before", partition=0)
+        async with transactional(cluster) as new, timeout(20):
+            async with new.transaction():
+                await new.send_and_wait(TOPIC, b"new", partition=0)
+                with pytest.raises(ProducerFenced):
+                    await FIRST_CALLS[first](old)
+                await old.stop()
+                await new.send_and_wait(TOPIC, b"newer", partition=0)
+        assert committed(cluster) == [b"new", b"newer"]
+
+
 @pytest.mark.parametrize("release", RELEASES)
 async def test_records_of_many_partitions(release: str) -> None:
     """All of them fail with the same error, and the coordinator is asked once."""

@@ -318,7 +318,8 @@ def test_a_protection_without_a_response_is_tried_again() -> None:
 
     seen, ends = simulate(main)
     assert seen == [b"next"]
-    assert ends == [False, False, True]
+    # The transaction, the protection, and before each of two epochs: whether the id is still ours.
+    assert ends == [False, False, False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from aiokafka.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailableError,
+    InvalidProducerIdMapping,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
     TransactionStateError,
@@ -106,12 +107,15 @@ def test_stop_goes_on_with_the_protection_of_a_commit() -> None:
                     await producer.commit_transaction()
             return [seen.request.committed for seen in cluster.requests(EndTxnRequest)]
 
-    assert simulate(main) == [True, False]
+    # The last one is the protection's; before each epoch one asks whether the id is still ours.
+    assert simulate(main) == [True, False, False, False]
 
 
 @pytest.mark.parametrize("release", OLD_RELEASES)
 def test_a_protection_that_goes_on_late_does_not_fence_a_successor(release: str) -> None:
-    """Before Kafka 2.5 InitProducerId gives an epoch to any producer that asks."""
+    """InitProducerId ends the open transaction of another producer, also where it is refused.
+    Before Kafka 2.5 it gives an epoch to any producer that asks.
+    """
 
     async def main(simulation: Simulation) -> list[bytes | None]:
         async with FakeCluster(brokers=2, as_version=release) as cluster:
@@ -123,6 +127,24 @@ def test_a_protection_that_goes_on_late_does_not_fence_a_successor(release: str)
                 async with transactional(cluster) as successor, successor.transaction():
                     await successor.send_and_wait(TOPIC, b"next", partition=0)
                     await producer.stop()
+            return committed(cluster)
+
+    assert simulate(main) == [b"next"]
+
+
+def test_a_protection_goes_on_after_the_id_was_forgotten() -> None:
+    """By default that takes seven days without a transaction."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+            await make_cluster(cluster)
+            async with transactional(cluster, max_block_ms=500) as producer:
+                await begin_with_stray_offsets(cluster, producer)
+                with cluster.intercept(InitProducerIdRequest, Fail(ConcurrentTransactions)):
+                    await producer.commit_transaction()
+                cluster.intercept(EndTxnRequest, Fail(InvalidProducerIdMapping), times=1)
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"next", partition=0)
             return committed(cluster)
 
     assert simulate(main) == [b"next"]

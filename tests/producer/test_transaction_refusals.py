@@ -20,7 +20,6 @@ from aiokafka.errors import (
     UnknownError,
     for_code,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
@@ -62,18 +61,22 @@ async def test_a_commit_that_is_refused_can_be_aborted(release: str) -> None:
         assert committed(cluster) == [b"yes"]
 
 
+def fenced_commits(request: EndTxnRequest, _: Any) -> Fail | None:
+    return Fail(ProducerFenced) if request.committed else None
+
+
 async def test_no_time_to_find_out_whether_the_producer_was_fenced(cluster: FakeCluster) -> None:
-    """Nothing is known then, and the call can be made again."""
+    """Nothing is known then, and the call can be made again. An abort finds it out."""
     async with transactional(cluster, max_block_ms=500) as producer, timeout(30):
         await producer.begin_transaction()
         await producer.send_and_wait(TOPIC, b"no", partition=0)
-        cluster.intercept(EndTxnRequest, Fail(ProducerFenced), times=2)
-        with cluster.intercept(InitProducerIdRequest, Silence()):
-            with pytest.raises(KafkaTimeoutError):
+        with cluster.intercept(EndTxnRequest, fenced_commits):
+            with cluster.intercept(EndTxnRequest, Silence()):
+                with pytest.raises(KafkaTimeoutError):
+                    await producer.commit_transaction()
+            cluster.drop_connections()
+            with pytest.raises(TransactionAbortable, match="ended by its coordinator"):
                 await producer.commit_transaction()
-        cluster.drop_connections()
-        with pytest.raises(TransactionAbortable, match="ended by its coordinator"):
-            await producer.commit_transaction()
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send(TOPIC, b"yes", partition=0)

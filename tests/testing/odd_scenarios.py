@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -16,6 +17,7 @@ from aiokafka.protocol.messages.records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from aiokafka.record.batch import RecordBatchBuilder
 
 from .group_scenarios import new_group
 from .scenarios import Seen, Side, scenario
@@ -186,4 +188,36 @@ async def another_id_in_a_verified_transaction(side: Side) -> Seen:
         seen.append(await session.produce(topic, 1))  # the partition knows the producer by now
         session.name = own
         seen.append((await session.end(True))[0])
+    return seen
+
+
+def timed(*moments: int, keys: tuple[bytes | None, ...] = ()) -> bytes:
+    """A batch of records with these times, and keys."""
+    builder = RecordBatchBuilder(compression=0, level=None, size_limit=1 << 30)
+    for index, moment in enumerate(moments):
+        builder.append(moment, keys[index] if keys else b"k", b"x", [])
+    return bytes(builder.build())
+
+
+@scenario
+async def records_to_blame(side: Side) -> Seen:
+    """A batch is refused as a whole, with the places of the records that are the reason."""
+    narrow = await side.topic(
+        message_timestamp_before_max_ms="60000", message_timestamp_after_max_ms="60000"
+    )
+    compact = await side.topic(cleanup_policy="compact")
+    now, hour = int(time.time() * 1000), 3_600_000
+    seen: Seen = []
+    for topic, records in (
+        (narrow, timed(now, now)),
+        (narrow, timed(now - hour, now, now - hour)),
+        (narrow, timed(now, now + hour)),
+        (compact, timed(now, now, now, keys=(b"k", None, None))),
+    ):
+        answer = await produce(side.client, topic, records)
+        blamed = [
+            (entry.batch_index, bool(entry.batch_index_error_message))
+            for entry in answer.record_errors
+        ]
+        seen.append((answer.error_code, answer.base_offset, answer.log_start_offset, blamed))
     return seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiokafka.protocol.messages import incremental_alter_configs as incremental
@@ -9,6 +10,8 @@ from aiokafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
 )
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.records import (
@@ -49,6 +52,8 @@ BAD_SETTINGS = [
     {"delete_retention_ms": "-1"},
     {"max_compaction_lag_ms": "0"},
     {"preallocate": "yes"},
+    {"max_message_bytes": "2147483648"},
+    {"segment_bytes": "1000000"},
 ]
 
 
@@ -204,3 +209,25 @@ async def next_generation_wrongly(side: Side) -> Seen:
     assert isinstance(request, JoinGroupRequest)
     seen.append((await side.client.call(request, 7)).error_code)
     return seen
+
+
+SPACED = {
+    "cleanup_policy": "compact , delete",
+    "compression_type": " gzip",
+    "preallocate": "False ",
+    "retention_ms": " 5 ",
+    "unclean_leader_election_enable": "TRUE",
+}
+
+
+@scenario
+async def settings_with_spaces_and_capitals(side: Side) -> Seen:
+    """They are taken, and told as Kafka reads them."""
+    name = side.name()
+    seen: Seen = [(await side.client.call(create(name, **SPACED), 7)).topics[0].error_code]
+    keys = [key.replace("_", ".") for key in SPACED]
+    resource = DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=keys)
+    request = DescribeConfigsRequest(resources=[resource])
+    while (found := (await side.client.call(request, 4)).results[0]).error_code:
+        await asyncio.sleep(0.02)
+    return seen + sorted((entry.name, entry.value) for entry in found.configs)

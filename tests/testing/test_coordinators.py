@@ -8,12 +8,21 @@ import pytest
 
 from aiokafka.testing import FakeCluster
 
-from . import group_scenarios, setting_scenarios, transaction_scenarios
+from . import (
+    commit_scenarios,
+    group_scenarios,
+    member_scenarios,
+    odd_scenarios,
+    setting_scenarios,
+    transaction_scenarios,
+)
 from .group_scenarios import beat, commit, join, new_group, sync
 from .scenarios import SCENARIOS, Side
 from .transaction_scenarios import CONCURRENT, EndTxnRequest, new_session
 
-assert group_scenarios and setting_scenarios and transaction_scenarios  # they add to SCENARIOS
+# they add to SCENARIOS
+assert group_scenarios and setting_scenarios and transaction_scenarios
+assert commit_scenarios and member_scenarios and odd_scenarios
 LIKE_THE_TEST_BROKER = {"group.min.session.timeout.ms": 500}
 
 
@@ -54,6 +63,8 @@ AS_A_BROKER: dict[str, list[object]] = {
         ({"delete_retention_ms": "-1"}, 40),
         ({"max_compaction_lag_ms": "0"}, 40),
         ({"preallocate": "yes"}, 40),
+        ({"max_message_bytes": "2147483648"}, 40),
+        ({"segment_bytes": "1000000"}, 40),
     ],
     "names_that_collide": [0, 17, 17, 0],
     "compacted_topics_keep_their_start": [44, 0],
@@ -76,6 +87,47 @@ AS_A_BROKER: dict[str, list[object]] = {
         79,
     ],
     "producers_of_open_transactions_write_nothing_else": [0, (48, -1, 0), (0, 1)],
+    "former_owners_renew": [
+        *(0, (90, -1), "CompleteAbort", 47, (90, -1)),
+        *(0, (90, -1), "CompleteAbort", 47, (48, -1)),
+    ],
+    "former_epochs_end": [(0, 1), (90, -1), 0, (90, -1), (0, 2)],
+    "groups_that_a_transaction_only_names": [
+        *(0, ("Ongoing", ["__consumer_offsets"]), (0, -1), [], False),
+    ],
+    "plain_and_transactional_commits": [
+        *([0], 0, (0, -1), [0, 0, 7]),
+        *([0], (0, -1), [0, 0, 5], 0, [0, 0, 9]),
+        *([0], (0, -1), [0, 0, 5]),
+    ],
+    "positions_deleted_in_a_transaction": [[0], (0, 0), [0, 0, -1], (0, -1), [0, 0, -1]],
+    "positions_in_a_topic_deleted_in_a_transaction": [[0], 0, (0, -1), [0, 0, -1]],
+    "transactional_commits_while_a_group_completes": [
+        *(27, [0], (0, b"x"), [0], (0, -1), [0, 0, 6]),
+    ],
+    "transactional_commits_keep_no_member": [[25], 25],
+    "next_generation_transactional_commits": [
+        *((0, 2, True, [1]), [0], [22], [22], [25], [0], 113, (0, -1)),
+        [0, (0, 5, -1, "m", 0), (1, -1, -1, "", 0)],
+    ],
+    "a_stranger_with_an_instance_id": [0, 25, 0, 82, 25, 25, 111, 82, 82, 25],
+    "leaving_for_a_while_with_partitions_to_give_up": [(0, 2, True, [2]), 0, [1], 0, [1]],
+    "an_administrator_removes_members": [
+        *((0, [25]), (0, [25]), (0, [25]), (0, [82]), (0, [25])),
+        *((0, [0, 0]), (0, [0]), (0, [25]), 25, 25),
+    ],
+    "places_of_static_members": [
+        *((0, 2, True, [5]), 0, 0, ("", [4]), ("a", [0, 1]), ("b", [2, 3])),
+    ],
+    "settings_with_spaces_and_capitals": [
+        *(0, ("cleanup.policy", "compact,delete"), ("compression.type", "gzip")),
+        *(("preallocate", "false"), ("retention.ms", "5")),
+        ("unclean.leader.election.enable", "true"),
+    ],
+    "records_to_blame": [
+        *((0, 0, 0, []), (32, -1, 0, [(0, True), (2, True)]), (32, -1, 0, [(1, True)])),
+        (87, -1, 0, [(1, True), (2, True)]),
+    ],
 }
 
 

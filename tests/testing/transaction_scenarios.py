@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from aiokafka.protocol.messages.transactions import (
@@ -239,6 +240,62 @@ async def renewing_a_session(side: Side) -> Seen:
     await one.produce(topic, 0)
     seen.append(await one.init(one.pid, one.epoch))
     seen.append(await one.init())
+    return seen
+
+
+@scenario
+async def former_owners_renew(side: Side) -> Seen:
+    """A former owner is told so, and yet ends what the present one has open."""
+    topic = await side.topic()
+    seen: Seen = []
+    for version in (1, 2):
+        old = await new_session(side, version)
+        await old.init()
+        new = Session(side, old.name, version)
+        await new.init()
+        if version == 1:
+            await new.add(topic)
+        seen.append(await new.produce(topic, 0))
+        seen.append(await old.init(old.pid, old.epoch))
+        request = DescribeTransactionsRequest(transactional_ids=[new.name])
+        answer = await side.client.call(request, 0)
+        seen.append(answer.transaction_states[0].transaction_state)
+        seen.append(await new.produce(topic, 1))
+        seen.append(await new.end(True))
+    return seen
+
+
+@scenario
+async def former_epochs_end(side: Side) -> Seen:
+    """What looks like the repetition of an end, where none was."""
+    topic = await side.topic()
+    one = await new_session(side, 2)
+    await one.init(version=5)
+    former = one.epoch
+    seen: Seen = [await one.init(one.pid, one.epoch)]
+    seen.append(await one.end(True, epoch=former))
+    seen.append(await one.produce(topic, 0))
+    seen.append(await one.end(False, epoch=former))
+    seen.append(await one.end_stable(True, topic))
+    return seen
+
+
+@scenario
+async def groups_that_a_transaction_only_names(side: Side) -> Seen:
+    group = await new_group(side)
+    one = await new_session(side, 1)
+    await one.init()
+    seen: Seen = [await add_group(one, group)]
+    request = DescribeTransactionsRequest(transactional_ids=[one.name])
+    state = (await side.client.call(request, 0)).transaction_states[0]
+    seen.append((state.transaction_state, [t.topic for t in state.topics]))
+    seen.append(await one.end(True))
+    while state.transaction_state != "CompleteCommit":
+        await asyncio.sleep(0.02)
+        state = (await side.client.call(request, 0)).transaction_states[0]
+    seen.append([t.topic for t in state.topics])
+    groups = (await side.client.call(ListGroupsRequest(), 4)).groups
+    seen.append(group in [known.group_id for known in groups])
     return seen
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiokafka.errors import (
     BrokerResponseError,
     InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
@@ -70,8 +71,11 @@ class Fencing:
         """
         transaction = self._sequencer.transaction
         assert transaction is not None
-        if not self._requests.may_have_epoch and not await self._requests.can_renew(deadline):
-            await self._check_owner(deadline)
+        if not self._requests.may_have_epoch:
+            told = await self._check_owner(deadline)
+            if told is not None and told != self.identity:
+                self._sequencer.set_producer_id(*told)
+                return
         try:
             identity = await self._requests.init(
                 self._config.transaction_timeout, self.identity, deadline
@@ -122,22 +126,34 @@ class Fencing:
             # Of step 5: only the coordinator could still carry them out.
             transaction.require_new_epoch()
 
-    async def _check_owner(self, deadline: float) -> None:
+    async def _check_owner(self, deadline: float) -> ProducerIdentity | None:
         """Raise ProducerFenced if another producer has the transactional id.
 
-        Before Kafka 2.5 `renew` would take the id away from it. An abort of nothing has no effect,
-        and tells whether the epoch is past. That tells nothing if the next epoch may be ours
-        already (`may_have_epoch`): then it is asked for all the same.
+        `init` would do harm to it, although it is refused: a coordinator ends the open transaction
+        and fences its owner before it looks at who asks. (Before Kafka 2.5 it is not even refused.)
+        An abort of what is ours, or of nothing, has no effect on others, and tells whether the
+        epoch is past. That tells nothing if the next epoch may be ours already (`may_have_epoch`):
+        then it is asked for all the same.
+
+        Returns the identity for the next transaction: another one in version 2, in which every
+        abort raises the epoch. None if it is not told.
         """
         transaction = self._sequencer.transaction
         assert transaction is not None
         try:
-            await self._requests.end(self.identity, False, False, deadline)
+            return await self._requests.end(
+                self.identity, False, transaction.is_version_2, deadline
+            )
         except InvalidTxnState:
-            pass  # there is nothing to abort
+            return None  # there is nothing to abort
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
+            # An id that was not used for days is forgotten, and can be had again. If another
+            # producer id belongs to it, `init` is refused at once.
+            is_forgotten = isinstance(error, InvalidProducerIdMapping)
+            if is_forgotten and await self._requests.can_renew(deadline):
+                return None
             transaction.fail_for_good(error)
             raise
 
@@ -171,8 +187,9 @@ class Fencing:
            under the next epoch, and gives that to its former owner, but to no other (KIP-588,
            KIP-360).
 
-        To tell them apart we ask for the next epoch in the name of the current one: it is refused
-        in the first case. Brokers before 2.5 cannot tell, so with them both are fatal.
+        To tell them apart we ask for the next epoch in the name of the current one: `renew` is
+        refused in the first case. In version 1 of transactions brokers cannot tell, so that there
+        both are fatal.
 
         The transaction has failed afterwards, unless the result is a KafkaTimeoutError: then
         nothing is known, and the call can be repeated.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from aiokafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -106,6 +107,10 @@ def _append(
     except BatchRefusedError as exc:
         refused = _refused(data.index, exc.errno, exc.message)
         refused.log_start_offset = partition.log.start_offset if exc.in_log else -1
+        refused.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
+            for index, reason in exc.blamed.items()
+        ]
         return refused
     return PartitionProduceResponse(
         index=data.index,

@@ -12,11 +12,7 @@ from aiokafka.protocol.messages.metadata import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import (
-    CLUSTER_OPERATIONS,
-    TOPIC_OPERATIONS,
-    authorized_operations,
-)
+from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import (
     FIRST_KRAFT,
@@ -38,7 +34,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
         controller_id=state.controller,
         topics=_topics(context, request),
         cluster_authorized_operations=authorized_operations(
-            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            context, request.include_cluster_authorized_operations, "cluster"
         ),
     )
 
@@ -98,9 +94,12 @@ def _one(
         return _missing(name, ZERO_UUID, errno)
     if name in state.topics:
         return _describe(context, request, state.topics[name])
+    is_creating = request.allow_auto_topic_creation and state.auto_create
+    if is_creating and context.services.acls.denies(context, "topic", name, "create"):
+        return _missing(name, ZERO_UUID, codes.TOPIC_AUTHORIZATION_FAILED)
     try:
         state.check_new_topic(name, -1, -1, {}, None)
-        if not request.allow_auto_topic_creation or not state.auto_create:
+        if not is_creating:
             return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
         if name not in context.truth.topics:  # else this broker has only not heard of it yet
             context.truth.create_topic(name)
@@ -125,7 +124,7 @@ def _describe(
         is_internal=topic.is_internal,
         partitions=[_partition(context.state, partition) for partition in topic.partitions],
         topic_authorized_operations=authorized_operations(
-            request.include_topic_authorized_operations, TOPIC_OPERATIONS
+            context, request.include_topic_authorized_operations, "topic", topic.name
         ),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 from aiokafka.protocol.messages.offset_fetch import (
@@ -41,7 +41,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
     if errno:
         return refuse(context, request, errno)
     wanted = (
-        _by_topic(groups_.committed_of(request.group_id))
+        _all_by_topic(context, request.group_id)
         if request.topics is None
         else {topic.name: topic.partition_indexes for topic in request.topics}
     )
@@ -86,10 +86,12 @@ def _refused(group: OffsetFetchRequestGroup, errno: int) -> OffsetFetchResponseG
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=errno)
 
 
-def _by_topic(keys: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+def _all_by_topic(context: RequestContext, group_id: str) -> dict[str, list[int]]:
+    """Return the partitions with a position, of topics that the client may know of."""
     found: dict[str, list[int]] = {}
-    for topic, index in sorted(keys):
-        found.setdefault(topic, []).append(index)
+    for topic, index in sorted(context.services.groups.committed_of(group_id)):
+        if not context.check_topic(topic):
+            found.setdefault(topic, []).append(index)
     return found
 
 
@@ -123,14 +125,15 @@ def _group(
     context: RequestContext, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, asked.group_id)
+    errno = context.services.acls.check_named(context, "group", asked.group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, asked.group_id)
     errno = errno or _check_member(context, asked)
     if errno:
         return _refused(asked, errno)
     by_id = context.api_version >= _FIRST_TOPIC_IDS
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
     if asked.topics is None:
-        for name, indexes in _by_topic(groups.committed_of(asked.group_id)).items():
+        for name, indexes in _all_by_topic(context, asked.group_id).items():
             topic = context.state.topics.get(name)
             topic_id = topic.topic_id if by_id and topic is not None else ZERO_UUID
             answer.topics.append(_topic(context, request, asked, name, topic_id, indexes))

@@ -33,6 +33,10 @@ def _find(context: RequestContext, kind: int, key: str) -> Coordinator:
     state = context.state
     if kind not in _INTERNAL_TOPICS:
         return _failed(key, codes.INVALID_REQUEST, f"unknown coordinator type {kind}")
+    resource = "transactional_id" if kind == _TRANSACTION else "group"
+    errno = context.services.acls.check_named(context, resource, key, "describe")
+    if errno:
+        return _failed(key, errno, "refused")
     # A broker that no controller has heard of is not alive either.
     if not state.live_nodes():
         return _failed(key, codes.COORDINATOR_NOT_AVAILABLE, "no broker is alive")

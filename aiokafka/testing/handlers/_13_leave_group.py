@@ -37,14 +37,16 @@ def refuse(context: RequestContext, request: LeaveGroupRequest, errno: int) -> L
 
 def _leave(context: RequestContext, group_id: str, member: MemberIdentity) -> MemberResponse:
     errno = codes.NONE
-    group = context.services.groups.classic.get(group_id)
-    if group is None:
-        errno = codes.UNKNOWN_MEMBER_ID
-    else:
-        try:
+    groups = context.services.groups
+    try:
+        if (modern := groups.consumer.get(group_id)) is not None:
+            modern.dismiss(member.member_id, member.group_instance_id)
+        elif (group := groups.classic.get(group_id)) is not None:
             group.leave(member.member_id, member.group_instance_id)
-        except GroupRefusedError as exc:
-            errno = exc.errno
+        else:
+            errno = codes.UNKNOWN_MEMBER_ID
+    except GroupRefusedError as exc:
+        errno = exc.errno
     return MemberResponse(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

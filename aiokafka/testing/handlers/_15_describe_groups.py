@@ -11,7 +11,7 @@ from aiokafka.protocol.messages.groups import (
 from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.group_members import GroupState, Member
-from aiokafka.testing.handlers._common import GROUP_OPERATIONS, authorized_operations
+from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 
 REQUEST = DescribeGroupsRequest
@@ -48,7 +48,8 @@ def _describe(
     context: RequestContext, request: DescribeGroupsRequest, group_id: str
 ) -> DescribedGroup:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, group_id)
+    errno = context.services.acls.check_named(context, "group", group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, group_id)
     if errno:
         return _empty(group_id, "", errno)
     group = groups.classic.get(group_id)
@@ -61,7 +62,7 @@ def _describe(
             answer.protocol_data = group.protocol
         answer.members = [_member(context, group, m) for m in group.members.values()]
     if request.include_authorized_operations:
-        answer.authorized_operations = authorized_operations(True, GROUP_OPERATIONS)
+        answer.authorized_operations = authorized_operations(context, True, "group", group_id)
     return answer
 
 

@@ -9,13 +9,16 @@ REQUEST = ListGroupsRequest
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List the groups of this broker, filtered by state and type."""
-    groups = context.services.groups
+    """List the groups of this broker that the client may know of, filtered by state and type."""
+    groups, acls = context.services.groups, context.services.acls
+    sees_all = not acls.check_named(context, "cluster", "", "describe")
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     response = ListGroupsResponse(groups=[])
     for group_id in sorted({*groups.classic, *groups.consumer, *groups.offsets}):
         if groups.check_coordinator(context.node_id, group_id):
+            continue
+        if not sees_all and acls.check_named(context, "group", group_id, "describe"):
             continue
         entry = _entry(context, group_id)
         if states and entry.group_state.lower() not in states:

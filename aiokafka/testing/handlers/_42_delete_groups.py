@@ -32,5 +32,6 @@ def refuse(
 
 def _delete(context: RequestContext, group_id: str) -> DeletableGroupResult:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, group_id) or groups.delete(group_id)
+    errno = context.services.acls.check_named(context, "group", group_id, "delete")
+    errno = errno or groups.check_coordinator(context.node_id, group_id) or groups.delete(group_id)
     return DeletableGroupResult(group_id=group_id, error_code=errno)

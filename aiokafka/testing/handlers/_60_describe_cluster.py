@@ -8,7 +8,7 @@ from aiokafka.protocol.messages.cluster import (
     DescribeClusterResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import CLUSTER_OPERATIONS, authorized_operations
+from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 
 REQUEST = DescribeClusterRequest
@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         controller_id=state.controller,
         brokers=[],
         cluster_authorized_operations=authorized_operations(
-            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+            context, request.include_cluster_authorized_operations, "cluster"
         ),
     )
     for node in state.nodes.values():

@@ -49,13 +49,17 @@ def _refused(transactional_id: str, errno: int) -> TransactionState:
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, transactional_id)
+    check_named = context.services.acls.check_named
+    errno = check_named(context, "transactional_id", transactional_id, "describe")
+    errno = errno or transactions.check_coordinator(context.node_id, transactional_id)
     known = transactions.by_id.get(transactional_id)
     if errno or known is None:
         return _refused(transactional_id, errno or codes.TRANSACTIONAL_ID_NOT_FOUND)
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(index)
+    if known.groups:
+        by_topic["__consumer_offsets"] = [0]  # where their positions are
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state.value,

@@ -18,8 +18,11 @@ _STATES = {state.value for state in coordinator.TransactionState}
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """List the transactions of this coordinator that pass the filters."""
+    """List the transactions of this coordinator that the client may know of and that pass the
+    filters.
+    """
     transactions = context.services.transactions
+    check_named = context.services.acls.check_named
     return ListTransactionsResponse(
         throttle_time_ms=0,
         unknown_state_filters=[s for s in request.state_filters if s not in _STATES],
@@ -31,6 +34,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
             )
             for known in transactions.by_id.values()
             if not transactions.check_coordinator(context.node_id, known.transactional_id)
+            and not check_named(context, "transactional_id", known.transactional_id, "describe")
             and _passes(request, known)
         ],
     )

@@ -13,7 +13,7 @@ from aiokafka.protocol.messages.consumer_group_describe import (
 from aiokafka.testing import codes
 from aiokafka.testing.consumer_group import ConsumerGroup, ConsumerMember, Slots
 from aiokafka.testing.group_refusals import refused_group
-from aiokafka.testing.handlers._common import GROUP_OPERATIONS, authorized_operations
+from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
@@ -48,7 +48,8 @@ def _describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest, group_id: str
 ) -> DescribedGroup:
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, group_id)
+    errno = context.services.acls.check_named(context, "group", group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, group_id)
     group = groups.consumer.get(group_id)
     if errno or group is None:
         return _refused(group_id, errno or codes.GROUP_ID_NOT_FOUND)
@@ -60,7 +61,7 @@ def _describe(
         assignor_name=group.assignor,
         members=[_member(context, group, member) for member in group.members.values()],
         authorized_operations=authorized_operations(
-            request.include_authorized_operations, GROUP_OPERATIONS
+            context, request.include_authorized_operations, "group", group_id
         ),
     )
 

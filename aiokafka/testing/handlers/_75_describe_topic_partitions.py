@@ -11,7 +11,7 @@ from aiokafka.protocol.messages.topics import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import TOPIC_OPERATIONS, authorized_operations
+from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Partition
 
@@ -51,7 +51,7 @@ def handle(
                 topic_id=topic.topic_id,
                 is_internal=topic.is_internal,
                 partitions=[_partition(state, partition) for partition in page],
-                topic_authorized_operations=authorized_operations(True, TOPIC_OPERATIONS),
+                topic_authorized_operations=authorized_operations(context, True, "topic", name),
             )
         )
         if first + len(page) < len(topic.partitions):

@@ -38,6 +38,8 @@ def check_committer(
         group.check_member(member_id, instance_id, generation)
     except GroupRefusedError as exc:
         return exc.errno
+    if context.api_key != _OFFSET_COMMIT:
+        return codes.NONE  # in a transaction, which neither waits for a group nor keeps a member
     if group.state is GroupState.COMPLETING:
         return codes.REBALANCE_IN_PROGRESS
     if group.state is not GroupState.PREPARING:
@@ -52,4 +54,7 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
     member = group.members.get(member_id)
     if member is None:
         return codes.UNKNOWN_MEMBER_ID
-    return codes.NONE if member.epoch == epoch else codes.STALE_MEMBER_EPOCH
+    if member.epoch == epoch:
+        return codes.NONE
+    is_plain = context.api_key == _OFFSET_COMMIT
+    return codes.STALE_MEMBER_EPOCH if is_plain else codes.ILLEGAL_GENERATION

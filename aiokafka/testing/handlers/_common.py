@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
+from aiokafka.testing.acl_entries import OPERATIONS
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
@@ -67,13 +68,30 @@ def over_quota(context: RequestContext, changes: int, first_version: int) -> int
     return codes.NONE
 
 
-def authorized_operations(wanted: bool, operations: tuple[int, ...]) -> int:
-    """Return a bit field of ACL operations; Kafka's "not asked" value if they are not wanted."""
+_OPERATIONS = {
+    "topic": (
+        *("read", "write", "create", "delete", "alter", "describe"),
+        *("describe_configs", "alter_configs"),
+    ),
+    "group": ("read", "delete", "describe"),
+    "cluster": (
+        *("create", "alter", "describe", "cluster_action", "describe_configs", "alter_configs"),
+        "idempotent_write",
+    ),
+}
+
+
+def authorized_operations(
+    context: RequestContext, wanted: bool, resource: str, name: str = ""
+) -> int:
+    """Return a bit field of the operations that the client may do with a resource; Kafka's "not
+    asked" value if they are not wanted.
+    """
     if not wanted:
         return -(2**31)
-    return sum(1 << operation for operation in operations)
-
-
-TOPIC_OPERATIONS = (3, 4, 5, 6, 7, 8, 10, 11)
-GROUP_OPERATIONS = (3, 6, 8)
-CLUSTER_OPERATIONS = (5, 7, 8, 9, 10, 11, 12)
+    denies = context.services.acls.denies
+    return sum(
+        1 << OPERATIONS[operation]
+        for operation in _OPERATIONS[resource]
+        if not denies(context, resource, name, operation)
+    )
