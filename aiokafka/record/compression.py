@@ -331,8 +331,12 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
         decompressor = module.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         _local.zstd_decompressor = decompressor
     if 0 < size <= 256 * len(data):
-        unpacked: bytes = decompressor.decompress(data)
-        return unpacked
+        try:
+            unpacked: bytes = decompressor.decompress(data, allow_extra_data=False)
+        except module.ZstdError:
+            pass  # Other frames follow, each with a size of its own, or the data is damaged.
+        else:
+            return unpacked
     # The size is not given (Java's streams), or is too large to be trusted.
     return _unzstd_stream(decompressor, data, limit)
 

@@ -25,6 +25,7 @@ from aiokafka.record.compression import check_level, codec_id, compress, decompr
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 MIXED = random.Random(1).randbytes(3000) + b"and a part that shrinks " * 3000
+SIZED = zstandard.ZstdCompressor().compress(MIXED)
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 
 
@@ -113,6 +114,21 @@ def test_zstd_without_size_as_java_writes() -> None:
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(MIXED)
     assert decompress(4, packed) == MIXED
     assert decompress(4, packed + packed) == MIXED * 2
+
+
+def test_zstd_of_several_frames() -> None:
+    """Whether each of them says its size or not, with frames to skip among them."""
+    unsized = zstandard.ZstdCompressor(write_content_size=False).compress(MIXED)
+    skipped = b"\x50\x2a\x4d\x18" + b"\4\0\0\0" + b"what"
+    for frames in ([SIZED, SIZED], [SIZED, unsized], [unsized, SIZED], [SIZED, skipped, SIZED]):
+        assert decompress(4, b"".join(frames)) == MIXED * 2
+    two = SIZED + SIZED
+    assert decompress(4, two, 2 * len(MIXED)) == MIXED * 2
+    with pytest.raises(CorruptRecordError, match="more than"):
+        decompress(4, two, 2 * len(MIXED) - 1)
+    for damaged in (two[:-1], two + b"x", SIZED + b"x" + SIZED):
+        with pytest.raises(CorruptRecordError):
+            decompress(4, damaged)
 
 
 @every_codec
