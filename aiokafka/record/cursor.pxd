@@ -59,5 +59,7 @@ cdef class BatchCursor:
     cdef int _enter_legacy(self, RecordBatch batch) except -1
     cdef int _leave_if_done(self) except -1
     cdef int _settle(self) except -1
+    @cython.locals(batch=RecordBatch)
     cdef void _skip_batch(self) except *
+    cdef RecordBatch _unread(self)
     cdef object _corrupt(self, str what)

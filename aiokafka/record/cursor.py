@@ -207,7 +207,7 @@ class BatchCursor:
 
     def _skip_batch(self) -> None:
         """Move past a batch that cannot be read."""
-        batch = self._batch
+        batch = self._unread()
         if batch is None:  # not even its header: nothing after it can be found
             self._next = len(self._view)
             if self.position < _MAX_OFFSET:
@@ -222,6 +222,16 @@ class BatchCursor:
         self._batch = None
         self._leave()
 
+    def _unread(self) -> RecordBatch | None:
+        """Return the batch that is being read, or could not be; None if its header is not valid."""
+        if self._batch is not None:
+            return self._batch
+        try:
+            # A marker that cannot be read is the next one: it was looked at to be passed.
+            return parse_batch(self._view, self._next)
+        except CorruptRecordError:
+            return None
+
     def _corrupt(self, what: str) -> CorruptRecordError:
         base_offset = -1 if self._batch is None else self._batch.base_offset
         return CorruptRecordError(
@@ -232,8 +242,9 @@ class BatchCursor:
     @property
     def batch_end(self) -> int:
         """The offset after the batch that is being read, or could not be read; -1 without a
-        batch."""
-        return -1 if self._batch is None else self._batch.last_offset + 1
+        valid header."""
+        batch = self._unread()
+        return -1 if batch is None else batch.last_offset + 1
 
     @property
     def exhausted(self) -> bool:

@@ -59,6 +59,30 @@ async def test_isolation_levels(cluster: FakeCluster, start: Start) -> None:
     assert values == [b"open", b"9"]
 
 
+async def test_an_application_goes_past_a_damaged_marker(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """By the offset in the error, as past any other batch."""
+    await cluster.create_topic("t")
+    log = cluster.log("t")
+    transactional(cluster, 1, 0, b"a0")
+    log.add_marker(1, 0, commit=False)
+    log.corrupt(1)
+    transactional(cluster, 1, 1, b"a1")
+    log.add_marker(1, 0, commit=True)
+    for level, values in (("read_committed", [b"a1"]), ("read_uncommitted", [b"a0", b"a1"])):
+        consumer = await start(cluster, "t", isolation_level=level)
+        found: list[Any] = []
+        async with timeout(10):
+            while len(found) < len(values):
+                try:
+                    found.append((await consumer.getone()).value)
+                except CorruptRecordException as error:
+                    assert error.next_offset is not None
+                    consumer.seek(T0, error.next_offset)
+        assert found == values
+
+
 async def test_a_closer_replica_is_read_until_it_fails(start: Start) -> None:
     async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
         await cluster.create_topic("t", assignment={0: [0, 1]})
