@@ -62,4 +62,6 @@ cdef class BatchCursor:
     @cython.locals(batch=RecordBatch)
     cdef void _skip_batch(self) except *
     cdef RecordBatch _unread(self)
+    @cython.locals(following=RecordBatch, behind=int64_t)
+    cdef int64_t _behind(self, RecordBatch batch) except -1
     cdef object _corrupt(self, str what)

@@ -213,12 +213,8 @@ class BatchCursor:
             if self.position < _MAX_OFFSET:
                 self.position += 1
             return
-        # The offsets in a damaged header are not trusted.
-        behind = batch.last_offset + 1
-        if behind - self.position > batch.size_in_bytes:
-            behind = self.position + 1
+        self.position = max(self.position, self._behind(batch))
         self._next += batch.size_in_bytes
-        self.position = max(self.position, behind)
         self._batch = None
         self._leave()
 
@@ -232,6 +228,25 @@ class BatchCursor:
         except CorruptRecordError:
             return None
 
+    def _behind(self, batch: RecordBatch) -> int:
+        """Return the offset to go on at after a batch that cannot be read.
+
+        The offsets in a damaged header are not trusted. No batch goes beyond where the next begins.
+        """
+        behind = batch.last_offset + 1
+        try:
+            batch.check_crc()
+            return behind
+        except CorruptRecordError:
+            pass
+        try:
+            following = parse_batch(self._view, self._next + batch.size_in_bytes)
+        except CorruptRecordError:
+            following = None
+        if following is not None and following.base_offset > self.position:
+            return min(behind, following.base_offset)
+        return behind if behind - self.position <= batch.size_in_bytes else self.position + 1
+
     def _corrupt(self, what: str) -> CorruptRecordError:
         base_offset = -1 if self._batch is None else self._batch.base_offset
         return CorruptRecordError(
@@ -244,7 +259,7 @@ class BatchCursor:
         """The offset after the batch that is being read, or could not be read; -1 without a
         valid header."""
         batch = self._unread()
-        return -1 if batch is None else batch.last_offset + 1
+        return -1 if batch is None else self._behind(batch)
 
     @property
     def exhausted(self) -> bool:
