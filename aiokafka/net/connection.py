@@ -353,7 +353,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- inside
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
-        if self._exchange.maybe_skip(frame):
+        if self._exchange.has_silent and self._exchange.maybe_skip(frame):
             return
         # Out of the queue first, also if its caller is gone: the next response belongs to the next
         # request.

@@ -126,7 +126,8 @@ class Exchange(Generic[T]):
         self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
         self._last_id = 0
         self._answered_id = 0
-        self._has_silent = False
+        self.has_silent = False
+        """Whether a request that expects no response was sent."""
         self.surplus = ""
         """What was left unread after a response: a gateway pads it, or a server is ahead of its
         version. Set by the first such response of each kind; `take_surplus` empties it."""
@@ -158,7 +159,7 @@ class Exchange(Generic[T]):
         if request.expects_answer():
             self._slots.append(_Slot(correlation_id, plan, deadline, token))
         else:
-            self._has_silent = True
+            self.has_silent = True
         return buffers
 
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
@@ -173,7 +174,7 @@ class Exchange(Generic[T]):
         The numbers between the last response and the oldest request in flight are of such requests
         alone.
         """
-        if not self._has_silent or len(frame) < 4:
+        if not self.has_silent or len(frame) < 4:
             return False
         oldest = self._slots[0].correlation_id if self._slots else self._last_id + 1
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)

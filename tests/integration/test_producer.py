@@ -154,6 +154,27 @@ async def test_fencing(kafka: Kafka, topic: str) -> None:
     await check_fencing(kafka.bootstrap_servers, topic)
 
 
+async def test_what_is_fenced_leaves_the_open_transaction_of_its_successor_alone(
+    kafka: Kafka, topic: str
+) -> None:
+    """Who asks for an epoch in the name of the old one would end it."""
+    old, new = (
+        AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=topic)
+        for _ in range(2)
+    )
+    async with old:
+        await old.begin_transaction()
+        await old.send_and_wait(topic, b"cut off", partition=0)
+        async with new, new.transaction():
+            await new.send_and_wait(topic, b"new", partition=0)
+            with pytest.raises(ProducerFenced):
+                await (await old.send(topic, b"late", partition=0))
+            with pytest.raises(ProducerFenced):
+                await old.abort_transaction()
+    found = await read(kafka.bootstrap_servers, topic, 1)
+    assert [record.value for record in found] == [b"new"]
+
+
 async def check_fencing(servers: str, topic: str) -> None:
     """A newer producer takes over. What the older one has begun is aborted, and whatever it tries
     afterwards fails for good, with an error that says who may have done that."""
