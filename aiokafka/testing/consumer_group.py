@@ -248,7 +248,8 @@ class ConsumerGroup:
         """Begin a group epoch with a new target assignment."""
         self.epoch += 1
         topics = self.topics_by_name()
-        wanted = {m.member_id: self._subscription(m, topics) for m in self.members.values()}
+        members = sorted(self.members.values(), key=_place)
+        wanted = {m.member_id: self._subscription(m, topics) for m in members}
         spread = _range if self.assignor == "range" else _uniform
         self.target = spread(wanted, topics, self.target)
         self.assignment_epoch = self.epoch
@@ -369,15 +370,20 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
 
 
+def _place(member: ConsumerMember) -> tuple[bool, str]:
+    """Return the key by which members are sorted: static ones by their instance ids come first."""
+    return member.instance_id is None, member.instance_id or member.member_id
+
+
 def _range(
     wanted: Mapping[str, Sequence[str]],
     topics: Mapping[str, tuple[bytes, int]],
     _former: Mapping[str, Slots],
 ) -> dict[str, Slots]:
-    """Give neighbouring partitions of each topic to each member, in the order of member ids."""
+    """Give neighbouring partitions of each topic to each member, in the order of `wanted`."""
     found: dict[str, set[Slot]] = {member: set() for member in wanted}
     for name, (topic_id, count) in topics.items():
-        members = sorted(member for member, names in wanted.items() if name in names)
+        members = [member for member, names in wanted.items() if name in names]
         start = 0
         for index, member in enumerate(members):
             size = count // len(members) + (index < count % len(members))

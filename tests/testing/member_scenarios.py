@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
 from .group_scenarios import NextMember, leave, new_group, with_partitions
 from .scenarios import Seen, Side, scenario
 
@@ -77,4 +79,36 @@ async def an_administrator_removes_members(side: Side) -> Seen:
         seen.append(await leave(client, group, *who))
     seen.append((await one.beat(epoch))[0])
     seen.append((await static.beat(epoch, **ME))[0])
+    return seen
+
+
+@scenario
+async def places_of_static_members(side: Side) -> Seen:
+    """The range assignor goes by instance ids, whatever ids the members have."""
+    topic = await side.topic(5)
+    ranged = {"server_assignor": "range"}
+
+    async def begin(one: NextMember) -> Seen:
+        return [await one.join(topic, **ranged)]
+
+    dynamic, seen = await with_partitions(side, begin)
+    members = [NextMember(side, side.client, dynamic.group) for _ in range(2)]
+    # The first in the order of member ids is to be the last one.
+    members.sort(key=lambda member: member.member_id)
+    for member, instance in zip(members, "ba", strict=True):
+        seen.append((await member.join(topic, instance_id=instance, **ranged))[0])
+    epoch = seen[0][1]
+    request = ConsumerGroupDescribeRequest(
+        group_ids=[dynamic.group], include_authorized_operations=False
+    )
+    while True:
+        described = (await side.client.call(request, 1)).groups[0]
+        if described.assignment_epoch == described.group_epoch:
+            break
+        await asyncio.sleep(0.05)
+        epoch = (await dynamic.beat(epoch))[1]  # a broker does not assign at once, nor by itself
+    seen += sorted(
+        (member.instance_id or "", member.target_assignment.topic_partitions[0].partitions)
+        for member in described.members
+    )
     return seen

@@ -116,6 +116,9 @@ AS_A_BROKER: dict[str, list[object]] = {
         *((0, [25]), (0, [25]), (0, [25]), (0, [82]), (0, [25])),
         *((0, [0, 0]), (0, [0]), (0, [25]), 25, 25),
     ],
+    "places_of_static_members": [
+        *((0, 2, True, [5]), 0, 0, ("", [4]), ("a", [0, 1]), ("b", [2, 3])),
+    ],
     "settings_with_spaces_and_capitals": [
         *(0, ("cleanup.policy", "compact,delete"), ("compression.type", "gzip")),
         *(("preallocate", "false"), ("retention.ms", "5")),
