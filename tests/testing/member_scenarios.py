@@ -97,10 +97,16 @@ async def places_of_static_members(side: Side) -> Seen:
     members.sort(key=lambda member: member.member_id)
     for member, instance in zip(members, "ba", strict=True):
         seen.append((await member.join(topic, instance_id=instance, **ranged))[0])
+    epoch = seen[0][1]
     request = ConsumerGroupDescribeRequest(
         group_ids=[dynamic.group], include_authorized_operations=False
     )
-    described = (await side.client.call(request, 1)).groups[0]
+    while True:
+        described = (await side.client.call(request, 1)).groups[0]
+        if described.assignment_epoch == described.group_epoch:
+            break
+        await asyncio.sleep(0.05)
+        epoch = (await dynamic.beat(epoch))[1]  # a broker does not assign at once, nor by itself
     seen += sorted(
         (member.instance_id or "", member.target_assignment.topic_partitions[0].partitions)
         for member in described.members
