@@ -9,7 +9,7 @@ from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.consumer_group import ConsumerGroup
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.group_members import GroupRefusedError, GroupState
-from aiokafka.testing.offsets import CommittedOffset, GroupOffsets, Key
+from aiokafka.testing.offsets import CommittedOffset, GroupOffsets, Key, ProducerEpochs
 from aiokafka.testing.state import ClusterState
 
 _GROUP = 0
@@ -30,6 +30,7 @@ class Groups:
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
+        self._epochs: dict[str, ProducerEpochs] = {}
 
     def check_coordinator(self, node_id: int, group_id: str) -> int:
         """Return the error code for a request about a group to this broker; 0 if it is the right
@@ -89,6 +90,16 @@ class Groups:
     def offsets_of(self, group_id: str) -> GroupOffsets:
         """Return the committed positions of a group; create them if there are none."""
         return self.offsets.setdefault(group_id, GroupOffsets())
+
+    def epochs_of(self, group_id: str) -> ProducerEpochs:
+        """Return which epochs of producers the positions of a group, or markers, have come with."""
+        return self._epochs.setdefault(group_id, ProducerEpochs())
+
+    def end_transaction(self, group_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """Write the marker of a transaction that named a group, which does not make the group."""
+        self.epochs_of(group_id).note(producer_id, epoch)
+        if group_id in self.offsets:
+            self.offsets[group_id].end_transaction(producer_id, commit=commit)
 
     def committed_of(self, group_id: str) -> Mapping[Key, CommittedOffset]:
         """Return the committed positions of a group that may not exist."""

@@ -18,6 +18,24 @@ class CommittedOffset:
     metadata: str | None = ""
 
 
+class ProducerEpochs:
+    """The last epoch of each producer in the log of a group's positions, which outlives the group.
+
+    A marker counts as well, though no positions came with the transaction.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def note(self, producer_id: int, epoch: int) -> None:
+        """Take note of positions or a marker."""
+        self._last[producer_id] = epoch
+
+    def is_past(self, producer_id: int, epoch: int) -> bool:
+        """Return whether a later epoch of the producer has come."""
+        return epoch < self._last.get(producer_id, epoch)
+
+
 class GroupOffsets:
     """Positions of one group. The group's coordinator is the only writer.
 
@@ -28,7 +46,6 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.committed: dict[Key, CommittedOffset] = {}
         self._pending: dict[int, dict[Key, tuple[int, CommittedOffset]]] = {}
-        self._epochs: dict[int, int] = {}  # the last of each producer id, as in a log
         self._next_number = itertools.count()
         self._numbers: dict[Key, int] = {}  # those of the positions that are committed
 
@@ -36,20 +53,12 @@ class GroupOffsets:
         """Store a position at once."""
         self._store(key, next(self._next_number), offset)
 
-    def is_of_the_past(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a later epoch of the producer has come, with positions or a marker."""
-        return epoch < self._epochs.get(producer_id, epoch)
-
-    def commit_in_transaction(
-        self, producer_id: int, epoch: int, key: Key, offset: CommittedOffset
-    ) -> None:
+    def commit_in_transaction(self, producer_id: int, key: Key, offset: CommittedOffset) -> None:
         """Store a position that counts once the producer's transaction commits."""
-        self._epochs[producer_id] = epoch
         self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
 
-    def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Let the positions of a transaction count, unless others came after them; or drop them."""
-        self._epochs[producer_id] = epoch
         pending = self._pending.pop(producer_id, {})
         if commit:
             for key, (number, offset) in pending.items():

@@ -334,9 +334,7 @@ class Transactions:
         if not all(marked):
             return
         for group_id in sorted(known.groups):
-            offsets = self._groups.offsets.get(group_id)
-            if offsets is not None:  # else there were no positions
-                offsets.end_transaction(*known.marker, commit=commit)
+            self._groups.end_transaction(group_id, *known.marker, commit=commit)
         known.partitions.clear()
         known.groups.clear()
         known.markers.clear()

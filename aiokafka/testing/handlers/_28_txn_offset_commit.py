@@ -88,8 +88,8 @@ def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest)
     if profile.release < _FIRST_VERIFYING:
         # Nothing is asked of the coordinator of the transaction: the log of the group's offsets
         # refuses epochs of which it has a later one, as any log does. At first it took them all.
-        offsets = context.services.groups.offsets_of(request.group_id)
-        is_past = offsets.is_of_the_past(request.producer_id, request.producer_epoch)
+        epochs = context.services.groups.epochs_of(request.group_id)
+        is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
         return codes.INVALID_PRODUCER_EPOCH if is_refused else codes.NONE
     transactions = context.services.transactions
@@ -123,9 +123,10 @@ def _commit(
     metadata = part.committed_metadata or ""
     if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
         return _answer(part, codes.OFFSET_METADATA_TOO_LARGE)
-    context.services.groups.offsets_of(request.group_id).commit_in_transaction(
+    groups = context.services.groups
+    groups.epochs_of(request.group_id).note(request.producer_id, request.producer_epoch)
+    groups.offsets_of(request.group_id).commit_in_transaction(
         request.producer_id,
-        request.producer_epoch,
         (topic, part.partition_index),
         CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
     )
