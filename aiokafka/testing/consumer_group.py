@@ -248,10 +248,10 @@ class ConsumerGroup:
         """Begin a group epoch with a new target assignment."""
         self.epoch += 1
         topics = self.topics_by_name()
-        members = sorted(self.members.values(), key=_place)
+        is_range = self.assignor == "range"
+        members = sorted(self.members.values(), key=_place) if is_range else self.members.values()
         wanted = {m.member_id: self._subscription(m, topics) for m in members}
-        spread = _range if self.assignor == "range" else _uniform
-        self.target = spread(wanted, topics, self.target)
+        self.target = (_range if is_range else _uniform)(wanted, topics, self.target)
         self.assignment_epoch = self.epoch
 
     def rebalance(self) -> None:

@@ -168,6 +168,10 @@ async def wait_for_producer_ids(cluster: KafkaCluster) -> None:
     await client.bootstrap()
     try:
         for node in cluster.nodes:
+            # One that was killed before may be back, and not yet in the metadata.
+            while client.cluster.broker_metadata(node) is None:
+                await asyncio.sleep(0.05)
+                await client.force_metadata_update()
             while (await client.send(node, request)).error_code:
                 await asyncio.sleep(0.05)
     finally:
