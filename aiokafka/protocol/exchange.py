@@ -174,7 +174,7 @@ class Exchange(Generic[T]):
         The numbers between the last response and the oldest request in flight are of such requests
         alone.
         """
-        if not self.has_silent or len(frame) < 4:
+        if len(frame) < 4:
             return False
         oldest = self._slots[0].correlation_id if self._slots else self._last_id + 1
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)

@@ -38,6 +38,15 @@ FIRST_CALLS: dict[str, Call] = {
 }
 
 
+async def begun(cluster: FakeCluster) -> Any:
+    """Return a producer whose transaction is open, with a record in partition 0."""
+    producer = transactional(cluster)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait(TOPIC, b"before", partition=0)
+    return producer
+
+
 async def check_fenced(producer: Any) -> None:
     """Every call says so, as often as it is made."""
     calls = [
@@ -59,10 +68,7 @@ async def check_fenced(producer: Any) -> None:
 async def test_every_call_says_so(release: str, first: str) -> None:
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC, partitions=2)
-        old = transactional(cluster)
-        await old.start()
-        await old.begin_transaction()
-        await old.send_and_wait(TOPIC, b"before", partition=0)
+        old = await begun(cluster)
         async with transactional(cluster) as new:
             async with new.transaction():
                 await new.send(TOPIC, b"new", partition=0)
@@ -85,10 +91,7 @@ async def test_the_open_transaction_of_the_successor_goes_on(release: str, first
     """A coordinator that is asked for the next epoch of the old producer would end it."""
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC, partitions=2)
-        old = transactional(cluster)
-        await old.start()
-        await old.begin_transaction()
-        await old.send_and_wait(TOPIC, b"before", partition=0)
+        old = await begun(cluster)
         async with transactional(cluster) as new, timeout(20):
             async with new.transaction():
                 await new.send_and_wait(TOPIC, b"new", partition=0)
@@ -124,10 +127,7 @@ async def test_a_call_that_comes_while_the_coordinator_is_asked(release: str, th
     event = asyncio.Event()
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
-        old = transactional(cluster)
-        await old.start()
-        await old.begin_transaction()
-        await old.send_and_wait(TOPIC, b"before", partition=0)
+        old = await begun(cluster)
         async with transactional(cluster):
             with cluster.intercept(InitProducerIdRequest, Hold(event)):
                 future = await old.send(TOPIC, b"no", partition=0)
