@@ -21,6 +21,10 @@ T = TypeVar("T")
 # Seconds that a call may take beyond its documented limit: round trips, retries that were begun.
 MARGIN = 3.0
 
+# Seconds after the last fault from which no call is cancelled by chance. What has to be done then
+# can need many calls in a row, all of which must succeed: by chance it might never be.
+_LAST_CHANCE = 90.0
+
 
 class InterruptedCall(Exception):
     """The scenario has cancelled a call, or its time was over."""
@@ -33,7 +37,8 @@ class Caller:
     an exception that is none of Kafka's is a violation.
 
     Args:
-        cancel_rate: Probability that a call which takes long enough is cancelled.
+        cancel_rate: Probability that a call which takes long enough is cancelled, until a minute
+            and a half after the last fault.
     """
 
     def __init__(self, world: World, name: str, cancel_rate: float = 0.0) -> None:
@@ -68,7 +73,7 @@ class Caller:
         loop = world.loop
         if limit is not None and world.promises(PROMPT):
             limit = min(limit, PROMPT_S)
-        watch = _Watch(self, what, patience, limit, may_cancel)
+        watch = _Watch(self, what, patience, limit, may_cancel and not self._has_had_chances)
         state = world.states.began(what)
         started_at = loop.now
         world.note(self.name, what)
@@ -108,6 +113,11 @@ class Caller:
     def has_chances(self) -> bool:
         """Whether its calls are cancelled now and then."""
         return self.cancel_rate > 0
+
+    @property
+    def _has_had_chances(self) -> bool:
+        world = self.world
+        return world.calm.is_set() and world.now > world.calm_at + _LAST_CHANCE
 
     def _check_time(self, what: str, took: float, limit: float | None) -> None:
         if limit is not None and took > limit + MARGIN + self.world.stalled:
