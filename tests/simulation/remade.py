@@ -61,8 +61,8 @@ class Whereabouts:
     ages: dict[TopicPartition, int] = field(default_factory=dict)
     seen: dict[str, set[int]] = field(default_factory=dict)
     """By topic: the ages of which it has read."""
-    in_hand: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
-    """The ages of the records that it was given last."""
+    in_hand: dict[tuple[TopicPartition, int], list[int]] = field(default_factory=dict)
+    """The ages that the records which it was given last may have."""
 
 
 class Remade:
@@ -100,25 +100,27 @@ class Remade:
         """Check a record that was returned, before the position of the reading follows it."""
         ages = self._ages_of(tp, offset, number)
         again, at = reading.audience.again, reading.whereabouts
-        if len(ages) == 1 and self.is_followed(reading.audience, tp.topic):
+        # A producer that got no answer may have written one to both topics, at the same place. And
+        # some records have no number of their own.
+        is_sure = len(ages) == 1 and number >= 0
+        if is_sure and self.is_followed(reading.audience, tp.topic):
             self._check(reading, tp, offset, ages[0])
         for age in ages:
             again.delivered.setdefault((age, tp), set()).add(offset)
-        # A producer that got no answer may have written one to both topics, at the same place.
-        if len(ages) != 1:
+        at.in_hand[tp, offset] = ages
+        if not is_sure:
             at.ages.pop(tp, None)
-            at.in_hand.pop((tp, offset), None)
             return
-        at.ages[tp] = at.in_hand[tp, offset] = ages[0]
+        at.ages[tp] = ages[0]
         at.seen.setdefault(tp.topic, set()).add(ages[0])
 
     def finished(self, reading: Reading) -> None:
         """The program has done its work on all that it has in hand."""
-        ages, again = reading.whereabouts.in_hand, reading.audience.again
-        for place in reading.in_hand:
-            if place in ages:
-                again.finished.setdefault((ages[place], place[0]), set()).add(place[1])
-        ages.clear()
+        in_hand, again = reading.whereabouts.in_hand, reading.audience.again
+        for tp, offset in reading.in_hand:
+            for age in in_hand.get((tp, offset), ()):
+                again.finished.setdefault((age, tp), set()).add(offset)
+        in_hand.clear()
 
     def is_followed(self, audience: Audience, topic: str) -> bool:
         """Whether readers know by ids which topic they read. One of the brokers that plays an older
@@ -237,8 +239,6 @@ class Remade:
     # -- which topic
 
     def _ages_of(self, tp: TopicPartition, offset: int, number: int) -> list[int]:
-        if number < 0:
-            return []
         known = [former.get(tp, {}) for former in self._former.get(tp.topic, ())]
         known.append(self._numbers(tp))
         return [age for age, numbers in enumerate(known) if numbers.get(offset) == number]
