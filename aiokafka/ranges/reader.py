@@ -31,7 +31,7 @@ from aiokafka._reading.fetch import (
 from aiokafka._tasks import TaskOwner
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, for_code, renewed
+from aiokafka.errors import IllegalStateError, KafkaError, for_code, renewed
 from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.ranges.callers import Callers
@@ -64,6 +64,7 @@ from aiokafka.ranges.state import (
 from aiokafka.record.columns import ColumnReader
 
 if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
 __all__ = ["RangeReader"]
@@ -187,6 +188,7 @@ class RangeReader:
         """End every task and drop what was not read; `next()` raises from now on. May be called
         repeatedly."""
         self._fail(IllegalStateError("the RangeReader is closed"))
+        self._client.cluster.remove_listener(self._on_metadata)
         self._ready.clear()
         await self._tasks.stop(self._loop.time() + _CLOSE_TIMEOUT)
         self._ready.clear()
@@ -194,6 +196,7 @@ class RangeReader:
     def _start(self) -> None:
         if not self._is_started and self._failure is None:
             self._is_started = True
+            self._client.cluster.add_listener(self._on_metadata)
             self._tasks.start(self._run(), name="ranges")
 
     def _release(self) -> None:
@@ -214,6 +217,9 @@ class RangeReader:
         if self._failure is None:
             self._failure = error
         self._arrived.set()
+        self._wake.set()
+
+    def _on_metadata(self, _: ClusterMetadata) -> None:
         self._wake.set()
 
     # -- what to ask, and which broker
@@ -264,7 +270,7 @@ class RangeReader:
         homes: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
-            if state.phase is not RangePhase.IDLE or state.retry_at > now:
+            if state.phase is not RangePhase.IDLE or not state.is_due(now, self._client.cluster):
                 continue
             if state.tp in taken:
                 # Its time is that of the range that is asked for.
@@ -277,13 +283,13 @@ class RangeReader:
         return homes
 
     def _leader(self, state: RangeState, now: float) -> int | None:
-        topic = state.tp.topic
+        topic, cluster = state.tp.topic, self._client.cluster
         self._client.touch_topic(topic)
+        state.asked = cluster.partition(state.tp)
         if is_another_topic(self._client, state):
             state.transition(RangePhase.LOOKING_UP)
             self._tasks.start(self._check_topic(state), name=f"check-{state}")
             return None
-        cluster = self._client.cluster
         leader = cluster.leader_for_partition(state.tp)
         if leader is None or leader < 0:
             code = cluster.topic_error(topic)
@@ -291,6 +297,7 @@ class RangeReader:
             state.postpone(now, why)
             self._client.request_metadata(f"{state}: {why}")
             return None
+        state.retry_at = 0.0
         return leader
 
     def _check_deadlines(self, now: float) -> None:
@@ -300,16 +307,6 @@ class RangeReader:
                 continue
             state.transition(RangePhase.LOOKING_UP)
             self._tasks.start(self._check_late(state), name=f"late-{state}")
-
-    def _fail_late(self, state: RangeState) -> None:
-        wanted = state.range
-        self._fail(
-            KafkaTimeoutError(
-                f"{state}: no progress at offset {state.position} of {wanted.start} to "
-                f"{wanted.until} for {self._limits.timeout:g} s"
-                + (f"; last: {state.reason}" if state.reason else "")
-            )
-        )
 
     # -- one fetch ---------------------------------------------------------------------------------
 
@@ -486,7 +483,7 @@ class RangeReader:
             # It was not asked yet: the time of the range begins again.
             state.ask_again(self._loop.time())
         else:
-            self._fail_late(state)
+            self._fail(state.late(self._limits.timeout))
         self._wake.set()
 
     def _lose(self, state: RangeState, kind: LossKind, until: int, now: float) -> None:

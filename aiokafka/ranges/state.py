@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._reading.answers import MAX_OFFSET
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.ranges.sizing import FetchSize, OffsetSizes
 from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._metadata.topic_info import PartitionInfo
+    from aiokafka.cluster import ClusterMetadata
 
 __all__ = [
     "DataLoss",
@@ -109,7 +113,8 @@ class RangeState:
 
     `position` is the offset to fetch next, `high_watermark` the end of the log as the node
     `told_by` last said, `since` the loop time of the last progress, `reason` the last failure,
-    `turn` a number that grows when the range is served, `size` how much to request.
+    `turn` a number that grows when the range is served, `size` how much to request, `asked` what
+    was known of the partition when it was last its turn.
     """
 
     def __init__(
@@ -125,6 +130,7 @@ class RangeState:
         self.told_by = -1
         self.reason = ""
         self.turn = 0
+        self.asked: PartitionInfo | None = None
         self.size = FetchSize(wanted.topic, sizes)
         self._backoff = backoff
 
@@ -165,8 +171,20 @@ class RangeState:
         """How often in a row it was postponed."""
         return self._backoff.failures
 
+    def is_due(self, now: float, cluster: ClusterMetadata) -> bool:
+        """Return whether to ask for it: its time has come, or a newer leader is known than the one
+        that had it postponed."""
+        if self.retry_at <= now:
+            return True
+        info, before = cluster.partition(self.tp), self.asked
+        if info is None or info.leader < 0:
+            return False
+        if before is None or before.leader < 0 or info.epoch > before.epoch:
+            return True
+        return info.epoch < 0 and info.leader != before.leader
+
     def postpone(self, now: float, reason: str) -> None:
-        """Retry later."""
+        """Retry later, or as soon as a newer leader is known."""
         self.reason = reason
         self.retry_at = now + self._backoff.next()
         if self.phase is not RangePhase.IDLE:
@@ -182,6 +200,14 @@ class RangeState:
     def leave_out(self, seconds: float, now: float) -> None:
         """Take note that so much time has passed without a caller that waits for records."""
         self.since = min(now, self.since + seconds)
+
+    def late(self, timeout: float) -> KafkaTimeoutError:
+        """Return the error after `timeout` seconds without progress."""
+        wanted = self.range
+        return KafkaTimeoutError(
+            f"{self}: no progress at offset {self.position} of {wanted.start} to {wanted.until} "
+            f"for {timeout:g} s" + (f"; last: {self.reason}" if self.reason else "")
+        )
 
     def lost(self, kind: LossKind, until: int) -> DataLoss:
         """Return the loss if everything below `until` is gone."""

@@ -404,3 +404,38 @@ async def test_a_leader_that_was_behind(cluster: FakeCluster) -> None:
 
 def _out_of_range(data: PartitionData) -> None:
     data.error_code, data.records = OffsetOutOfRangeError.errno, None
+
+
+@simulated
+async def test_the_first_metadata_is_enough_to_begin() -> None:
+    """A reader that knows no leader yet waits for that, and not for the time between retries."""
+    loop = asyncio.get_running_loop()
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 50)
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaClient(bootstrap_servers=servers, retry_backoff_ms=5000) as client:
+            began = loop.time()
+            async with RangeReader(client, WHOLE) as reader:
+                assert await drain(reader) == {("t", 0): numbered(0, 50)}
+            assert loop.time() - began < 1
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "4.3"])
+@simulated
+async def test_a_newer_leader_is_asked_at_once(release: str) -> None:
+    """As soon as it is known, from metadata or from the one that refuses to be the leader."""
+    loop = asyncio.get_running_loop()
+    async with FakeCluster(3, as_version=release) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1, 2]})
+        fill(cluster, 0, 50)
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaClient(bootstrap_servers=servers, retry_backoff_ms=2000) as client:
+            await client.wait_for_topic("t", loop.time() + 10)
+            # No refresh is put off any more.
+            await asyncio.sleep(10)
+            began = loop.time()
+            cluster.move_leader(("t", 0), 1)
+            async with RangeReader(client, WHOLE) as reader:
+                assert await drain(reader) == {("t", 0): numbered(0, 50)}
+            assert loop.time() - began < 1
