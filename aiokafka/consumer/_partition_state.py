@@ -134,6 +134,10 @@ class Retry:
         if shortest > 0:
             self.at = math.ceil(self.at / shortest) * shortest
 
+    def end_wait(self) -> None:
+        """Ask at once: there is another broker to ask. Failures count on."""
+        self.at = 0.0
+
     def wait_until(self, at: float) -> None:
         """Ask no more until `at` (loop time)."""
         self.at = at

@@ -19,6 +19,7 @@ from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.testing import Edit, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import until
 
@@ -413,3 +414,31 @@ def test_only_so_many_are_remembered() -> None:
         epochs.note(number, [(number, number + 1, number)])
     known = [number for number in range(1, 1001) if epochs.before(number) >= 0]
     assert known == list(range(1001 - MOST_SPANS, 1001))
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "4.3"])
+@pytest.mark.parametrize("has_read", [False, True])
+def test_a_newer_leader_is_read_at_once(release: str, has_read: bool) -> None:
+    """The pause after a refusal is for the metadata to change."""
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await cluster.create_topic("t", replication_factor=2)
+            fill(cluster, 0, 1 if has_read else 0)
+            async with AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                auto_offset_reset="earliest",
+                retry_backoff_ms=20_000,
+                retry_backoff_max_ms=60_000,
+            ) as consumer:
+                await (consumer.getone() if has_read else consumer.getmany())
+                await asyncio.sleep(100)  # the next refresh need not wait
+                other_leader(cluster)
+                fill(cluster, 0, 1)
+                began = loop.time()
+                await consumer.getone()
+                assert loop.time() - began < 5
+
+    simulate(main)

@@ -136,6 +136,29 @@ async def test_new_leader_is_taken_from_the_answer(three: FakeCluster) -> None:
     assert values(three) == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("release", ["0.11", "2.8", "4.3"])
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_new_leader_in_the_metadata_ends_the_pause(release: str, stops: bool) -> None:
+    """The record would be late else."""
+    pauses = {"retry_backoff_ms": 20_000, "retry_backoff_max_ms": 60_000}
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(brokers=3, as_version=release) as cluster:
+            await cluster.create_topic(TOPIC, assignment={0: [0, 1, 2]})
+            limits = {"request_timeout_ms": 5000, "delivery_timeout_ms": 10_000}
+            async with new_producer(cluster, **limits, **pauses) as producer:
+                await producer.send_and_wait(TOPIC, b"1", partition=0)
+                await asyncio.sleep(100)  # the next refresh need not wait
+                if stops:
+                    await cluster.stop_broker(0)
+                else:
+                    cluster.move_leader((TOPIC, 0), 1)
+                await producer.send_and_wait(TOPIC, b"2", partition=0)
+            assert values(cluster) == [b"1", b"2"]
+
+    simulate(main)
+
+
 async def test_brokers_stop_and_start(three: FakeCluster) -> None:
     payloads = numbers(3000)
     async with new_producer(three, max_batch_size=400) as producer:

@@ -64,10 +64,10 @@ class Placement:
         """Bring one partition's home up to the metadata; returns where it was before."""
         home = state.home
         cluster = self._client.cluster
-        leader = cluster.leader_for_partition(state.tp)
+        leader, epoch = cluster.leader_for_partition(state.tp), cluster.leader_epoch(state.tp)
         # Epochs of another topic say nothing about the log of this one.
         if not self._subscriptions.assignment.is_foreign(state.tp.topic, cluster):
-            self._note_leader_epoch(state, cluster.leader_epoch(state.tp))
+            self._note_leader_epoch(state, epoch)
         if home.preferred is not None and (
             home.preferred_until <= _now() or cluster.broker_metadata(home.preferred) is None
         ):
@@ -81,6 +81,8 @@ class Placement:
         else:
             self._leaderless.pop(state.tp, None)
         before, home.node_id = home.node_id, node_id
+        if epoch < 0 and node_id not in (None, before):
+            state.retry.end_wait()  # before Kafka 2.1 nothing else tells of another leader
         return before
 
     def prefer_replica(self, state: PartitionState, node_id: int) -> None:
@@ -113,6 +115,8 @@ class Placement:
             return
         is_newer = epoch > cursor.leader_epoch
         is_of_another = 0 <= cursor.offset_epoch != epoch
+        if is_newer:
+            state.retry.end_wait()  # another leader has had it wait
         # What leads to a comparison with the leader's log:
         # 1. READY, and the record before the position was written under an older leader. The new
         #    one may not have it: it was cut off, or never replicated.

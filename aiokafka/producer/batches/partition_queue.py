@@ -14,7 +14,11 @@ from aiokafka.producer.batches.batch import BatchState, ProducerBatch
 from aiokafka.producer.sending.partition_sequence import PartitionSequence
 from aiokafka.structs import TopicPartition
 
-__all__ = ["PartitionQueue", "QueueSender"]
+__all__ = ["MOST_PROMPT_ATTEMPTS", "PartitionQueue", "QueueSender"]
+
+MOST_PROMPT_ATTEMPTS = 3
+"""So many attempts of a batch without a pause, if another leader is known after each: brokers may
+name each other."""
 
 
 class QueueSender(Protocol):
@@ -79,12 +83,16 @@ class PartitionQueue:
             batch.transition(BatchState.SEALED)
 
     def assign(self, node: QueueSender | None) -> None:
-        """Hand the queue to the sender of another leader; None while there is no leader."""
+        """Hand the queue to the sender of another leader; None while there is no leader. The pause
+        after a failure was for the metadata to change: it ends."""
         if self.node is not node:
             if self.node is not None:
                 # Both would send from it otherwise. What is in flight from the old one stays there.
                 self.node.discard(self)
             self.node = node
+            is_another = node is not None and node is not self.in_flight_from
+            if is_another and self.waiting and self.waiting[0].attempts <= MOST_PROMPT_ATTEMPTS:
+                self.retry_at = 0.0
 
     def take(self, node: QueueSender) -> None:
         """Move the oldest batch into flight, in a request of `node`."""

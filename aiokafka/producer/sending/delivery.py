@@ -27,7 +27,7 @@ from aiokafka.errors import (
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
-from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.batches.partition_queue import MOST_PROMPT_ATTEMPTS, PartitionQueue
 from aiokafka.producer.batches.split import split_batch
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sending.flight import Flight
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["Delivery"]
 
 log = logging.getLogger("aiokafka.producer.producer")
-
-# So many attempts without a pause, if responses name leaders: brokers may name each other.
-_MOST_PROMPT_ATTEMPTS = 3
 
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
 
@@ -247,7 +244,7 @@ class Delivery:
             if not is_told:
                 self._ask_who_leads(error, batch.attempts)
             # The pause is for the metadata to change. Here it has.
-            is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
+            is_prompt = is_told and batch.attempts <= MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
             self.fail(queue, batch, final_error(batch, error), record_errors(batch, error, result))
