@@ -71,7 +71,7 @@ def _check_requests(world: World) -> None:
     asked_from: dict[tuple[str, int], list[int]] = {}
     for seen in world.cluster.requests():
         context = seen.context
-        if isinstance(seen.request, FetchRequest) and seen.request.max_bytes <= _ONE_BATCH:
+        if isinstance(seen.request, FetchRequest) and _bytes_wanted(seen.request) <= _ONE_BATCH:
             reader = context.client_id or "", context.node_id
             offsets = [
                 one.fetch_offset for topic in seen.request.topics for one in topic.partitions
@@ -91,3 +91,9 @@ def _check_requests(world: World) -> None:
         if count > most:
             text = f"{client} sent {count} requests of API {api} to broker {broker} in second "
             world.violate("asks too often", text + str(second))
+
+
+def _bytes_wanted(request: FetchRequest) -> int:
+    """The bytes that a response may have, or that it may have of one partition."""
+    wanted = [one.partition_max_bytes for topic in request.topics for one in topic.partitions]
+    return min(request.max_bytes, max(wanted, default=request.max_bytes))
