@@ -82,7 +82,9 @@ class LoneWorkload(Workload):
             starts_at_beginning=options["client"]["auto_offset_reset"] == "earliest",
         )
         # Offsets of the former topic, to which a program goes back in the next, mean nothing there.
-        audience.again.protocol = "" if options["seek_rate"] else LONE
+        shown = options.get("interceptors") or {}
+        seeks = options["seek_rate"] or shown.get("seek_rate")
+        audience.again.protocol = "" if seeks else LONE
         caller = Caller(self.world, self.plan.name, options["cancel_rate"])
         while not self._is_over(audience):
             reading = Reading(self.world, caller.name, audience)
