@@ -24,3 +24,4 @@ cdef class PartitionState:
     cdef public object lso
     cdef public object log_start
     cdef public object timestamp
+    cdef dict _former

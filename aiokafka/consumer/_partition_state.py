@@ -20,6 +20,11 @@ NO_EPOCH = -1
 # Behind every position: no interceptor looks at records.
 NOTHING_SHOWN = 2**63 - 1
 
+_MOST_FORMER = 10  # topics by one name that a partition is remembered in
+
+# Position, epoch of the record before it, `call` and `finished` of a PartitionState.
+_Place = tuple[int, int, int, int]
+
 
 class Phase(enum.Enum):
     """What has to happen before a partition can be fetched."""
@@ -221,6 +226,7 @@ class PartitionState:
         self.lso = None
         self.log_start = None
         self.timestamp = None
+        self._former: dict[bytes, _Place | None] = {}
 
     def __repr__(self) -> str:
         return f"<PartitionState {self.tp} {self.phase.name} position={self.position}>"
@@ -331,6 +337,35 @@ class PartitionState:
         call = self.call
         self.reset(spec)
         self.call = call
+
+    # Several topics can have the name, one after the other, and a broker that lags behind shows a
+    # former one again.
+
+    def leave_topic(self, topic_id: bytes) -> None:
+        """Keep where it stands in the topic with this id: metadata shows another one."""
+        place = None
+        if self.position is not None:
+            epoch = self.cursor.offset_epoch
+            if self.position != self.cursor.offset:
+                epoch = self.epoch_before(self.position)
+            place = (self.position, epoch, self.call, self.finished)
+        self._former.pop(topic_id, None)
+        self._former[topic_id] = place
+        if len(self._former) > _MOST_FORMER:
+            del self._former[next(iter(self._former))]
+
+    def return_to_topic(self, topic_id: bytes) -> bool | None:
+        """Go on where it stood in the topic with this id. Return whether it stood anywhere; None if
+        it was not in that topic."""
+        if topic_id not in self._former:
+            return None
+        place = self._former.pop(topic_id)
+        if place is None:
+            return False
+        offset, epoch, call, finished = place
+        self.seek(offset, epoch)
+        self.call, self.finished = call, finished
+        return True
 
     # Records that were taken pass through interceptors, which may take long: `show()`, then
     # `hand_over()` or `give_back()`. Only one call does so at a time.

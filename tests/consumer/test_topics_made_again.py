@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.consumer.fetch.topic_ids import TopicIds
+from aiokafka.consumer.fetch.topic_ids import OtherTopic, TopicIds
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import CommitFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.testing import Edit, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Edit, FakeCluster, Hold, RequestContext
 from aiokafka.testing.simulation import Faults, Simulation, simulate
 from tests.support.consumers import T0, Start, client_of, fill, read
 from tests.support.groups import until
@@ -240,7 +240,10 @@ def test_ids_are_known_for_the_moment_in_which_nothing_is_assigned() -> None:
     for names, snapshot in (("t", Snapshot(t=b"a")), ("t", Snapshot(t=b"b")), ("", Snapshot())):
         list(ids.update(names, {}, snapshot))  # type: ignore[arg-type]
     assert list(ids.update("t", {}, Snapshot(t=b"a"))) == []  # type: ignore[arg-type]
-    assert list(ids.update("t", {}, Snapshot(t=b"c"))) == ["t"]  # type: ignore[arg-type]
+    found = list(ids.update("t", {}, Snapshot(t=b"c")))  # type: ignore[arg-type]
+    assert found == [OtherTopic("t", b"a", b"c", is_new=True)]
+    found = list(ids.update("t", {}, Snapshot(t=b"b")))  # type: ignore[arg-type]
+    assert found == [OtherTopic("t", b"c", b"b", is_new=False)]
 
 
 def test_ids_of_topics_that_nobody_reads_are_forgotten_in_time() -> None:
@@ -325,5 +328,70 @@ def test_what_is_stored_late_of_the_former_topic_is_not_stored_of_the_next() -> 
                 assert cluster.groups.committed("g", "t") is None
                 assert await consumer.getmany(timeout_ms=30_000) == {}
                 assert cluster.groups.committed("g", "t") == 5
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("is_slow", [True, False], ids=["looked up meanwhile", "read meanwhile"])
+def test_a_broker_shows_the_former_topic_again(
+    release: str, group: str | None, is_slow: bool
+) -> None:
+    """And leads it, as far as it knows: what stands in each of the two comes once."""
+
+    async def main(_: Simulation) -> None:
+        got: list[bytes] = []
+
+        async def read_all() -> None:
+            async for record in consumer:
+                got.append(record.value)
+
+        def write(name: str, start: int, end: int) -> None:
+            written = [b"%s%d" % (name.encode(), number) for number in range(start, end)]
+            cluster.log("t").extend([(None, value, ()) for value in written])
+            wanted.extend(written)
+
+        wanted: list[bytes] = []
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            cluster.move_coordinator("group", "g", 0)
+            await cluster.create_topic("t", assignment={0: [1, 0]})
+            write("A", 0, 6)
+            async with AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id=group,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                metadata_max_age_ms=1000,
+            ) as consumer:
+                reading = asyncio.ensure_future(read_all())
+                await asyncio.sleep(3)
+                cluster.faults.mislead(1)
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t", assignment={0: [0]})
+                write("B", 0, 3)
+                told_by = 0
+
+                def only_one(request: object, context: RequestContext) -> Cut | None:
+                    return None if context.node_id == told_by else Cut()
+
+                def late(request: object, context: RequestContext) -> Delay | None:
+                    return Delay(3.0) if is_slow and context.node_id == 0 else None
+
+                cluster.intercept(MetadataRequest, only_one)
+                with cluster.intercept(ListOffsetsRequest, late):
+                    await asyncio.sleep(2)
+                    told_by = 1
+                    await asyncio.sleep(4)
+                    told_by = 0
+                    await asyncio.sleep(10)
+                told_by = 1
+                await asyncio.sleep(4)
+                told_by = 0
+                write("B", 3, 20)
+                await asyncio.sleep(10)
+                reading.cancel()
+            assert got == wanted
 
     simulate(main)

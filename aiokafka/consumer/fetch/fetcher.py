@@ -157,8 +157,8 @@ class Fetcher:
         assignment = self._subscriptions.assignment
         topics = [tp.topic for tp in assignment.tps]
         cluster = self._shared.client.cluster
-        for topic in self._topic_ids.update(topics, assignment.topic_ids, cluster):
-            self._resolver.on_recreated(topic)
+        for other in self._topic_ids.update(topics, assignment.topic_ids, cluster):
+            self._resolver.on_other_topic(other)
 
     @property
     def buffered_bytes(self) -> int:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
 
-__all__ = ["TopicIds"]
+__all__ = ["OtherTopic", "TopicIds"]
 
 # Topics that were in use before. A partition may be away for the moment of a rebalance only.
 _SPARE_TOPICS = 1000
+
+
+class OtherTopic(NamedTuple):
+    """A topic in use whose id in the metadata is another one than before."""
+
+    name: str
+    before: bytes
+    now: bytes
+    is_new: bool
+    """Whether the id was never seen: the topic was deleted and created again. Otherwise a broker
+    that lags behind shows a former topic, or one that does not shows the latest again."""
 
 
 class TopicIds:
@@ -24,29 +35,28 @@ class TopicIds:
     def __init__(self) -> None:
         self.current: dict[str, bytes] = {}
         self._used: set[str] = set()
-        # By topic, those used last at the end: a broker that is behind names an old id once more.
-        self._seen: dict[str, set[bytes]] = {}
+        # By topic, those used last at the end: its ids, the last one at the end.
+        self._seen: dict[str, dict[bytes, None]] = {}
 
     def update(
         self, topics: Iterable[str], given: Mapping[str, bytes], cluster: ClusterMetadata
-    ) -> Iterator[str]:
+    ) -> Iterator[OtherTopic]:
         """Take the ids of `topics` from the group (`given`), else from a snapshot. Yields each
-        topic in use whose id in the snapshot was never seen with it before, which is therefore
-        another topic of the same name."""
+        topic in use that has another id in the snapshot than before."""
         names = dict.fromkeys(topics)
         found = ((name, given.get(name) or cluster.topic_id(name)) for name in names)
         self.current = {name: topic_id for name, topic_id in found if topic_id is not None}
         before = self._used
         self._used = {name for name in names if name in before or name in self.current}
         for name, topic_id in self.current.items():
-            seen = self._seen.pop(name, None) or {topic_id}
+            seen = self._seen.pop(name, None) or {topic_id: None}
             self._seen[name] = seen
-            # One that was seen before is no new topic: the broker that names it lags behind.
-            if topic_id not in seen:
-                seen.add(topic_id)
-                # What came into use just now has no position of before: one that the application
-                # has sought already is in this topic.
-                if name in before and name not in given:
-                    yield name
+            last, is_new = next(reversed(seen)), topic_id not in seen
+            seen.pop(topic_id, None)
+            seen[topic_id] = None
+            # What came into use just now has no position of before: one that the application has
+            # sought already is in this topic.
+            if topic_id != last and name in before and name not in given:
+                yield OtherTopic(name, last, topic_id, is_new)
         for name in list(self._seen)[: -(len(self.current) + _SPARE_TOPICS)]:
             del self._seen[name]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.topic_ids import OtherTopic
     from aiokafka.consumer.position.committed import OffsetCommitter
 
 __all__ = ["OffsetResolver"]
@@ -134,16 +135,31 @@ class OffsetResolver:
 
     # -- positions that turn out to be wrong -------------------------------------------------------
 
-    def on_recreated(self, topic: str) -> None:
-        """Reset the positions in a topic that was deleted and created again.
+    def on_other_topic(self, other: OtherTopic) -> None:
+        """Reset the positions in a topic that was deleted and created again; go back to those in a
+        topic that was seen before.
+
+        1. A topic is created again. All but one of the brokers say so, and positions are reset.
+        2. That one is asked. As far as it knows the former topic is there, and it may lead it.
+        3. The others are asked. Read on from the position in the former topic, the new one would
+           lack records, or have them returned twice. So each topic has a position of its own.
 
         Of a partition that nothing was fetched of, the position may be one in the new topic: the
         coordinator and the leaders were asked by name, and know more than the metadata of before.
         It is looked up once more.
         """
-        states = self._subscriptions.assignment.states()
-        outdated = [s for s in states if s.tp.topic == topic and not s.is_unset]
-        if outdated:
+        topic, outdated = other.name, []
+        for state in self._subscriptions.assignment.states():
+            if state.tp.topic != topic:
+                continue
+            state.leave_topic(other.before)
+            is_back = state.return_to_topic(other.now)
+            if not state.is_unset and not (is_back or (is_back is None and not other.is_new)):
+                outdated.append(state)
+        if not other.is_new:
+            text = "Another topic by the name %s is shown, which was seen before"
+            self._log.info(text, topic, topic=topic)
+        elif outdated:
             text = "Topic %s was deleted and created again: its positions are reset"
             self._log.warning(text, topic, topic=topic)
         for state in outdated:
