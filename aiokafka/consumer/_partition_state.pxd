@@ -24,4 +24,5 @@ cdef class PartitionState:
     cdef public object lso
     cdef public object log_start
     cdef public object timestamp
+    cdef public object topic_id
     cdef dict _former

@@ -181,7 +181,8 @@ class PartitionState:
     `is_withheld`, which every record asks for, is true while the application has paused the
     partition, or has subscribed to other topics. `epoch` grows whenever data fetched so far became
     void: seek, reset, revocation. `finished` is the position before the records of call number
-    `call`, the latest call that took any. `taken` counts the records that were taken.
+    `call`, the latest call that took any. `taken` counts the records that were taken. `topic_id` is
+    the id of the topic that it is in; None before the metadata was looked at, or Kafka 2.8.
     """
 
     tp: TopicPartition
@@ -204,6 +205,7 @@ class PartitionState:
     lso: int | None
     log_start: int | None
     timestamp: int | None
+    topic_id: bytes | None
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -226,6 +228,7 @@ class PartitionState:
         self.lso = None
         self.log_start = None
         self.timestamp = None
+        self.topic_id = None
         self._former: dict[bytes, _Place | None] = {}
 
     def __repr__(self) -> str:
@@ -341,22 +344,13 @@ class PartitionState:
     # Several topics can have the name, one after the other, and a broker that lags behind shows a
     # former one again.
 
-    def leave_topic(self, topic_id: bytes) -> None:
-        """Keep where it stands in the topic with this id: metadata shows another one."""
-        place = None
-        if self.position is not None:
-            epoch = self.cursor.offset_epoch
-            if self.position != self.cursor.offset:
-                epoch = self.epoch_before(self.position)
-            place = (self.position, epoch, self.call, self.finished)
-        self._former.pop(topic_id, None)
-        self._former[topic_id] = place
-        if len(self._former) > _MOST_FORMER:
-            del self._former[next(iter(self._former))]
-
-    def return_to_topic(self, topic_id: bytes) -> bool | None:
-        """Go on where it stood in the topic with this id. Return whether it stood anywhere; None if
-        it was not in that topic."""
+    def change_topic(self, topic_id: bytes) -> bool | None:
+        """Go on where it stood in the topic with this id; keep where it stands in the one that it
+        is in. Return whether it stood anywhere, or None if it was never in that topic."""
+        before, self.topic_id = self.topic_id, topic_id
+        if before is None or before == topic_id:
+            return None  # the partition has just been assigned
+        self._leave(before)
         if topic_id not in self._former:
             return None
         place = self._former.pop(topic_id)
@@ -366,6 +360,17 @@ class PartitionState:
         self.seek(offset, epoch)
         self.call, self.finished = call, finished
         return True
+
+    def _leave(self, topic_id: bytes) -> None:
+        place = None
+        if self.position is not None:
+            epoch = self.cursor.offset_epoch
+            if self.position != self.cursor.offset:
+                epoch = self.epoch_before(self.position)
+            place = (self.position, epoch, self.call, self.finished)
+        self._former[topic_id] = place
+        if len(self._former) > _MOST_FORMER:
+            del self._former[next(iter(self._former))]
 
     # Records that were taken pass through interceptors, which may take long: `show()`, then
     # `hand_over()` or `give_back()`. Only one call does so at a time.

@@ -241,9 +241,9 @@ def test_ids_are_known_for_the_moment_in_which_nothing_is_assigned() -> None:
         list(ids.update(names, {}, snapshot))  # type: ignore[arg-type]
     assert list(ids.update("t", {}, Snapshot(t=b"a"))) == []  # type: ignore[arg-type]
     found = list(ids.update("t", {}, Snapshot(t=b"c")))  # type: ignore[arg-type]
-    assert found == [OtherTopic("t", b"a", b"c", is_new=True)]
+    assert found == [OtherTopic("t", b"c", is_new=True)]
     found = list(ids.update("t", {}, Snapshot(t=b"b")))  # type: ignore[arg-type]
-    assert found == [OtherTopic("t", b"c", b"b", is_new=False)]
+    assert found == [OtherTopic("t", b"b", is_new=False)]
 
 
 def test_ids_of_topics_that_nobody_reads_are_forgotten_in_time() -> None:
@@ -393,5 +393,45 @@ def test_a_broker_shows_the_former_topic_again(
                 await asyncio.sleep(10)
                 reading.cancel()
             assert got == wanted
+
+    simulate(main)
+
+
+def test_the_former_topic_that_is_shown_again_has_more_partitions() -> None:
+    """Those that the new one lacks are read on as well, and not from their beginning."""
+
+    async def main(_: Simulation) -> None:
+        got: list[bytes] = []
+
+        async def read_all() -> None:
+            async for record in consumer:
+                got.append(record.value)
+
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic("t", assignment={0: [1, 0], 1: [1, 0]})
+            cluster.log("t", 1).extend([(None, b"A", ())])
+            async with AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                auto_offset_reset="earliest",
+                metadata_max_age_ms=1000,
+            ) as consumer:
+                reading = asyncio.ensure_future(read_all())
+                await asyncio.sleep(3)
+                cluster.faults.mislead(1)
+                await cluster.delete_topic("t")
+                await cluster.create_topic("t", assignment={0: [0]})
+                cluster.log("t").extend([(None, b"B", ())])
+                told_by = 0
+
+                def only_one(request: object, context: RequestContext) -> Cut | None:
+                    return None if context.node_id == told_by else Cut()
+
+                cluster.intercept(MetadataRequest, only_one)
+                for told_by in (0, 1, 0, 1, 0):
+                    await asyncio.sleep(4)
+                    assert len(consumer.assignment()) == told_by + 1
+                reading.cancel()
+            assert got == [b"A", b"B"]
 
     simulate(main)

@@ -159,6 +159,9 @@ class Fetcher:
         cluster = self._shared.client.cluster
         for other in self._topic_ids.update(topics, assignment.topic_ids, cluster):
             self._resolver.on_other_topic(other)
+        current = self._topic_ids.current
+        for state in assignment.states():
+            state.topic_id = current.get(state.tp.topic, state.topic_id)
 
     @property
     def buffered_bytes(self) -> int:

@@ -18,7 +18,6 @@ class OtherTopic(NamedTuple):
     """A topic in use whose id in the metadata is another one than before."""
 
     name: str
-    before: bytes
     now: bytes
     is_new: bool
     """Whether the id was never seen: the topic was deleted and created again. Otherwise a broker
@@ -57,6 +56,6 @@ class TopicIds:
             # What came into use just now has no position of before: one that the application has
             # sought already is in this topic.
             if topic_id != last and name in before and name not in given:
-                yield OtherTopic(name, last, topic_id, is_new)
+                yield OtherTopic(name, topic_id, is_new)
         for name in list(self._seen)[: -(len(self.current) + _SPARE_TOPICS)]:
             del self._seen[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka.consumer.group.coordination import GroupPhase
@@ -110,7 +110,6 @@ class NoGroup:
         current = self._subscriptions.assignment.tps
         cluster = self._client.cluster
         before = self._topic_ids
-        self._note_places(tp for tp in current if tp.topic not in topics)
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
         # Topics under the id that they had: at most, a snapshot lacks a partition of theirs for a
         # moment. Of another topic by that name, partitions that it does not have must not be kept.
@@ -122,12 +121,15 @@ class NoGroup:
         }
         wanted |= {tp for tp in current if tp.topic in same}
         if wanted != current:
+            self._note_places(current - wanted, before)
             self._subscriptions.assign_from_subscribed(sorted(wanted))
             self._read_on(wanted - current)
 
-    def _note_places(self, gone: Iterable[TopicPartition]) -> None:
+    def _note_places(
+        self, gone: Iterable[TopicPartition], topic_ids: Mapping[str, bytes | None]
+    ) -> None:
         for tp in gone:
-            topic_id = self._topic_ids.get(tp.topic)
+            topic_id = topic_ids.get(tp.topic)
             state = self._subscriptions.assignment.get(tp)
             if topic_id and state is not None and state.position is not None:
                 epoch = state.epoch_before(state.position)

@@ -152,8 +152,7 @@ class OffsetResolver:
         for state in self._subscriptions.assignment.states():
             if state.tp.topic != topic:
                 continue
-            state.leave_topic(other.before)
-            is_back = state.return_to_topic(other.now)
+            is_back = state.change_topic(other.now)
             if not state.is_unset and not (is_back or (is_back is None and not other.is_new)):
                 outdated.append(state)
         if not other.is_new:
