@@ -344,12 +344,14 @@ class PartitionState:
     # Several topics can have the name, one after the other, and a broker that lags behind shows a
     # former one again.
 
-    def change_topic(self, topic_id: bytes) -> bool | None:
+    def change_topic(self, topic_id: bytes, is_new: bool) -> bool | None:
         """Go on where it stood in the topic with this id; keep where it stands in the one that it
         is in. Return whether it stood anywhere, or None if it was never in that topic."""
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
             return None  # the partition has just been assigned
+        if not is_new and topic_id not in self._former:
+            return None  # it stays where it is, as nothing else is known
         self._leave(before)
         if topic_id not in self._former:
             return None
