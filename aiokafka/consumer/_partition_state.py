@@ -344,24 +344,27 @@ class PartitionState:
     # Several topics can have the name, one after the other, and a broker that lags behind shows a
     # former one again.
 
-    def change_topic(self, topic_id: bytes, is_new: bool) -> bool | None:
-        """Go on where it stood in the topic with this id; keep where it stands in the one that it
-        is in. Return whether it stood anywhere, or None if it was never in that topic."""
+    def change_topic(self, topic_id: bytes, is_new: bool) -> bool:
+        """Go on where it stood in the topic with this id, and remember where it stands in the one
+        that it is in. Return False if that has to be looked up: the topic is new, or was left
+        before a position was known."""
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
-            return None  # the partition has just been assigned
+            return not is_new  # the partition has just been assigned
         if not is_new and topic_id not in self._former:
-            return None  # it stays where it is, as nothing else is known
+            return True  # it stays where it is, as nothing else is known
         self._leave(before)
-        if topic_id not in self._former:
-            return None
-        place = self._former.pop(topic_id)
+        place = self._former.pop(topic_id, None)
         if place is None:
             return False
         offset, epoch, call, finished = place
         self.seek(offset, epoch)
         self.call, self.finished = call, finished
         return True
+
+    def forget_former(self) -> None:
+        """Take no position in another topic for the application's: it is about to seek."""
+        self._former.clear()
 
     def _leave(self, topic_id: bytes) -> None:
         place = None

@@ -114,7 +114,9 @@ class ConsumerPositions:
             raise ValueError(
                 f"Offset must be a positive integer below 2**63, or 0, not offset={offset!r}"
             )
-        self._subscription.assigned_state(partition, _NOT_OURS).seek(offset)
+        state = self._subscription.assigned_state(partition, _NOT_OURS)
+        state.forget_former()
+        state.seek(offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Read on at the oldest record of these partitions (none given: all assigned).
@@ -135,6 +137,7 @@ class ConsumerPositions:
         self._check_can_read()
         deadline = self._loop.time() + self._given.client.request_timeout
         for state in states:
+            state.forget_former()
             state.reset(spec)
         while waiting := [state for state in states if state.needs_offset]:
             for state in waiting:
@@ -171,6 +174,7 @@ class ConsumerPositions:
             # A partition that was given up meanwhile, and came back, has another position, which
             # the application has not asked to leave.
             if committed is not None and self._subscription.assignment.get(state.tp) is state:
+                state.forget_former()
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
         return offsets
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -332,66 +334,82 @@ def test_what_is_stored_late_of_the_former_topic_is_not_stored_of_the_next() -> 
     simulate(main)
 
 
+class Disagreement:
+    """The topic was made again. Broker 1 shows the former one, and leads it, as far as it knows;
+    metadata comes from the broker `told_by`."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.told_by = 0
+        self._cluster = cluster
+        cluster.intercept(MetadataRequest, self._answer)
+
+    def _answer(self, request: object, context: RequestContext) -> Cut | None:
+        return None if context.node_id == self.told_by else Cut()
+
+    async def begin(self) -> None:
+        self._cluster.faults.mislead(1)
+        await self._cluster.delete_topic("t")
+        await self._cluster.create_topic("t", assignment={0: [0]})
+
+
+@asynccontextmanager
+async def collecting(
+    cluster: FakeCluster, **options: Any
+) -> AsyncIterator[tuple[AIOKafkaConsumer, list[bytes]]]:
+    """A consumer that looks at metadata each second, and the values that it gives."""
+    got: list[bytes] = []
+    options |= {"auto_offset_reset": "earliest", "metadata_max_age_ms": 1000}
+    async with AIOKafkaConsumer(
+        "t", bootstrap_servers=cluster.bootstrap_servers, **options
+    ) as consumer:
+
+        async def read_all() -> None:
+            async for record in consumer:
+                got.append(record.value)
+
+        reading = asyncio.ensure_future(read_all())
+        yield consumer, got
+        reading.cancel()
+
+
 @pytest.mark.parametrize("release", ["2.8", "4.3"])
 @pytest.mark.parametrize("group", [None, "g"])
 @pytest.mark.parametrize("is_slow", [True, False], ids=["looked up meanwhile", "read meanwhile"])
 def test_a_broker_shows_the_former_topic_again(
     release: str, group: str | None, is_slow: bool
 ) -> None:
-    """And leads it, as far as it knows: what stands in each of the two comes once."""
+    """What stands in each of the two comes once."""
 
     async def main(_: Simulation) -> None:
-        got: list[bytes] = []
-
-        async def read_all() -> None:
-            async for record in consumer:
-                got.append(record.value)
-
         def write(name: str, start: int, end: int) -> None:
             written = [b"%s%d" % (name.encode(), number) for number in range(start, end)]
             cluster.log("t").extend([(None, value, ()) for value in written])
             wanted.extend(written)
+
+        def late(request: object, context: RequestContext) -> Delay | None:
+            return Delay(3.0) if is_slow and context.node_id == 0 else None
 
         wanted: list[bytes] = []
         async with FakeCluster(brokers=2, as_version=release) as cluster:
             cluster.move_coordinator("group", "g", 0)
             await cluster.create_topic("t", assignment={0: [1, 0]})
             write("A", 0, 6)
-            async with AIOKafkaConsumer(
-                "t",
-                bootstrap_servers=cluster.bootstrap_servers,
-                group_id=group,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                metadata_max_age_ms=1000,
-            ) as consumer:
-                reading = asyncio.ensure_future(read_all())
+            async with collecting(cluster, group_id=group, enable_auto_commit=False) as (_, got):
                 await asyncio.sleep(3)
-                cluster.faults.mislead(1)
-                await cluster.delete_topic("t")
-                await cluster.create_topic("t", assignment={0: [0]})
+                brokers = Disagreement(cluster)
+                await brokers.begin()
                 write("B", 0, 3)
-                told_by = 0
-
-                def only_one(request: object, context: RequestContext) -> Cut | None:
-                    return None if context.node_id == told_by else Cut()
-
-                def late(request: object, context: RequestContext) -> Delay | None:
-                    return Delay(3.0) if is_slow and context.node_id == 0 else None
-
-                cluster.intercept(MetadataRequest, only_one)
                 with cluster.intercept(ListOffsetsRequest, late):
                     await asyncio.sleep(2)
-                    told_by = 1
+                    brokers.told_by = 1
                     await asyncio.sleep(4)
-                    told_by = 0
+                    brokers.told_by = 0
                     await asyncio.sleep(10)
-                told_by = 1
+                brokers.told_by = 1
                 await asyncio.sleep(4)
-                told_by = 0
+                brokers.told_by = 0
                 write("B", 3, 20)
                 await asyncio.sleep(10)
-                reading.cancel()
             assert got == wanted
 
     simulate(main)
@@ -401,37 +419,48 @@ def test_the_former_topic_that_is_shown_again_has_more_partitions() -> None:
     """Those that the new one lacks are read on as well, and not from their beginning."""
 
     async def main(_: Simulation) -> None:
-        got: list[bytes] = []
-
-        async def read_all() -> None:
-            async for record in consumer:
-                got.append(record.value)
-
         async with FakeCluster(brokers=2) as cluster:
             await cluster.create_topic("t", assignment={0: [1, 0], 1: [1, 0]})
             cluster.log("t", 1).extend([(None, b"A", ())])
-            async with AIOKafkaConsumer(
-                "t",
-                bootstrap_servers=cluster.bootstrap_servers,
-                auto_offset_reset="earliest",
-                metadata_max_age_ms=1000,
-            ) as consumer:
-                reading = asyncio.ensure_future(read_all())
+            async with collecting(cluster) as (consumer, got):
                 await asyncio.sleep(3)
-                cluster.faults.mislead(1)
-                await cluster.delete_topic("t")
-                await cluster.create_topic("t", assignment={0: [0]})
+                brokers = Disagreement(cluster)
+                await brokers.begin()
                 cluster.log("t").extend([(None, b"B", ())])
-                told_by = 0
-
-                def only_one(request: object, context: RequestContext) -> Cut | None:
-                    return None if context.node_id == told_by else Cut()
-
-                cluster.intercept(MetadataRequest, only_one)
-                for told_by in (0, 1, 0, 1, 0):
+                for brokers.told_by in (0, 1, 0, 1, 0):
                     await asyncio.sleep(4)
-                    assert len(consumer.assignment()) == told_by + 1
-                reading.cancel()
+                    assert len(consumer.assignment()) == brokers.told_by + 1
             assert got == [b"A", b"B"]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("how", ["seek", "beginning"])
+def test_a_seek_while_the_former_topic_is_shown_counts(how: str) -> None:
+    """The application may mean either; what it has asked for comes."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic("t", assignment={0: [1, 0]})
+            fill(cluster, 0, 4)
+            async with collecting(cluster) as (consumer, got):
+                await asyncio.sleep(3)
+                brokers = Disagreement(cluster)
+                await brokers.begin()
+                fill(cluster, 0, 4)
+                await asyncio.sleep(4)
+                brokers.told_by = 1
+                await asyncio.sleep(4)
+                assert len(got) == 8
+                consumer.pause(T0)
+                if how == "seek":
+                    consumer.seek(T0, 2)
+                else:
+                    await consumer.seek_to_beginning(T0)
+                brokers.told_by = 0
+                await asyncio.sleep(4)
+                consumer.resume(T0)
+                await asyncio.sleep(4)
+                assert len(got) == (10 if how == "seek" else 12)
 
     simulate(main)

@@ -34,7 +34,7 @@ class TopicIds:
     def __init__(self) -> None:
         self.current: dict[str, bytes] = {}
         self._used: set[str] = set()
-        # By topic, those used last at the end: its ids, the last one at the end.
+        # By topic, those used last at the end: its ids, that of now at the end.
         self._seen: dict[str, dict[bytes, None]] = {}
 
     def update(

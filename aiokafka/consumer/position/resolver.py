@@ -152,8 +152,7 @@ class OffsetResolver:
         for state in self._subscriptions.assignment.states():
             if state.tp.topic != topic:
                 continue
-            is_back = state.change_topic(other.now, other.is_new)
-            if not state.is_unset and not (is_back or (is_back is None and not other.is_new)):
+            if not state.change_topic(other.now, other.is_new) and not state.is_unset:
                 outdated.append(state)
         if not other.is_new:
             text = "Another topic by the name %s is shown, which was seen before"
