@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Backoff"]
+__all__ = ["MOST_PROMPT_ATTEMPTS", "Backoff"]
+
+MOST_PROMPT_ATTEMPTS = 3
+"""So many attempts in a row without a pause, if another leader is known after each: brokers may
+name each other."""
 
 # 2 ** 64 * any sane delay is far above any sane maximum; more would only overflow the float.
 _MAX_DOUBLINGS = 64

@@ -7,7 +7,7 @@ import enum
 import math
 from typing import Protocol
 
-from aiokafka._backoff import Backoff
+from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.consumer._leader_epochs import LeaderEpochs
 from aiokafka.errors import IllegalStateError
 from aiokafka.record.scan import Span
@@ -119,13 +119,14 @@ class Home:
 class Retry:
     """When one partition may be asked about again, in a fetch or for its position."""
 
-    __slots__ = ("at", "doubts", "failures", "losses")
+    __slots__ = ("at", "doubts", "failures", "losses", "prompts")
 
     def __init__(self) -> None:
         self.at = 0.0
         self.failures = 0
         self.losses = 0  # positions in a row that were not in the log
         self.doubts = 0  # leaders in a row that had an older epoch than the position
+        self.prompts = 0  # pauses after failures that ended early, since the last success
 
     def postpone(self, now: float, shortest: float, longest: float) -> None:
         """Ask no more for a while, after another failure.
@@ -140,8 +141,10 @@ class Retry:
             self.at = math.ceil(self.at / shortest) * shortest
 
     def end_wait(self) -> None:
-        """Ask at once: there is another broker to ask. Failures count on."""
-        self.at = 0.0
+        """Ask at once after a failure: there is another broker to ask. Failures count on."""
+        if self.failures and self.prompts < MOST_PROMPT_ATTEMPTS:
+            self.prompts += 1
+            self.at = 0.0
 
     def wait_until(self, at: float) -> None:
         """Ask no more until `at` (loop time)."""
@@ -162,7 +165,7 @@ class Retry:
 
     def succeed(self) -> None:
         """Forget all failures: the broker has sent what was asked for."""
-        self.failures = self.losses = self.doubts = 0
+        self.failures = self.losses = self.doubts = self.prompts = 0
 
     def start_again(self) -> None:
         """Ask at once: earlier trouble does not count for a new position."""

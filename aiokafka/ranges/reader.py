@@ -297,7 +297,7 @@ class RangeReader:
             state.postpone(now, why)
             self._client.request_metadata(f"{state}: {why}")
             return None
-        state.retry_at = 0.0
+        state.end_wait(now)
         return leader
 
     def _check_deadlines(self, now: float) -> None:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka._backoff import Backoff
+from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka._reading.answers import MAX_OFFSET
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.ranges.sizing import FetchSize, OffsetSizes
@@ -131,6 +131,7 @@ class RangeState:
         self.reason = ""
         self.turn = 0
         self.asked: PartitionInfo | None = None
+        self._prompts = 0  # pauses that ended early, since the last progress
         self.size = FetchSize(wanted.topic, sizes)
         self._backoff = backoff
 
@@ -164,6 +165,7 @@ class RangeState:
         self.since = now
         self.reason = ""
         self._backoff.reset()
+        self._prompts = 0
         self.transition(RangePhase.DONE if position >= self.range.until else RangePhase.IDLE)
 
     @property
@@ -177,11 +179,17 @@ class RangeState:
         if self.retry_at <= now:
             return True
         info, before = cluster.partition(self.tp), self.asked
-        if info is None or info.leader < 0:
+        if info is None or info.leader < 0 or self._prompts >= MOST_PROMPT_ATTEMPTS:
             return False
         if before is None or before.leader < 0 or info.epoch > before.epoch:
             return True
         return info.epoch < 0 and info.leader != before.leader
+
+    def end_wait(self, now: float) -> None:
+        """Take note that it is asked for now."""
+        if self.retry_at > now:
+            self._prompts += 1
+        self.retry_at = 0.0
 
     def postpone(self, now: float, reason: str) -> None:
         """Retry later, or as soon as a newer leader is known."""

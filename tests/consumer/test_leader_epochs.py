@@ -442,3 +442,22 @@ def test_a_newer_leader_is_read_at_once(release: str, has_read: bool) -> None:
                 assert loop.time() - began < 5
 
     simulate(main)
+
+
+def test_a_leader_that_moves_before_every_fetch_is_asked_with_pauses() -> None:
+    """The next one is asked at once only a few times in a row."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic("t", replication_factor=2)
+            fill(cluster, 0, 1)
+            script = cluster.intercept(FetchRequest, lambda *_: other_leader(cluster))
+            async with AIOKafkaConsumer(
+                "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+            ) as consumer:
+                assert await consumer.getmany(timeout_ms=10_000) == {}
+                assert 8 < script.hits < 50
+                script.remove()
+                assert await read(consumer, 1) == [(0, 0)]
+
+    simulate(main)

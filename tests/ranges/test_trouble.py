@@ -439,3 +439,23 @@ async def test_a_newer_leader_is_asked_at_once(release: str) -> None:
             async with RangeReader(client, WHOLE) as reader:
                 assert await drain(reader) == {("t", 0): numbered(0, 50)}
             assert loop.time() - began < 1
+
+
+@simulated
+async def test_a_leader_that_moves_before_every_fetch_is_asked_with_pauses() -> None:
+    """The next one is asked at once only a few times in a row."""
+    async with FakeCluster(2) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 50)
+
+        def move(*_: object) -> None:
+            cluster.move_leader(("t", 0), 1 - cluster.partition("t").leader)
+
+        async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+            with cluster.intercept(FetchRequest, move) as script:
+                async with RangeReader(client, WHOLE, timeout_ms=10_000) as reader:
+                    with pytest.raises(KafkaTimeoutError, match="no progress"):
+                        await drain(reader)
+            assert 8 < script.hits < 50
+            async with RangeReader(client, WHOLE) as reader:
+                assert await drain(reader) == {("t", 0): numbered(0, 50)}

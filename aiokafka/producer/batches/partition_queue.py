@@ -9,16 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from aiokafka._backoff import Backoff
+from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
 from aiokafka.producer.sending.partition_sequence import PartitionSequence
 from aiokafka.structs import TopicPartition
 
-__all__ = ["MOST_PROMPT_ATTEMPTS", "PartitionQueue", "QueueSender"]
-
-MOST_PROMPT_ATTEMPTS = 3
-"""So many attempts of a batch without a pause, if another leader is known after each: brokers may
-name each other."""
+__all__ = ["PartitionQueue", "QueueSender"]
 
 
 class QueueSender(Protocol):

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._backoff import MOST_PROMPT_ATTEMPTS
 from aiokafka._log import SubjectLog
 from aiokafka._reading.answers import doubts_metadata
 from aiokafka.errors import (
@@ -27,7 +28,7 @@ from aiokafka.errors import (
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
-from aiokafka.producer.batches.partition_queue import MOST_PROMPT_ATTEMPTS, PartitionQueue
+from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.batches.split import split_batch
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sending.flight import Flight
