@@ -26,19 +26,18 @@ def watch_commits(world: World) -> None:
     """Look at every OffsetCommit request that reaches a broker."""
 
     newest: dict[tuple[str, int, TopicPartition], float] = {}
-    connections: dict[str, int] = {}
     is_in_order = not _MIXES & {fault.kind for fault in world.scenario.faults}
     remade = world.history.remade
     remade.watch()
 
     def look(request: Any, context: RequestContext) -> None:
-        audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
+        audience = _audience(world, request)
         if audience is None:
             return
-        # From a connection that the member has given up: it was sent before what came already.
-        last = connections.get(request.member_id, 0)
+        last = audience.connections.get(request.member_id, 0)
         is_overtaken = context.connection_id < last
-        connections[request.member_id] = max(last, context.connection_id)
+        audience.connections[request.member_id] = max(last, context.connection_id)
+        note_overtaken(world, request, context)
         for topic in request.topics:
             name = topic.name or _name_of(world, topic.topic_id)
             for part in topic.partitions:
@@ -52,8 +51,6 @@ def watch_commits(world: World) -> None:
                     # What the member commits next, having lost the partition meanwhile and read
                     # from what was stored then, may lie before this.
                     newest.pop(who, None)
-                    if part.committed_offset < stored:
-                        audience.set_back[tp] = max(stored, audience.set_back.get(tp, 0))
                     continue
                 before = min(newest.get(who, 0), stored)
                 newest[who] = min(part.committed_offset, _read_up_to(audience, context, tp))
@@ -68,6 +65,28 @@ def watch_commits(world: World) -> None:
         world.cluster.intercept(
             LeaveGroupRequest, lambda request, _: world.violate("left", f"{request!r}")
         )
+
+
+def note_overtaken(world: World, request: Any, context: RequestContext) -> None:
+    """Take note of what a commit sets back that the coordinator is about to take.
+
+    It may come from a connection that the member has given up: it was sent before what was taken
+    already.
+    """
+    audience = _audience(world, request)
+    if audience is None or context.connection_id >= audience.connections.get(request.member_id, 0):
+        return
+    for topic in request.topics:
+        name = topic.name or _name_of(world, topic.topic_id)
+        for part in topic.partitions:
+            tp = TopicPartition(name, part.partition_index)
+            stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0
+            if part.committed_offset < stored:
+                audience.set_back[tp] = max(stored, audience.set_back.get(tp, 0))
+
+
+def _audience(world: World, request: Any) -> Audience | None:
+    return next((a for a in world.history.audiences if a.name == request.group_id), None)
 
 
 def _read_up_to(audience: Audience, context: RequestContext, tp: TopicPartition) -> float:

@@ -136,6 +136,8 @@ class Audience:
         """Topics whose offsets mean nothing any more: deleted, truncated."""
         self.committed: dict[TopicPartition, tuple[int, float]] = {}
         """The newest commit that was acknowledged: offset, when."""
+        self.connections: dict[str, int] = {}
+        """By member id: the last connection that it has committed by."""
         self.set_back: dict[TopicPartition, int] = {}
         """What was committed before a commit of a connection that its member had given up came late
         and went below it: brokers take it, as it is of the same generation."""

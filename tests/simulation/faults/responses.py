@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from aiokafka.testing import Action, Cut, Delay, Fail, Interception, Silence
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.testing import Action, Cut, Delay, Fail, Interception, RequestContext, Silence
 from aiokafka.testing import codes as c
+from aiokafka.testing.script import Handler
+from tests.simulation.commits import note_overtaken
 from tests.simulation.faults.base import Fault
 from tests.simulation.scenario import Draft
 
@@ -52,7 +56,7 @@ class _Scripted(Fault):
 
     _interception: Interception | None = None
 
-    def _answer(self) -> Action:
+    def _answer(self) -> Action | Handler:
         raise NotImplementedError
 
     async def begin(self) -> None:
@@ -117,8 +121,14 @@ class LateResponse(_Scripted):
         seconds = source.choice((0.05, 0.5, 3.0, 15.0))
         return {"api": source.choice(_APIS), "seconds": seconds, "times": source.choice((1, 3, 10))}
 
-    def _answer(self) -> Action:
-        return Delay(self.arguments["seconds"])
+    def _answer(self) -> Action | Handler:
+        is_commit = self.arguments["api"] == OffsetCommitRequest.API_KEY
+        return self._sit if is_commit else Delay(self.arguments["seconds"])
+
+    async def _sit(self, request: Any, context: RequestContext) -> None:
+        # The member may have given up the connection meanwhile, and committed by another one.
+        await asyncio.sleep(self.arguments["seconds"])
+        note_overtaken(self.world, request, context)
 
 
 RESPONSE_FAULTS: dict[type[Fault], int] = {Refused: 12, LostResponse: 10, LateResponse: 5}
