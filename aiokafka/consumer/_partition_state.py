@@ -361,6 +361,7 @@ class PartitionState:
         if place is None:
             return False
         offset, epoch, call, finished = place
+        self.cursor.start_at(NO_OFFSET)  # epochs of the log that it leaves say nothing of this one
         self.seek(offset, epoch)
         self.call, self.finished = call, finished
         return True

@@ -219,8 +219,10 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
 
         It may be a plain or a coroutine function, as that of `ParallelConsumer.run`.
         """
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"function={function!r}: nothing of a generator function would run")
+        call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        for each in (function, call):
+            if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+                raise TypeError(f"function={function!r}: nothing of a generator function would run")
 
         @functools.wraps(function)
         async def traced(record: ConsumerRecord[Any, Any]) -> T:
@@ -228,7 +230,9 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
                 result = function(record)
                 if inspect.isawaitable(result):
                     return await result
-                if isinstance(result, concurrent.futures.Future) or inspect.isgenerator(result):
+                if inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
+                if isinstance(result, concurrent.futures.Future):
                     raise TypeError(f"the handler returned {result!r}, which cannot be awaited")
                 return result
 

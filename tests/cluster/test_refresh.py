@@ -11,10 +11,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.errors import NotLeaderForPartitionError
+from aiokafka.errors import LeaderNotAvailableError, NotLeaderForPartitionError
 from aiokafka.protocol.messages import FetchRequest, ListGroupsRequest, MetadataRequest
 from aiokafka.ranges import PartitionRange, RangeReader
-from aiokafka.testing import Delay, Edit, FakeCluster
+from aiokafka.testing import Cut, Delay, Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 
 AGE_S = 0.2
@@ -259,3 +259,90 @@ def _deny(response: Any) -> None:
         for each in topic.partitions:
             each.error_code, each.records = NotLeaderForPartitionError.errno, None
             each.current_leader.leader_id = -1
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+def test_a_topic_made_again_with_fewer_partitions_has_no_more(release: str) -> None:
+    async def main(_: Simulation) -> None:
+        async with (
+            FakeCluster(as_version=release) as cluster,
+            AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client,
+        ):
+            await cluster.create_topic("t", partitions=3)
+            await client.wait_for_topic("t", asyncio.get_running_loop().time() + 5)
+            await cluster.delete_topic("t")
+            await cluster.create_topic("t", partitions=1)
+            assert await client.force_metadata_update()
+            assert client.cluster.partitions_for_topic("t") == {0}
+
+    simulate(main)
+
+
+def test_a_topic_that_is_not_described_for_a_moment_is_asked_about_again() -> None:
+    """Who leads its partitions was not told, either."""
+    partition = TopicPartition("t", 0)
+
+    def refuse(response: Any) -> None:
+        for topic in response.topics:
+            topic.error_code, topic.partitions = LeaderNotAvailableError.errno, []
+
+    async def main(_: Simulation) -> None:
+        async with (
+            FakeCluster(brokers=2) as cluster,
+            AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client,
+        ):
+            await cluster.create_topic("t", replication_factor=2)
+            await client.wait_for_topic("t", asyncio.get_running_loop().time() + 5)
+            before = client.cluster.leader_for_partition(partition)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(refuse), times=1)
+            await client.force_metadata_update()
+            assert client.cluster.leader_for_partition(partition) == before == 0
+            await asyncio.sleep(1)
+            assert client.cluster.leader_for_partition(partition) == 1
+
+    simulate(main)
+
+
+def test_a_topic_without_a_leader_does_not_put_off_news_of_the_others() -> None:
+    """It is asked about again and again, which is a smaller request."""
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            FakeCluster(brokers=2) as cluster,
+            AIOKafkaClient(
+                bootstrap_servers=cluster.bootstrap_servers, metadata_max_age_ms=5000
+            ) as client,
+        ):
+            await cluster.create_topic("t", assignment={0: [0]})
+            await cluster.create_topic("u", assignment={0: [1]})
+            for topic in "tu":
+                await client.wait_for_topic(topic, loop.time() + 5)
+            await cluster.stop_broker(1)
+            await client.force_metadata_update()
+            cluster.add_partitions("t", 3)
+            before = cluster.count(MetadataRequest)
+            await asyncio.sleep(8)
+            assert client.cluster.partitions_for_topic("t") == {0, 1, 2}
+            assert cluster.count(MetadataRequest) - before > 3
+
+    simulate(main)
+
+
+def test_new_topics_do_not_hurry_while_no_broker_answers() -> None:
+    """A program may go through thousands of them."""
+
+    async def main(_: Simulation) -> int:
+        async with (
+            FakeCluster() as cluster,
+            AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client,
+        ):
+            with cluster.intercept(MetadataRequest, Cut()) as script:
+                for number in range(1000):
+                    client.touch_topic(f"t{number}")
+                    await asyncio.sleep(0.01)
+            return script.hits
+
+    # A pause grows to a second; after a failure the bootstrap server is asked as well.
+    assert 5 < simulate(main) < 50

@@ -16,7 +16,8 @@ from aiokafka.errors import FencedInstanceId, KafkaConnectionError, KafkaUnreach
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.testing import Fail, FakeCluster, Silence
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.testing import Cut, Fail, FakeCluster, Silence
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.health import QUICK, SHORT_SESSIONS, until_state
 
@@ -246,6 +247,21 @@ async def test_silence_is_an_outage(cluster: FakeCluster, start: Start) -> None:
                 await consumer.getone()
         assert consumer.health().state is ConsumerState.UNREACHABLE
         assert consumer.health().unreachable == ("Broker 0",)
+
+
+async def test_a_broker_that_tells_an_offset_answers(cluster: FakeCluster, start: Start) -> None:
+    """It may be asked for nothing else, as of a partition that is paused."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, assign=[T0], request_timeout_ms=300)
+    await read(consumer, 3)
+    consumer.pause(T0)
+    with cluster.intercept(ListOffsetsRequest, Cut()):
+        assert not await consumer.seek_to_end(T0)
+        assert consumer.health().unreachable == ("Broker 0",)
+    assert await consumer.seek_to_end(T0)
+    assert await consumer.position(T0) == 3
+    assert consumer.health().unreachable == ()
 
 
 async def test_positions_that_only_the_coordinator_knows(

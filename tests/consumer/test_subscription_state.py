@@ -169,3 +169,16 @@ def test_reset_policies() -> None:
     spec = OffsetSpec.from_policy("by_duration:PT1H", 3600.0)
     assert spec is not None
     assert spec.timestamp_now() > 0
+
+
+def test_a_position_in_a_former_topic_has_no_epoch_of_the_latest() -> None:
+    """A commit would store it."""
+    state = PartitionState(T0)
+    state.change_topic(b"former", is_new=False)
+    state.seek(3)
+    assert not state.change_topic(b"latest", is_new=True)
+    state.seek(0)
+    state.cursor.advance(10, [(0, 10, 7)])
+    assert state.epoch_before(3) == 7
+    assert state.change_topic(b"former", is_new=False)
+    assert (state.position, state.epoch_before(3)) == (3, -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
 
@@ -11,6 +12,7 @@ import pytest
 
 from aiokafka.errors import RequestTimedOutError
 from aiokafka.net.gate import DeadlineTimer, SendGate
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import now
 
 
@@ -87,3 +89,33 @@ async def test_a_deadline_does_not_run_in_the_context_of_a_call() -> None:
     timer.arm(now() + 0.01)
     await due.wait()
     assert seen == ["none"] * 3
+
+
+def test_a_throttle_is_no_time_in_which_the_broker_takes_no_bytes() -> None:
+    """A connection whose write buffer stays full is given up, but a throttled broker reads
+    nothing."""
+
+    async def main(_: Simulation) -> None:
+        gate = SendGate(asyncio.get_running_loop())
+        assert gate.paused_since == math.inf
+        gate.throttle(30)
+        assert gate.pause() - now() == pytest.approx(30, abs=0.1)
+        await asyncio.sleep(40)
+        assert now() - gate.paused_since == pytest.approx(10, abs=0.1)
+
+    simulate(main)
+
+
+def test_a_throttle_costs_a_request_no_time() -> None:
+    """Whatever it waits for behind the throttle."""
+
+    async def main(_: Simulation) -> None:
+        gate = SendGate(asyncio.get_running_loop())
+        gate.throttle(5)
+        began = now()
+        asyncio.get_running_loop().call_later(4, gate.pause)
+        with pytest.raises(RequestTimedOutError, match="write buffer is full"):
+            await gate.wait(2)
+        assert now() - began == pytest.approx(7, abs=0.1)
+
+    simulate(main)

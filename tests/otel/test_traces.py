@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
-from aiokafka import AIOKafkaConsumer, TopicPartition, TransactionalSession
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, TransactionalSession
 from aiokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from aiokafka.interceptors import ProducerInterceptor, ProducerRecord
 from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry
@@ -354,12 +354,32 @@ async def test_parallel_handlers(cluster: FakeCluster, seen: Seen) -> None:
     assert {span.parent.span_id for span in processed} == sent
 
 
-async def test_handlers_of_which_nothing_would_run() -> None:
-    def generator(record: Any) -> Any:
+def _plain(record: Any) -> Any:
+    yield record
+
+
+async def _asynchronous(record: Any) -> Any:
+    yield record
+
+
+class _Plain:
+    def __call__(self, record: Any) -> Any:
         yield record
 
+
+class _Asynchronous:
+    async def __call__(self, record: Any) -> Any:
+        yield record
+
+
+@pytest.mark.parametrize("handler", [_plain, _asynchronous, _Plain(), _Asynchronous()])
+async def test_handlers_of_which_nothing_would_run(handler: Any) -> None:
+    """The record would count as processed."""
     with pytest.raises(TypeError, match="generator"):
-        ConsumerTelemetry().handler(generator)
+        ConsumerTelemetry().handler(handler)
+    hidden = ConsumerTelemetry().handler(lambda record: handler(record))
+    with pytest.raises(TypeError, match="generator"):
+        await hidden(ConsumerRecord(TOPIC, 0, 0, 0, 0, None, b"x", None, 0, 1, ()))
 
 
 async def test_a_commit_in_the_background_belongs_to_no_span_that_is_over(

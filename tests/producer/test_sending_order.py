@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from aiokafka.errors import NotLeaderForPartitionError
+from aiokafka.errors import NotEnoughReplicasError, NotLeaderForPartitionError
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing import Fail, FakeCluster, RequestContext
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, results, send_all, values
 
@@ -58,3 +58,34 @@ def test_the_order_at_a_leader_that_does_not_know_the_producer(reason: str, vers
             return [value and value[:1] for value in values(cluster)]
 
     assert simulate(main, limit_s=100_000) == [b"o", b"o", b"1", b"2", b"3"]
+
+
+def test_a_partition_does_not_wait_for_the_longer_pause_of_another() -> None:
+    """Both are on one broker."""
+
+    async def main(_: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        pauses = {"retry_backoff_ms": 10_000, "retry_backoff_max_ms": 100_000}
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions=2)
+            refusals = {0: 100, 1: 1}
+
+            def refuse(request: ProduceRequest, _: RequestContext) -> Fail | None:
+                number = request.topic_data[0].partition_data[0].index
+                refusals[number] -= 1
+                return Fail(NotEnoughReplicasError) if refusals[number] >= 0 else None
+
+            cluster.intercept(ProduceRequest, refuse)
+            async with new_producer(cluster, delivery_timeout_ms=600_000, **pauses) as producer:
+                late = await producer.send(TOPIC, b"late", partition=0)
+                # Three pauses, of 10, 20 and 40 s, are over at the latest; the next one of 80 s is
+                # not.
+                await asyncio.sleep(90)
+                began = loop.time()
+                await producer.send_and_wait(TOPIC, b"early", partition=1)
+                took = loop.time() - began
+                refusals[0] = 0
+                await late
+                return took
+
+    assert 8 <= simulate(main) < 13

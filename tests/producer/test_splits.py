@@ -46,6 +46,7 @@ def answer_with(errno: int) -> Edit:
     return Edit(edit)
 
 
+@pytest.mark.parametrize("first", [[], [b"first"]])
 @pytest.mark.parametrize(
     "answer",
     [
@@ -57,16 +58,17 @@ def answer_with(errno: int) -> Edit:
     ids=["lost", "not replicated", "timed out", "leads no more"],
 )
 async def test_what_may_be_written_is_not_written_in_parts(
-    cluster: FakeCluster, answer: Any
+    cluster: FakeCluster, answer: Any, first: list[bytes]
 ) -> None:
+    """Wherever in the log it is: offset 0 is one as well."""
     payloads = numbers(50)
     async with new_producer(cluster, linger_ms=20) as producer:
-        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        await results(await send_all(producer, first))
         cluster.intercept(ProduceRequest, answer, times=1)
         cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=2)
         found = await results(await send_all(producer, payloads))
         await producer.send_and_wait(TOPIC, b"last", partition=0)
-    assert values(cluster) == [b"first", *payloads, b"last"]
+    assert values(cluster) == [*first, *payloads, b"last"]
     assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
     assert all("may have been written" in str(one) for one in found)
 

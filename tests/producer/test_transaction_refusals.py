@@ -12,6 +12,7 @@ from aiokafka.errors import (
     CoordinatorNotAvailableError,
     InvalidProducerIdMapping,
     InvalidTxnState,
+    KafkaError,
     KafkaTimeoutError,
     NotCoordinatorError,
     ProducerFenced,
@@ -20,7 +21,11 @@ from aiokafka.errors import (
     UnknownError,
     for_code,
 )
-from aiokafka.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+from aiokafka.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    EndTxnResponse,
+)
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, transactional
@@ -275,3 +280,30 @@ async def test_an_abort_in_an_invalid_state_was_not_of_nothing(release: str) -> 
             for call in (producer.abort_transaction, producer.begin_transaction):
                 with pytest.raises(InvalidTxnState):
                     await call()
+
+
+@pytest.mark.parametrize("release", ["0.11", "3.9"])
+@pytest.mark.parametrize("has_records", [False, True])
+async def test_a_transaction_that_others_have_ended_is_not_as_good_as_aborted(
+    release: str, has_records: bool
+) -> None:
+    """In version 1 only an abort of nothing is refused like this."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            if has_records:
+                await producer.send_and_wait(TOPIC, b"v", partition=0)
+            else:
+                # Such a request leaves nothing behind, but may have reached the coordinator.
+                cluster.intercept(AddPartitionsToTxnRequest, Fail(TransactionAbortable), times=1)
+                with pytest.raises(KafkaError):
+                    await producer.send_and_wait(TOPIC, b"v", partition=0)
+            cluster.intercept(EndTxnRequest, Fail(InvalidTxnState), times=1)
+            if has_records:
+                for call in (producer.abort_transaction, producer.begin_transaction):
+                    with pytest.raises(InvalidTxnState):
+                        await call()
+            else:
+                await producer.abort_transaction()
+                await producer.begin_transaction()

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokafka.protocol.messages.transactions import AddPartitionsToTxnRequest
+from aiokafka.testing import Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, transactional
 
@@ -35,3 +37,19 @@ def test_the_first_transaction_of_version_2_is_no_part_of_the_one_before(commits
             return committed(cluster)
 
     assert simulate(main) == ([b"first"] if commits else [b"second", b"third"])
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+async def test_features_that_were_never_changed_count(epoch: int) -> None:
+    """Transactions of version 2 need no request that enters a partition."""
+
+    def name_epoch(response: ApiVersionsResponse) -> None:
+        response.finalized_features_epoch = epoch
+
+    async with FakeCluster() as cluster:
+        await cluster.create_topic(TOPIC)
+        cluster.intercept(ApiVersionsRequest, Edit(name_epoch))
+        async with transactional(cluster) as producer, producer.transaction():
+            await producer.send_and_wait(TOPIC, b"first", partition=0)
+        assert committed(cluster) == [b"first"]
+        assert cluster.count(AddPartitionsToTxnRequest) == 0

@@ -250,6 +250,8 @@ class OffsetResolver:
             except KafkaError as error:
                 contact.note(error)
                 raise
+        # Nothing else may: of a partition that is paused no records are asked for.
+        contact.succeed()
 
     def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:
         self._asked.update(states)
