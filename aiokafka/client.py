@@ -514,8 +514,8 @@ class AIOKafkaClient:
         return set(await self.wait_for_topic(topic, deadline))
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
-        """Use `topic`: ask for it at once if it is new, and forget it when it was not added for a
-        while (KIP-526).
+        """Use `topic`: ask for it at once if it is new, soon if it is not known, and forget it when
+        it was not added for a while (KIP-526).
 
         The future's result is whether the topic's partitions are known after the next response.
         Raises as `set_topics`.

@@ -217,6 +217,8 @@ def test_unknown_option_is_refused() -> None:
         ("[::1]:9093", [("::1", 9093)]),
         ("[::1]", [("::1", 9092)]),
         ("fe80::1", [("fe80::1", 9092)]),
+        ("fe80::1%eth0", [("fe80::1%eth0", 9092)]),
+        ("2001:db8::,[2001:db8::]:1", [("2001:db8::", 9092), ("2001:db8::", 1)]),
         ("SASL_SSL://a:1", [("a", 1)]),
     ],
 )
@@ -226,7 +228,11 @@ def test_bootstrap_servers(given: Any, expected: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":9092", "a:", "a:0", "a:65536", "a:٣", "[::1", "a b:1", "a\0b:1", "a\x7f:1"]
+    "text",
+    [
+        *("", ":9092", "a:", "host::", "a:0", "a:65536", "a:٣", "a:1:2"),
+        *("[::1", "[::1]:", "[2001:db8::]:", "::1:", "a b:1", "a\0b:1", "a\x7f:1"),
+    ],
 )
 def test_address_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ValueError):

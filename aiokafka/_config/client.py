@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -77,11 +78,22 @@ def parse_address(text: str) -> tuple[str, int]:
         host, port = rest.split(":")
     if not host or not host.isprintable() or any(c.isspace() or c == "/" for c in host):
         raise ValueError(f"{text!r} has no valid host")
-    if not port and rest.endswith(":"):
+    is_address = _is_ipv6(host)
+    if ":" in host and not is_address:
+        raise ValueError(f"{text!r} is neither host:port nor an IPv6 address")
+    if not port and rest.endswith(":") and not (is_address and rest == host):
         raise ValueError(f"{text!r} has no port after the colon")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{text!r} has no port from 1 to 65535")
     return host, int(port) if port else DEFAULT_PORT
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except (OSError, UnicodeEncodeError):
+        return False
+    return True
 
 
 class ClientConfig(Options):

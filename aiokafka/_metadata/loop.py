@@ -110,9 +110,6 @@ class MetadataLoop:
         self.topics.pin(wanted)
         if new:
             self._schedule.request_new(new)
-        elif missing:
-            # A call that waits for the next response must not wait for another reason to ask.
-            self._schedule.request_again(missing)
         return not missing
 
     def want_all_topics(self) -> None:
@@ -147,10 +144,14 @@ class MetadataLoop:
         return waiter
 
     def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
-        """Return a future: did the next refresh succeed, and are `topics` known then."""
+        """Return a future: did the next refresh succeed, and are `topics` known then. Those that
+        are not known are asked for soon: the future must not wait for another reason to ask."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         if self._dead is None:
-            self._refreshes.append((waiter, tuple(topics)))
+            names = tuple(topics)
+            if missing := [name for name in names if self.cluster.known_partitions(name) is None]:
+                self._schedule.request_again(missing)
+            self._refreshes.append((waiter, names))
         else:
             waiter.set_result(False)
         return waiter

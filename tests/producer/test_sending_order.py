@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
 from aiokafka.errors import NotEnoughReplicasError, NotLeaderForPartitionError
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.testing import Fail, FakeCluster, RequestContext
+from aiokafka.testing import Delay, Fail, FakeCluster, RequestContext
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, results, send_all, values
 
@@ -89,3 +90,41 @@ def test_a_partition_does_not_wait_for_the_longer_pause_of_another() -> None:
                 return took
 
     assert 8 <= simulate(main) < 13
+
+
+@pytest.mark.parametrize("codec", [None, "gzip"])
+@pytest.mark.parametrize("linger_ms", [0, 5])
+def test_a_rare_record_is_not_passed_for_ever_by_full_batches(
+    codec: str | None, linger_ms: int
+) -> None:
+    """They come faster than the broker takes them, and each request is full of them."""
+    source = random.Random(1)
+    limits = {"max_batch_size": 1000, "max_request_size": 3000}
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions=11)
+            slow = cluster.intercept(ProduceRequest, Delay(0.1))
+            async with new_producer(
+                cluster, linger_ms=linger_ms, compression_type=codec, **limits
+            ) as producer:
+                sent = []
+
+                async def write() -> None:
+                    while loop.time() < 8:
+                        for number in range(10):
+                            value = source.randbytes(800)
+                            sent.append(await producer.send(TOPIC, value, partition=number))
+                        await asyncio.sleep(0.01)
+
+                writing = asyncio.create_task(write())
+                await asyncio.sleep(2)
+                rare = await producer.send(TOPIC, b"rare", partition=10)
+                await asyncio.wait([rare], timeout=5)
+                assert rare.done()
+                await writing
+                slow.remove()
+                await asyncio.gather(*sent)
+
+    simulate(main)

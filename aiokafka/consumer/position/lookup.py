@@ -183,7 +183,6 @@ class OffsetLookup:
         found = [self._client.add_topic(topic) for topic in topics]
         unknown = [future for future in found if not future.done()]
         if unknown:
-            self._client.request_metadata("offsets of topics that are not known are asked for")
             await asyncio.wait(unknown, timeout=deadline - asyncio.get_running_loop().time())
 
     def _without_leader(self, tp: TopicPartition) -> KafkaError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from aiokafka.producer.batches.partition_queue import PartitionQueue
 
 __all__ = ["Lingering"]
@@ -27,12 +29,20 @@ class Lingering(dict[PartitionQueue, None]):
 
     def by_age(self) -> tuple[PartitionQueue, ...]:
         """Return the queues, that with the oldest batch first."""
+        self._sort()
+        return tuple(self)
+
+    def begun_before(self, time: float) -> list[PartitionQueue]:
+        """Return the queues whose oldest batch was begun before `time` (loop time)."""
+        self._sort()
+        return list(takewhile(lambda queue: _begun(queue) < time, self))
+
+    def _sort(self) -> None:
         if self._is_mixed:
             self._is_mixed = False
             line = sorted(self, key=_begun)
             self.clear()
             self.update(dict.fromkeys(line))
-        return tuple(self)
 
 
 def _begun(queue: PartitionQueue) -> float:

@@ -52,6 +52,9 @@ and with a thousand partitions every turn would otherwise send a record or two t
 _SHARE = 4
 """... or as many times what it takes to send, if longer: that must not take all the time."""
 
+_LONGEST_COMPANY = 0.2
+"""Seconds beyond the linger time. Then it stands in line with full ones, which would pass it."""
+
 
 class NodeSender:
     """Sends the batches of the partitions that one broker leads.
@@ -113,7 +116,8 @@ class NodeSender:
         if self.contact.failing_since is not None and not self.is_busy:
             self.contact.forget()
         if queue.waiting[0].state == BatchState.OPEN:
-            self._patient.join(queue)
+            if queue not in self._urgent:
+                self._patient.join(queue)
             if not self._flights or self._config.linger:
                 self._pump_soon()
             else:
@@ -295,9 +299,7 @@ class NodeSender:
                 self._timer.arm(now)
 
     def _load(self, now: float) -> Cargo:
-        """Take batches for one request: the urgent ones in turn, then those that have waited long
-        enough.
-        """
+        """Take batches for one request: urgent ones in turn, then those that have waited enough."""
         cargo: Cargo = []
         room = self._config.max_request_size
         if self._delayed and now >= self._delayed_until:
@@ -305,6 +307,9 @@ class NodeSender:
         elif self._delayed:
             # The timer may have rung for something that was due earlier.
             self._timer.arm(self._delayed_until)
+        for queue in self._patient.begun_before(now - self._config.linger - _LONGEST_COMPANY):
+            del self._patient[queue]
+            self._urgent[queue] = None
         if not self._compressing.is_used:
             line = (*self._urgent, *self._due(now))
         elif self._compress(now):
