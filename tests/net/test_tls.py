@@ -315,8 +315,7 @@ def test_certificates_as_text_may_end_anyhow(
 ) -> None:
     """Secret stores take the newline at the end away, or add one."""
     key, certificate = (
-        text.rstrip() + end
-        for text in split_pem(certificates.issue("client", "client.example"))
+        text.rstrip() + end for text in split_pem(certificates.issue("client", "client.example"))
     )
     if certificate_has_key:
         create_ssl_context(certdata=f"{key.rstrip()}\n{certificate}")
