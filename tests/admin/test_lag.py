@@ -87,6 +87,24 @@ async def test_an_open_transaction_is_the_end_for_some() -> None:
             await producer.abort_transaction()
 
 
+@pytest.mark.parametrize(("until", "lag", "lost", "waits"), [(10, 6, 6, False), (9, 6, 5, True)])
+async def test_records_that_are_deleted_do_not_wait(
+    until: int, lag: int, lost: int, waits: bool
+) -> None:
+    """A group that has nothing left to read is not late, how far behind it may be."""
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await filled(cluster)
+        await commit(cluster, "g", {FIRST: 4})
+        cluster.log("t", 0).delete_before(until)
+        found = (await admin.groups.lag(["g"]))["g"]
+        (only,) = found.partitions.values()
+        assert (only.lag, only.lost) == (lag, lost)
+        assert only.unread_since == (START + 9000 if waits else None)
+        assert only.time_lag_ms is not None
+        assert found.time_lag_ms == only.time_lag_ms
+        assert only.time_lag_ms > HOUR if waits else only.time_lag_ms == 0
+
+
 async def test_several_groups_at_several_places_of_a_partition() -> None:
     async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
         await filled(cluster)

@@ -159,6 +159,23 @@ async def test_a_topic_that_is_made_again_between_two_pages_is_not_left_out() ->
         assert found["a"].topic_id == id_of(cluster, "a")
 
 
+@pytest.mark.parametrize("topics", [None, ["a"]])
+async def test_partitions_are_those_of_one_topic_when_it_is_made_again_between_two_pages(
+    topics: list[str] | None,
+) -> None:
+    async with FakeCluster(2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("a", assignment={index: [0] for index in range(2_001)})
+
+        def make_again(response: object) -> None:
+            cluster.state.delete_topic(cluster.state.topics["a"])
+            cluster.state.create_topic("a", assignment={index: [1] for index in range(2_002)})
+
+        cluster.intercept(DescribeTopicPartitionsRequest, Edit(make_again), times=1)
+        found = (await admin.topics.describe(topics))["a"]
+        assert found.topic_id == id_of(cluster, "a")
+        assert [part.replicas for part in found.partitions] == [(1,)] * 2_002
+
+
 async def test_pages_that_do_not_end_are_an_error() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("a", partitions=2_001)

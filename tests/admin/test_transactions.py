@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -190,6 +191,18 @@ async def test_a_fenced_producer_is_out(cluster: FakeCluster, admin: AIOKafkaAdm
     assert states == [TransactionState.EMPTY] * 3
 
 
+@pytest.mark.parametrize("timeout_ms", [3_600_000, math.inf])
+async def test_fencing_may_take_longer_than_any_transaction(
+    cluster: FakeCluster, admin: AIOKafkaAdminClient, timeout_ms: float
+) -> None:
+    """Brokers refuse a session whose transactions may take longer than
+    `transaction.max.timeout.ms`."""
+    found = await admin.transactions.fence(["new"], timeout_ms=timeout_ms)
+    assert found["new"].producer_epoch == 0
+    await admin.transactions.force_terminate("new", timeout_ms=timeout_ms)
+    assert cluster.transactions.by_id["new"].epoch == 1
+
+
 @simulated
 async def test_each_id_that_cannot_be_fenced_is_named() -> None:
     async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
@@ -257,6 +270,29 @@ async def test_a_partition_that_its_coordinator_has_forgotten(
     (found,) = await admin.transactions.find_hanging(older_than_ms=0)
     assert (found.partition, found.transactional_id) == (FIRST, "a")
     await producer.stop()
+
+
+async def test_a_later_session_of_its_id_does_not_end_a_hanging_transaction(
+    cluster: FakeCluster, admin: AIOKafkaAdminClient
+) -> None:
+    """The later one has another producer id, and writes to the same partition."""
+    former = await opened(cluster, "a", 0)
+    cluster.transactions.by_id["a"].partitions.clear()
+    producer_id = cluster.transactions.by_id["a"].producer_id
+    later: list[AIOKafkaProducer] = []
+
+    async def begin_again(request: Any, context: Any) -> None:
+        expiry = cluster.transactions.by_id.pop("a").expiry
+        assert expiry is not None
+        expiry.cancel()
+        later.append(await opened(cluster, "a", 0))
+
+    cluster.intercept(DescribeTransactionsRequest, begin_again, times=1)
+    (found,) = await admin.transactions.find_hanging(older_than_ms=0)
+    assert (found.partition, found.producer.producer_id) == (FIRST, producer_id)
+    assert cluster.transactions.by_id["a"].producer_id != producer_id
+    for producer in (former, *later):
+        await producer.stop()
 
 
 async def test_a_broker_that_refuses_leaves_no_request_behind(

@@ -1,19 +1,25 @@
-"""The pieces of produce and consume: delimiters, formats, places."""
+"""The pieces of produce and consume: delimiters, formats, places, rates."""
 
 from __future__ import annotations
 
+import asyncio
+import datetime
 import json
 import os
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aiokafka.cli import formats
+from aiokafka.cli import formats, pace
 from aiokafka.cli.lines import InputError, Splitter, as_bytes, json_parser, line_reader
 from aiokafka.cli.pace import Limit
 from aiokafka.cli.pipes import Writer, read_blocks
 from aiokafka.cli.places import Place, numbers, place
 from aiokafka.structs import ConsumerRecord
+from aiokafka.testing.simulation import Simulation, simulate
 
 
 def record(value: bytes | None, key: bytes | None = None, headers: Any = ()) -> Any:
@@ -148,6 +154,32 @@ def test_places(text: str, expected: Place) -> None:
     assert place(text, now=100) == expected
 
 
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The system's time zone is another one than UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "EST5")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone cannot be set")
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("2026-01-31T12:00", 12),
+        ("2026-01-31", 0),
+        ("2026-01-31T12:00Z", 12),
+        ("2026-01-31T12:00-01:00", 13),
+    ],
+)
+def test_a_time_without_a_zone_is_in_utc(text: str, hour: int) -> None:
+    moment = datetime.datetime(2026, 1, 31, hour, tzinfo=datetime.timezone.utc)
+    assert place(text) == Place("time", int(moment.timestamp()) * 1000)
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-2y", "@x", "1970-13-01"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
@@ -169,8 +201,6 @@ async def test_a_full_pipe_waits_beside_the_loop_and_loses_nothing() -> None:
         await Writer(writer).write(data)
         os.close(writer)
 
-    import asyncio
-
     writing = asyncio.ensure_future(write())
     got = b"".join([block async for block in read_blocks(reader)])
     await writing
@@ -184,3 +214,26 @@ async def test_a_rate_counts_from_the_first_record() -> None:
     for _ in range(10):
         await limit.wait(limit.step)
     assert Limit(0.5).step == 1
+
+
+@pytest.mark.parametrize(
+    ("pause", "end"),
+    [(0, 2.9), (0.5, 2.9), (60, 0.9 + 60 + 1.9)],
+    ids=["no pause", "made up for", "not made up for"],
+)
+def test_the_rate_is_held_when_the_source_has_paused(
+    monkeypatch: pytest.MonkeyPatch, pause: float, end: float
+) -> None:
+    """What was missed in less than a second follows faster, and no more than that."""
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=loop.time))
+        limit, began = Limit(10), loop.time()
+        for number in range(30):
+            if number == 10:
+                await asyncio.sleep(pause)
+            await limit.wait(1)
+        return loop.time() - began
+
+    assert simulate(main) == pytest.approx(end, abs=0.01)

@@ -27,20 +27,25 @@ THROTTLE_S = 10.0
 TIMEOUT_S = 2.0
 
 
+# The first that responds at once, and reads nothing for the time of the throttle, is Kafka 2.0.
+SILENT_ONES = ["2.1", "2.8", "4.3"]
+
+
 @asynccontextmanager
-async def pool_of_one() -> AsyncIterator[tuple[FakeCluster, ConnectionPool]]:
+async def pool_of_one(release: str = "4.3") -> AsyncIterator[tuple[FakeCluster, ConnectionPool]]:
     """A cluster of one broker, and a pool whose requests have little time."""
-    async with FakeCluster() as cluster:
+    async with FakeCluster(as_version=release) as cluster:
         limit_ms = TIMEOUT_S * 1000
         async with pooled(cluster.bootstrap_servers, request_timeout_ms=limit_ms) as pool:
             yield cluster, pool
 
 
+@pytest.mark.parametrize("release", SILENT_ONES)
 @pytest.mark.parametrize("is_patient", [True, False])
-def test_the_time_of_a_throttle_is_granted_on_top(is_patient: bool) -> None:
+def test_the_time_of_a_throttle_is_granted_on_top(is_patient: bool, release: str) -> None:
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        async with pool_of_one() as (cluster, pool):
+        async with pool_of_one(release) as (cluster, pool):
             connection = await pool.get(0)
             cluster.throttle(int(THROTTLE_S * 1000))
             await connection.request(MetadataRequest(topics=[]))
@@ -77,12 +82,17 @@ def test_the_time_of_throttles_that_begin_meanwhile_is_granted_as_well() -> None
     assert simulate(main) == pytest.approx(3 * THROTTLE_S, abs=0.5)
 
 
-def test_a_throttle_in_the_handshake_counts() -> None:
+@pytest.mark.parametrize("release", SILENT_ONES)
+def test_a_throttle_in_the_handshake_counts(release: str) -> None:
     """It was not heard of, so that the first request was late, and ended the connection."""
 
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        async with pool_of_one() as (cluster, pool):
+        async with pool_of_one(release) as (cluster, pool):
+            # From here on brokers before 2.4 are asked in a version that has room for it.
+            former = await pool.get(0)
+            former.close()
+            await former.closed
             cluster.throttle(int(THROTTLE_S * 1000))
             began = loop.time()
             connection = await pool.get(0)
@@ -92,6 +102,21 @@ def test_a_throttle_in_the_handshake_counts() -> None:
             return loop.time() - began
 
     assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
+
+
+@pytest.mark.parametrize("release", ["0.11", "1.1"])
+def test_brokers_that_wait_before_they_respond_may_be_asked_at_once(release: str) -> None:
+    """Up to Kafka 1.1 the time of a throttle is over when a response tells of it."""
+
+    async def main(simulation: Simulation) -> None:
+        async with pool_of_one(release) as (cluster, pool):
+            cluster.throttle(int(THROTTLE_S * 1000))
+            connection = await pool.get(0)
+            assert connection.is_ready
+            await connection.request(MetadataRequest(topics=[]), timeout=2 * THROTTLE_S)
+            assert connection.is_ready
+
+    simulate(main)
 
 
 def test_after_a_throttle_silence_is_a_failure_again() -> None:

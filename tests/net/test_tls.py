@@ -308,6 +308,21 @@ async def test_certificates_as_text(
             assert (await connection.request(MetadataRequest(topics=[]))).brokers
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("certificate_has_key", [False, True])
+def test_certificates_as_text_may_end_anyhow(
+    certificates: Certificates, end: str, certificate_has_key: bool
+) -> None:
+    """Secret stores take the newline at the end away, or add one."""
+    key, certificate = (
+        text.rstrip() + end for text in split_pem(certificates.issue("client", "client.example"))
+    )
+    if certificate_has_key:
+        create_ssl_context(certdata=f"{key.rstrip()}\n{certificate}")
+    else:
+        create_ssl_context(certdata=certificate, keydata=key)
+
+
 def test_an_encrypted_key_needs_its_password(certificates: Certificates) -> None:
     path = certificates.issue("client", "client.example", password=b"open sesame")
     key, certificate = split_pem(path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from aiokafka.testing import FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 
 from . import (
     commit_scenarios,
@@ -16,9 +18,9 @@ from . import (
     setting_scenarios,
     transaction_scenarios,
 )
-from .group_scenarios import beat, commit, join, new_group, sync
+from .group_scenarios import beat, commit, join, join_request, leave, new_group, sync
 from .scenarios import SCENARIOS, Side
-from .transaction_scenarios import CONCURRENT, EndTxnRequest, new_session
+from .transaction_scenarios import CONCURRENT, EndTxnRequest, Session, new_session
 
 # they add to SCENARIOS
 assert group_scenarios and setting_scenarios and transaction_scenarios
@@ -155,6 +157,37 @@ async def test_a_member_can_be_made_to_expire(cluster: FakeCluster, side: Side) 
     assert cluster.groups.state_of(group) == "Empty"
 
 
+@pytest.mark.parametrize(("leaves", "took"), [(False, 10), (True, 2)])
+def test_a_member_that_does_not_come_back_holds_up_a_rebalance_for_its_session(
+    leaves: bool, took: float
+) -> None:
+    """A client has got a member id, and has died or left since; others are joining."""
+    times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 300_000}
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            side = Side(cluster.address(0))
+            async with side.client as client, side.connect() as other, side.connect() as lost:
+                group = await new_group(side)
+                member = (await join(client, group, **times)).member_id
+                await sync(client, group, member, 1, {member: b""})
+                began = loop.time()
+                given = await lost.call(join_request(group, **times), 9)
+                assert given.error_code == 79
+                both = asyncio.gather(
+                    join(client, group, member, **times), join(other, group, **times)
+                )
+                await asyncio.sleep(2)
+                assert not both.done()
+                if leaves:
+                    await leave(lost, group, (given.member_id, None))
+                assert [answer.generation_id for answer in await both] == [2, 2]
+                return loop.time() - began
+
+    assert simulate(main) == pytest.approx(took, abs=0.5)
+
+
 async def test_committed_offsets_can_be_seen(cluster: FakeCluster, side: Side) -> None:
     assert cluster.groups.committed("g", "t") is None
     assert await commit(side.client, "g", "t", offset=7) == 0
@@ -182,3 +215,55 @@ async def test_markers_can_be_held_back(cluster: FakeCluster, side: Side) -> Non
     cluster.transactions.resume_markers()
     assert (log.last_stable_offset, log.end_offset) == (2, 2)
     assert (await side.client.call(again, 5)).error_code == 0
+
+
+async def a_new_owner(one: Session) -> int:
+    return (await one.init())[0]
+
+
+async def the_same_owner(one: Session) -> int:
+    return (await one.init(one.pid, one.epoch))[0]
+
+
+async def an_end(one: Session) -> int:
+    await one.produce("t", 0)
+    return (await one.end(True))[0]
+
+
+async def an_empty_abort(one: Session) -> int:
+    return (await one.end(False))[0]
+
+
+LAST_EPOCH = 32766
+
+
+@pytest.mark.parametrize("take_next", [a_new_owner, the_same_owner, an_end, an_empty_abort])
+async def test_behind_the_last_epoch_is_another_producer_id(
+    cluster: FakeCluster, side: Side, take_next: Callable[[Session], Awaitable[int]]
+) -> None:
+    one = await new_session(side, 2)
+    await one.init()
+    cluster.transactions.by_id[one.name].epoch = one.epoch = LAST_EPOCH - 1
+    first = one.pid
+    assert await take_next(one) == 0
+    assert (one.pid, one.epoch) == (first, LAST_EPOCH)
+    assert await take_next(one) == 0
+    assert one.pid != first
+    assert one.epoch == 0
+    assert await an_end(one) == 0
+
+
+@pytest.mark.parametrize("take_next", [the_same_owner, an_end])
+async def test_another_producer_id_may_be_asked_for_twice(
+    cluster: FakeCluster, side: Side, take_next: Callable[[Session], Awaitable[int]]
+) -> None:
+    """The response that tells of it may be lost."""
+    one = await new_session(side, 2)
+    await one.init()
+    cluster.transactions.by_id[one.name].epoch = one.epoch = LAST_EPOCH
+    first = one.pid
+    assert await take_next(one) == 0
+    second, one.pid, one.epoch = one.pid, first, LAST_EPOCH
+    again = await one.end(True) if take_next is an_end else await one.init(first, LAST_EPOCH)
+    assert again == (0, 0)
+    assert one.pid == second != first
