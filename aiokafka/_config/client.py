@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -78,7 +77,7 @@ def parse_address(text: str) -> tuple[str, int]:
         host, port = rest.split(":")
     if not host or not host.isprintable() or any(c.isspace() or c == "/" for c in host):
         raise ValueError(f"{text!r} has no valid host")
-    is_address = _is_ipv6(host)
+    is_address = ":" in host and _is_ipv6(host)
     if ":" in host and not is_address:
         raise ValueError(f"{text!r} is neither host:port nor an IPv6 address")
     if not port and rest.endswith(":") and not (is_address and rest == host):
@@ -89,9 +88,11 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _is_ipv6(host: str) -> bool:
+    import ipaddress  # here, as hardly any program needs it
+
     try:
-        socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
-    except (OSError, UnicodeEncodeError):
+        ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
         return False
     return True
 
