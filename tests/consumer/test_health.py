@@ -449,3 +449,31 @@ def test_a_coordinator_that_has_just_answered_is_not_named() -> None:
                     assert (health.state, health.unreachable) == (ConsumerState.RUNNING, ())
 
     simulate(main)
+
+
+def test_a_heartbeat_counts_though_it_asks_for_a_join() -> None:
+    """A member that does not join yet, as its application works, is one all the same."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 1)
+            options: dict[str, Any] = {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "group_id": "g",
+                "rebalance_timeout_ms": 240_000,
+            }
+            async with AIOKafkaConsumer("t", auto_offset_reset="earliest", **options) as consumer:
+                assert len(await read(consumer, 1)) == 1
+                async with AIOKafkaConsumer(**options) as other:
+                    other.subscribe(["t"])
+                    await asyncio.sleep(60)
+                    health = consumer.health()
+                    assert health.joined
+                    assert health.heartbeat_age_ms is not None
+                    assert health.heartbeat_age_ms < 4000
+                    assert consumer.metrics().value("last-heartbeat-seconds-ago") < 4
+                    assert not other.health().joined
+                    assert await consumer.getmany() == {}
+
+    simulate(main)
