@@ -237,7 +237,7 @@ async def test_who_reads_a_denied_topic_alone_is_told(
 async def test_a_topic_that_is_allowed_again_is_not_reported(
     cluster: FakeCluster, start: Start, call: str
 ) -> None:
-    """Nobody has asked for records while it was denied."""
+    """The application has not asked for records while it was denied."""
     await cluster.create_topic("t")
     await cluster.create_topic("u")
     consumer = await start(cluster, "t", "u", metadata_max_age_ms=50)

@@ -22,10 +22,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("is_removed", [False, True], ids=["member", "removed"])
-def test_the_listener_hears_of_all_that_came_in_several_rebalances(
-    kind: str, is_removed: bool
-) -> None:
+def test_the_listener_hears_of_all_that_came_in_several_rebalances(kind: str) -> None:
     async def main(_: Simulation) -> None:
         async with FakeCluster() as cluster:
             await cluster.create_topic("t", partitions=4)
@@ -44,8 +41,6 @@ def test_the_listener_hears_of_all_that_came_in_several_rebalances(
                     assert len(consumer.assignment()) == 2
                 await asyncio.sleep(20)
                 assert len(consumer.assignment()) == 4
-                if is_removed:
-                    cluster.groups.expire("g", consumer.group_metadata().member_id)
                 listener.calls.clear()
                 consumer.unsubscribe()
                 await asyncio.sleep(20)

@@ -352,9 +352,8 @@ async def test_the_leader_of_a_topic_that_is_gone_is_not_that_of_its_successor()
             await client.add_topic("t")
             former = PartitionRange("t", 0, 0, 5, client.cluster.topic_id("t"))
             answers = asyncio.Event()
-            with cluster.intercept(
-                FetchRequest, Hold(answers, each(name_broker_1)), times=1
-            ) as held:
+            late = Hold(answers, each(name_broker_1))
+            with cluster.intercept(FetchRequest, late, times=1) as held:
                 async with RangeReader(client, [former]) as reader:
                     reading_on = asyncio.ensure_future(reader.next())
                     await held.wait()
