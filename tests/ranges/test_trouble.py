@@ -24,7 +24,12 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from aiokafka.protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
@@ -375,7 +380,7 @@ async def test_the_leader_of_a_topic_that_is_gone_is_not_that_of_its_successor()
 def name_broker_1(data: PartitionData) -> None:
     data.error_code = NotLeaderForPartitionError.errno
     data.records = None
-    data.current_leader.leader_id, data.current_leader.leader_epoch = 1, 99
+    data.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=99)
 
 
 @simulated
