@@ -18,26 +18,20 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
-    NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.fetch import (
-    FetchRequest,
-    FetchResponse,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
-from aiokafka.ranges import DataLossError, LossKind, OffsetSizes, PartitionRange, RangeReader
+from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange, RangeReader
 from aiokafka.ranges.questions import Bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, RawBytes, Silence
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.admin.support import simulated
 from tests.ranges.support import drain, fill, numbered, reading
@@ -347,40 +341,6 @@ async def test_a_broker_that_knows_the_topic_of_before() -> None:
             assert there == cluster.partition("t").leader == 0
             async with RangeReader(client, [PartitionRange("t", 0, 0, 5)]) as reader:
                 assert await drain(reader) == {("t", 0): numbered(0, 5)}
-
-
-async def test_the_leader_of_a_topic_that_is_gone_is_not_that_of_its_successor() -> None:
-    """A response by the id of the former topic names it, when the client knows the next one."""
-    async with FakeCluster(2) as cluster:
-        await cluster.create_topic("t", assignment={0: [0, 1]})
-        async with AIOKafkaClient(bootstrap_servers=cluster.address(0)) as client:
-            await client.add_topic("t")
-            former = PartitionRange("t", 0, 0, 5, client.cluster.topic_id("t"))
-            answers = asyncio.Event()
-            late = Hold(answers, each(name_broker_1))
-            with cluster.intercept(FetchRequest, late, times=1) as held:
-                async with RangeReader(client, [former]) as reader:
-                    reading_on = asyncio.ensure_future(reader.next())
-                    await held.wait()
-                    await cluster.delete_topic("t")
-                    await cluster.create_topic("t", assignment={0: [0, 1]})
-                    fill(cluster, 0, 5)
-                    topic_id = cluster.state.topics["t"].topic_id
-                    while client.cluster.topic_id("t") != topic_id:
-                        await client.force_metadata_update()
-                    answers.set()
-                    with pytest.raises(DataLossError):
-                        await reading_on
-            cluster.forget_requests()
-            async with RangeReader(client, [PartitionRange("t", 0, 0, 5, topic_id)]) as reader:
-                assert await drain(reader) == {("t", 0): numbered(0, 5)}
-            assert {seen.broker_id for seen in cluster.requests(FetchRequest)} == {0}
-
-
-def name_broker_1(data: PartitionData) -> None:
-    data.error_code = NotLeaderForPartitionError.errno
-    data.records = None
-    data.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=99)
 
 
 @simulated
