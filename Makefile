@@ -58,7 +58,7 @@ help:
 	@echo "make simulate   programs, a cluster and faults, by the seed (SEEDS=1000, MINUTES=, SEED=, WORKLOAD=)"
 	@echo "make traces     run simulations twice, with other hashes; both must be alike (SEEDS=1000)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
-	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
+	@echo "make mutants    plant faults and see what notices them (FAULTS=suite, strangers, simulation)"
 	@echo "make figures    cycles, large classes, repetition, docstrings, comments: the shape of the code"
 	@echo "make options    write the options into docstrings and types, after a change of one"
 	@echo "make lint docs  ruff, mypy and spelling; the manual, warnings are errors"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,12 @@ import pytest
 import aiokafka
 from aiokafka import TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError, TransactionStateError
+from aiokafka.errors import (
+    IllegalStateError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    TransactionStateError,
+)
 from aiokafka.interceptors import (
     ConsumerInterceptor,
     ProducerInterceptor,
@@ -208,6 +214,36 @@ async def test_a_stop_that_is_cancelled_drops_what_waits(cluster: FakeCluster) -
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(values(cluster)) == 3
+
+
+async def test_a_notification_behind_the_end_is_dropped(cluster: FakeCluster) -> None:
+    """Python would warn of a coroutine that was never awaited."""
+
+    class Late(ProducerInterceptor):
+        def on_acknowledgement(self, *outcome: Any) -> Any:
+            told.append(asyncio.sleep(0))
+            return told[-1]
+
+    async def work() -> None:
+        async with producer:
+            sent.append(await producer.send(TOPIC, b"value", partition=0))
+
+    sent: list[asyncio.Future[RecordMetadata]] = []
+    told: list[Coroutine[Any, Any, None]] = []
+    producer = new_producer(cluster, interceptors=[Late()])
+    with cluster.intercept(ProduceRequest, Hold(asyncio.Event())) as held:
+        task = asyncio.create_task(work())
+        await held.wait()
+        assert producer.health().state == "closing"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with timeout(10):
+            while not told:
+                await asyncio.sleep(0)
+        with pytest.raises(ProducerClosed):
+            await sent[0]
+    assert [inspect.getcoroutinestate(one) for one in told] == [inspect.CORO_CLOSED]
 
 
 class Notes(ConsumerInterceptor):

@@ -233,6 +233,29 @@ async def test_who_reads_a_denied_topic_alone_is_told(
         assert await read_when_allowed(consumer) == 0
 
 
+@pytest.mark.parametrize("call", ["getone", "getmany", "of a partition"])
+async def test_a_topic_that_is_allowed_again_is_not_reported(
+    cluster: FakeCluster, start: Start, call: str
+) -> None:
+    """The application has not asked for records while it was denied."""
+    await cluster.create_topic("t")
+    await cluster.create_topic("u")
+    consumer = await start(cluster, "t", "u", metadata_max_age_ms=50)
+    with cluster.intercept(MetadataRequest, Edit(deny_u)):
+        await cluster.wait_for(
+            lambda: isinstance(consumer.health().last_exception, TopicAuthorizationFailedError)
+        )
+    asked = cluster.count(MetadataRequest)
+    await cluster.wait_for(lambda: cluster.count(MetadataRequest) >= asked + 2)
+    fill(cluster, 0, 1, topic="u")
+    async with timeout(10):
+        if call == "getmany":
+            assert list(await consumer.getmany(timeout_ms=5000)) == [U0]
+        else:
+            wanted = [] if call == "getone" else [U0]
+            assert (await consumer.getone(*wanted)).topic == "u"
+
+
 def deny_u(response: MetadataResponse) -> None:
     for topic in response.topics:
         if topic.name == "u":

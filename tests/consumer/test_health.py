@@ -12,12 +12,20 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.errors import FencedInstanceId, KafkaConnectionError, KafkaUnreachableError
+from aiokafka.errors import (
+    FencedInstanceId,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaUnreachableError,
+)
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.testing import Cut, Fail, FakeCluster, Silence
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.health import QUICK, SHORT_SESSIONS, until_state
 
@@ -349,3 +357,139 @@ async def test_health_is_cheap(cluster: FakeCluster, start: Start) -> None:
     for _ in range(100):
         consumer.health()
     assert cluster.count(FetchRequest) == before
+
+
+def test_the_ages_are_in_milliseconds() -> None:
+    async def main(_: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            cluster.intercept(FetchRequest, Cut(), times=1)
+            async with AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                heartbeat_interval_ms=100_000,
+                session_timeout_ms=300_000,
+            ) as consumer:
+                await asyncio.sleep(10)
+                consumer.pause(T0)
+                await asyncio.sleep(50)
+                health = consumer.health()
+                assert health.state is ConsumerState.RUNNING
+                for age in (health.heartbeat_age_ms, health.error_age_ms, health.state_age_ms):
+                    assert age == pytest.approx(60_000, abs=5000)
+                assert health.fetch_age_ms == pytest.approx(50_000, abs=1000)
+
+    simulate(main)
+
+
+def test_a_coordinator_that_is_not_needed_is_not_named() -> None:
+    """With partitions chosen by hand, and positions, only commits need one."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic("t", assignment={0: [0]})
+            cluster.move_coordinator("group", "g", 1)
+            fill(cluster, 0, 2)
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.address(0),
+                group_id="g",
+                auto_offset_reset="earliest",
+                default_api_timeout_ms=5000,
+            )
+            consumer.assign([T0])
+            async with consumer:
+                assert len(await read(consumer, 1)) == 1
+                await consumer.commit()
+                with cluster.intercept(None, Cut(), broker=1):
+                    assert len(await read(consumer, 1)) == 1
+                    with pytest.raises(KafkaError):
+                        await consumer.commit()
+                    health = consumer.health()
+                    assert health.last_error is not None
+                    assert (health.state, health.unreachable) == (ConsumerState.RUNNING, ())
+
+    simulate(main)
+
+
+def test_a_member_without_partitions_is_well_while_its_coordinator_answers() -> None:
+    """Though it gets no metadata."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            options: dict[str, Any] = {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "group_id": "g",
+                "metadata_max_age_ms": 10_000,
+            }
+            async with (
+                AIOKafkaConsumer("t", **options) as first,
+                AIOKafkaConsumer("t", **options) as second,
+            ):
+                await asyncio.sleep(20)
+                (idle,) = (one for one in (first, second) if not one.assignment())
+                with cluster.intercept(MetadataRequest, Cut()) as refused:
+                    await refused.wait(hits=4, timeout_s=60)
+                    await asyncio.sleep(10)
+                    assert idle.health().last_error is not None
+                    assert idle.health().state is ConsumerState.RUNNING
+                with cluster.intercept(None, Cut()):
+                    await asyncio.sleep(30)
+                    assert idle.health().state is ConsumerState.UNREACHABLE
+
+    simulate(main)
+
+
+def test_a_coordinator_that_has_just_answered_is_not_named() -> None:
+    """Though the next request is late, as it had to wait for the one before."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            async with AIOKafkaConsumer(
+                "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g"
+            ) as consumer:
+                beats = cluster.count(HeartbeatRequest)
+                await cluster.wait_for(lambda: cluster.count(HeartbeatRequest) > beats)
+                with (
+                    cluster.intercept(OffsetFetchRequest, Delay(6)),
+                    cluster.intercept(HeartbeatRequest, Delay(4)),
+                ):
+                    looking = asyncio.ensure_future(consumer.committed(T0))
+                    await asyncio.sleep(5)
+                    assert consumer.health().unreachable == ("The coordinator of group g",)
+                    await looking
+                    await asyncio.sleep(1)
+                    health = consumer.health()
+                    assert (health.state, health.unreachable) == (ConsumerState.RUNNING, ())
+
+    simulate(main)
+
+
+def test_a_heartbeat_counts_though_it_asks_for_a_join() -> None:
+    """A member that does not join yet, as its application works, is one all the same."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 1)
+            options: dict[str, Any] = {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "group_id": "g",
+                "rebalance_timeout_ms": 240_000,
+            }
+            async with AIOKafkaConsumer("t", auto_offset_reset="earliest", **options) as consumer:
+                assert len(await read(consumer, 1)) == 1
+                async with AIOKafkaConsumer(**options) as other:
+                    other.subscribe(["t"])
+                    await asyncio.sleep(60)
+                    health = consumer.health()
+                    assert health.joined
+                    assert health.heartbeat_age_ms is not None
+                    assert health.heartbeat_age_ms < 4000
+                    assert consumer.metrics().value("last-heartbeat-seconds-ago") < 4
+                    assert not other.health().joined
+                    assert await consumer.getmany() == {}
+
+    simulate(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, partition_error, queued, read
 
 
@@ -97,6 +99,35 @@ async def test_a_closer_replica_is_read_until_it_fails(start: Start) -> None:
         cluster.intercept(FetchRequest, Fail(NotLeaderForPartitionError), times=2, broker=1)
         fill(cluster, 0, 5)
         assert await read(consumer, 5) == [(0, n) for n in range(5, 10)]
+
+
+def test_a_replica_that_failed_is_used_again_after_half_a_minute() -> None:
+    """Not before: the leader would name it again at once."""
+
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+            await cluster.create_topic("t", assignment={0: [0, 1]})
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers, client_rack="b"
+            )
+            consumer.assign([T0])
+            async with consumer:
+
+                async def readers(seconds: float) -> set[int]:
+                    """Return which brokers are asked for records in so many seconds."""
+                    cluster.forget_requests()
+                    await asyncio.sleep(seconds)
+                    return {seen.broker_id for seen in cluster.requests(FetchRequest)}
+
+                await asyncio.sleep(5)
+                assert await readers(5) == {1}
+                cluster.intercept(FetchRequest, Cut(), times=1, broker=1)
+                await asyncio.sleep(2)
+                assert await readers(25) == {0}
+                await asyncio.sleep(5)
+                assert await readers(5) == {1}
+
+    simulate(main)
 
 
 async def test_all_partitions_leave_a_replica_that_fails(start: Start) -> None:

@@ -12,6 +12,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import (
     BrokerResponseError,
     InvalidRequestError,
+    InvalidTopicError,
     KafkaTimeoutError,
     LogTruncationError,
     TopicAuthorizationFailedError,
@@ -451,3 +452,19 @@ async def test_a_leader_too_old_to_compare_is_read_from(
     async with timeout(10):
         assert await read(consumer, 1) == [(0, 10)]
     assert replicated.count(OffsetForLeaderEpochRequest) == 0
+
+
+def test_the_ends_of_a_topic_that_cannot_be_are_not_waited_for() -> None:
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            FakeCluster() as cluster,
+            AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer,
+        ):
+            began = loop.time()
+            for call in (consumer.end_offsets, consumer.beginning_offsets):
+                with pytest.raises(InvalidTopicError, match="not a name"):
+                    await call([TopicPartition("not a name", 0)])
+            assert loop.time() - began < 5
+
+    simulate(main)

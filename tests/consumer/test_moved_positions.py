@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, Start, fill, partition_error, read
 from tests.support.groups import until
 
@@ -129,3 +131,45 @@ async def test_a_committed_offset_moves_no_partition_that_was_assigned_anew(
     goes_on.set()
     assert await seeking == {T0: 1}
     assert await read(consumer, 3) == [(0, 7), (0, 8), (0, 9)]
+
+
+async def test_behind_the_end_of_a_log_nothing_lags(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, assign=[T0], auto_offset_reset="none")
+    consumer.seek(T0, 0)
+    await read(consumer, 1)
+    assert consumer.lag(T0) == 2
+    consumer.seek(T0, 10)
+    assert consumer.lag(T0) == 0
+    assert consumer.health().lag == 0
+
+
+@pytest.mark.parametrize("how", ["seek", "beginning"])
+def test_a_seek_does_not_wait_for_the_pause_of_before(how: str) -> None:
+    """What is asked for now is another thing than what has failed."""
+
+    async def main(_: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 5)
+            async with AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                auto_offset_reset="none",
+                retry_backoff_ms=20_000,
+                retry_backoff_max_ms=20_000,
+            ) as consumer:
+                consumer.assign([T0])
+                consumer.seek(T0, 50)
+                with pytest.raises(OffsetOutOfRangeError):
+                    await consumer.getone()
+                began = loop.time()
+                if how == "seek":
+                    consumer.seek(T0, 0)
+                else:
+                    assert await consumer.seek_to_beginning(T0)
+                assert len(await read(consumer, 5)) == 5
+                assert loop.time() - began < 5
+
+    simulate(main)

@@ -435,32 +435,39 @@ def test_the_former_topic_that_is_shown_again_has_more_partitions() -> None:
     simulate(main)
 
 
-@pytest.mark.parametrize("how", ["seek", "beginning"])
+@pytest.mark.parametrize("how", ["seek", "committed", "beginning"])
 def test_a_seek_while_the_former_topic_is_shown_counts(how: str) -> None:
     """The application may mean either; what it has asked for comes."""
 
     async def main(_: Simulation) -> None:
         async with FakeCluster(brokers=2) as cluster:
             await cluster.create_topic("t", assignment={0: [1, 0]})
+            cluster.move_coordinator("group", "g", 0)
             fill(cluster, 0, 4)
-            async with collecting(cluster) as (consumer, got):
+            async with collecting(cluster, group_id="g", enable_auto_commit=False) as (
+                consumer,
+                got,
+            ):
                 await asyncio.sleep(3)
                 brokers = Disagreement(cluster)
                 await brokers.begin()
                 fill(cluster, 0, 4)
                 await asyncio.sleep(4)
+                await consumer.commit({T0: 2})
                 brokers.told_by = 1
                 await asyncio.sleep(4)
                 assert len(got) == 8
                 consumer.pause(T0)
                 if how == "seek":
                     consumer.seek(T0, 2)
+                elif how == "committed":
+                    assert await consumer.seek_to_committed(T0) == {T0: 2}
                 else:
                     await consumer.seek_to_beginning(T0)
                 brokers.told_by = 0
                 await asyncio.sleep(4)
                 consumer.resume(T0)
                 await asyncio.sleep(4)
-                assert len(got) == (10 if how == "seek" else 12)
+                assert len(got) == (12 if how == "beginning" else 10)
 
     simulate(main)

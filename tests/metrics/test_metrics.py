@@ -345,3 +345,20 @@ def test_counters_do_not_shrink_when_brokers_are_many() -> None:
     seen = traffic.read("client", "producer", 0, None)
     assert len(seen.find("request-total", group="producer-node-metrics")) == 1000
     assert seen.value("request-total", group="producer-metrics") == 1005
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "1.1"])
+async def test_the_lead_of_a_broker_that_does_not_tell_where_a_log_begins(
+    version: str, start: Start
+) -> None:
+    """It is absent then, and not off by one."""
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic(TOPIC)
+        fill(cluster, 0, 5, topic=TOPIC)
+        consumer = await start(cluster, assign=[T0])
+        for _ in range(3):
+            await consumer.getone()
+        seen = consumer.metrics()
+        assert seen.value("records-lag", partition=0) == 2
+        lead = [metric.value for metric in seen.find("records-lead", partition=0)]
+        assert lead == ([] if version == "0.10.2" else [3])

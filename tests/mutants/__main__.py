@@ -38,9 +38,11 @@ def arguments() -> argparse.Namespace:
 
 def judge_of(options: argparse.Namespace) -> Judge:
     """The judge to ask."""
-    if (options.by or options.list) == "suite":
-        return partial(ask_suite, limit=options.limit)
-    return partial(ask_simulation, seeds=options.seeds, limit=options.limit, first=options.first)
+    if (options.by or options.list) == "simulation":
+        return partial(
+            ask_simulation, seeds=options.seeds, limit=options.limit, first=options.first
+        )
+    return partial(ask_suite, limit=options.limit)
 
 
 class Results:

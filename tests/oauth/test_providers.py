@@ -300,6 +300,8 @@ async def test_an_outage_is_retried(provider: IdentityProvider, status: int) -> 
         ({"expires_in": "120"}, 120),
         ({"expires_in": 120.5}, 120.5),
         ({"expires_in": True}, None),
+        ({"expires_in": 0}, None),
+        ({"expires_in": "0"}, None),
         ({"expires_in": -5}, None),
         ({"expires_in": 1e300}, None),
         ({"expires_in": "9" * 5000}, None),
@@ -314,11 +316,12 @@ async def test_how_long_a_token_lives(
     assert (token.value, token.lifetime) == ("opaque", lifetime)
 
 
+@pytest.mark.parametrize("fields", [{}, {"expires_in": 0}])
 async def test_the_expiry_in_the_token_counts_where_the_answer_has_none(
-    provider: IdentityProvider,
+    provider: IdentityProvider, fields: dict[str, Any]
 ) -> None:
     token = provider.issue(exp=time.time() + 200)
-    provider.script.append((200, {"id_token": token}))
+    provider.script.append((200, {"id_token": token, **fields}))
     found = await client(provider).fetch()
     assert found.value == token
     assert found.lifetime is not None and 190 < found.lifetime <= 200

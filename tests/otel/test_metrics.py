@@ -10,9 +10,10 @@ import pytest
 
 from aiokafka import TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.errors import GroupAuthorizationFailedError, MessageSizeTooLargeError
 from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry, observe_clients
 from aiokafka.otel import _names as names
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.consumers import Start, fill
@@ -77,6 +78,25 @@ async def test_a_consumer(cluster: FakeCluster, start: Start, seen: Seen) -> Non
     assert processed.count >= 1
     assert processed.attributes[names.GROUP] == "group"
     assert seen.spans("commit topic") == []
+
+
+async def test_a_mere_collector_of_a_consumer_makes_no_spans(
+    cluster: FakeCluster, start: Start, seen: Seen
+) -> None:
+    """Not even of commits that fail, which it counts."""
+    telemetry = ConsumerTelemetry(**seen.providers, group_id="g")
+    consumer = await start(
+        cluster, TOPIC, group_id="g", enable_auto_commit=False, metrics_collector=telemetry
+    )
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupAuthorizationFailedError)):
+        with pytest.raises(GroupAuthorizationFailedError):
+            await consumer.commit({T0: 0})
+    await consumer.commit({T0: 0})
+    points = seen.points("messaging.client.operation.duration")
+    commits = [point for point in points if point.attributes[names.OPERATION] == "commit"]
+    errors = [point.attributes.get(names.ERROR_TYPE) for point in commits]
+    assert sorted(errors, key=str) == ["GroupAuthorizationFailedError", None]
+    assert seen.spans() == []
 
 
 async def test_clients_of_one_provider_count_together(cluster: FakeCluster, seen: Seen) -> None:

@@ -226,6 +226,20 @@ async def test_a_context_that_the_program_gives_is_kept(
     assert seen.span("process topic").parent.span_id == 0xB7AD6B7169203331
 
 
+async def test_a_context_that_makes_no_sense_is_replaced(cluster: FakeCluster, seen: Seen) -> None:
+    """Whatever comes later on finds one header of the name, and what else the record had."""
+    sending = ProducerTelemetry(**seen.providers)
+    async with new_producer(cluster, interceptors=[sending]) as producer:
+        headers = [("traceparent", b"nonsense"), ("mine", b"1"), ("traceparent", b"\xff")]
+        await producer.send_and_wait(TOPIC, b"value", partition=0, headers=headers)
+    (record,) = cluster.log(TOPIC).records()
+    (mine, (name, value)) = record.headers
+    assert mine == ("mine", b"1")
+    (made,) = (span for span in seen.spans() if span.kind is SpanKind.PRODUCER)
+    assert name == "traceparent"
+    assert value is not None and f"{id_of(made):016x}" in value.decode()
+
+
 async def test_hostile_headers(cluster: FakeCluster, start: Start, seen: Seen) -> None:
     consumer, telemetry = await reader(cluster, start, seen)
     async with new_producer(cluster) as producer:

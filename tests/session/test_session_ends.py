@@ -16,6 +16,7 @@ from aiokafka.errors import (
     InvalidTxnState,
     KafkaTimeoutError,
     NotLeaderForPartitionError,
+    RecordDeserializationError,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
@@ -250,6 +251,31 @@ async def cancel_in(cluster: FakeCluster, where: str) -> None:
 
 
 # -- a commit whose outcome is open
+
+
+async def test_the_error_behind_an_open_commit_is_raised_when_that_is_repeated(
+    cluster: FakeCluster,
+) -> None:
+    """The consumer has raised it once, and may be able to go on by then."""
+    fill(cluster, 0, 4)
+    unreadable = {b"2"}
+
+    def decode(value: bytes) -> bytes:
+        if value in unreadable:
+            raise ValueError("poison")
+        return value
+
+    options: Any = {"reading": {"value_deserializer": decode}, "writing": {"max_block_ms": 400}}
+    async with session_of(cluster, linger_ms=200, **options) as session, timeout(20):
+        with cluster.intercept(EndTxnRequest, Silence()), pytest.raises(KafkaTimeoutError):
+            await copy(session, 2)
+        cluster.drop_connections()
+        unreadable.clear()
+        with pytest.raises(RecordDeserializationError, match="poison"):
+            await copy(session, 2)
+        assert committed_values(cluster) == numbers(2)
+        assert await copy(session, 2) == [[b"2", b"3"]]
+    assert committed_values(cluster) == numbers(4)
 
 
 @pytest.mark.parametrize("release", ["2.8", "4.3"])
