@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -17,6 +18,9 @@ from aiokafka.errors import KafkaTimeoutError
 __all__ = ["Interception"]
 
 T = TypeVar("T")
+
+_turn: ContextVar[Awaitable[Any] | None] = ContextVar("turn", default=None)
+"""The coroutine of a notification that the running task is, or works for."""
 
 _LONGEST = 30.0
 """Seconds that one coroutine may take that nothing else waits for."""
@@ -56,6 +60,7 @@ class Interception:
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._current: asyncio.Task[BaseException | None] | None = None
+        self._turn: Awaitable[Any] | None = None
         self._tasks = TaskOwner("interceptors")
         self._is_closed = False
         for interceptor in self._interceptors:
@@ -109,7 +114,7 @@ class Interception:
 
         The coroutine whose turn it is does not wait: it would wait for itself.
         """
-        if asyncio.current_task() is self._current:
+        if self._is_inside:
             return
         while len(self._waiting) >= _MOST and not self._is_closed:
             self._moved.clear()
@@ -134,14 +139,14 @@ class Interception:
             except Exception as error:
                 self._guard.complain(error)
             finally:
-                self._current = None
+                self._current = self._turn = None
                 self._moved.set()
 
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
         """Wait for one coroutine. It has a task, so that it is plain which of both was cancelled,
         and that one which cannot be cancelled holds nothing up."""
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
-        self._current = current
+        self._current, self._turn = current, awaitable
         # Cancelled before its first step, the task leaves the coroutine as it was.
         current.add_done_callback(lambda _: _drop(awaitable))
         await asyncio.wait((current,), timeout=_LONGEST)
@@ -161,8 +166,10 @@ class Interception:
 
         For one of these coroutines, which stops the client, nothing waits: it goes on by itself.
         """
-        if asyncio.current_task() is self._current:
-            self._current = None
+        if self._is_inside:
+            if self._current is not None:
+                self._tasks.release(self._current)
+            self._current = self._turn = None
             return
         # What has ended just now tells of it in the next turn of the loop.
         await asyncio.sleep(0)
@@ -175,6 +182,12 @@ class Interception:
         except asyncio.TimeoutError:
             pass
 
+    @property
+    def _is_inside(self) -> bool:
+        """Whether the caller is the coroutine whose turn it is, or a task that it has made, as
+        `asyncio.wait_for` and `gather` do."""
+        return self._turn is not None and _turn.get() is self._turn
+
     def close(self) -> None:
         """Drop the coroutines that have not begun, and those to come."""
         self._is_closed = True
@@ -186,6 +199,7 @@ class Interception:
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
     """Return what `awaitable` raises; None if it returns."""
+    _turn.set(awaitable)
     try:
         await awaitable
     except (Exception, asyncio.CancelledError) as error:

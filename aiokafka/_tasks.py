@@ -132,6 +132,10 @@ class TaskOwner:
         for task in self._others():
             task.cancel()
 
+    def release(self, task: asyncio.Task[Any]) -> None:
+        """Leave a child to itself: it is not ended with the others."""
+        self._tasks.pop(task, None)
+
     def _others(self) -> list[asyncio.Task[Any]]:
         """Return every child but the calling one."""
         # A task that stops its own owner would cancel itself, and never come to the end of the

@@ -26,3 +26,5 @@ cdef class PartitionState:
     cdef public object timestamp
     cdef public object topic_id
     cdef dict _former
+    cdef int64_t _seen_taken
+    cdef double _seen_at

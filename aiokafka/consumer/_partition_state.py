@@ -233,6 +233,8 @@ class PartitionState:
         self.timestamp = None
         self.topic_id = None
         self._former: dict[bytes, _Place | None] = {}
+        self._seen_taken = -1
+        self._seen_at = 0.0
 
     def __repr__(self) -> str:
         return f"<PartitionState {self.tp} {self.phase.name} position={self.position}>"
@@ -274,6 +276,12 @@ class PartitionState:
         """Return the position up to which the application is done, seen from within call number
         `call`."""
         return self.finished if self.call == call else min(self.next_offset, self.shown)
+
+    def is_idle(self, now: float, seconds: float) -> bool:
+        """Return whether no record was taken for so long, as far as these looks tell."""
+        if self._seen_taken != self.taken:
+            self._seen_taken, self._seen_at = self.taken, now
+        return now >= self._seen_at + seconds
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the record before `offset`, to be committed with it; -1 if

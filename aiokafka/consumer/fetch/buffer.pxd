@@ -36,6 +36,7 @@ cdef class FetchBuffer:
     cdef int64_t _left
     cdef int64_t _room
     cdef list _begun
+    cdef bint _has_raised
     cdef FetchedPartition _current
     cdef object _queues
     cdef object _failures

@@ -80,6 +80,7 @@ class FetchBuffer:
     _left: int  # how many of these are left
     _room: int  # bytes that the call going on may still decompress
     _begun: list[tuple[PartitionState, int, int]]  # where it found the partitions
+    _has_raised: bool  # a failure, since a record set was read
     _current: FetchedPartition | None
     _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
     _failures: OrderedDict[PartitionState, tuple[int, Failure]]
@@ -96,6 +97,7 @@ class FetchBuffer:
         self._left = 0
         self._room = 0
         self._begun = []
+        self._has_raised = False
 
     # -- filling -----------------------------------------------------------------------------------
 
@@ -145,11 +147,12 @@ class FetchBuffer:
         self._current = None
 
     def unserved(self, on_release: Callable[[int], None]) -> list[PartitionState]:
-        """Return the partitions with data that the hungry reader cannot take, withheld or not among
-        those it wants, in frames that `on_release` counts."""
+        """Return the partitions with data that is withheld, or that the hungry reader, if there is
+        one, does not want, in frames that `on_release` counts."""
         found = []
+        wanted = self.hungry_for if self.is_hungry else None
         for state, queue in self._queues.items():
-            if not _is_served(state, self.hungry_for):
+            if not _is_served(state, wanted):
                 for chunk in queue:
                     if chunk.frame.on_release == on_release:
                         found.append(state)
@@ -229,7 +232,7 @@ class FetchBuffer:
         Raises what is to be reported of them, each failure once; and what a record set raises for
         as long as the position stays where it is.
         """
-        self._raise_failure(wanted)
+        self._raise_failure_in_turn(wanted)
         skipped = 0
         while skipped < len(self._queues):
             state = next(iter(self._queues))
@@ -242,6 +245,7 @@ class FetchBuffer:
                 skipped += 1
             if state in self._queues:
                 self._queues.move_to_end(state)
+        self._raise_failure(wanted)
         return None
 
     def take(
@@ -253,11 +257,15 @@ class FetchBuffer:
         Fewer if they are large: a call ends when it has unpacked a lot. A partition served goes to
         the end of the line. Raises as `next_of()`, but not while there are records to return.
         """
-        self._raise_failure(wanted)
+        self._raise_failure_in_turn(wanted)
         self._room = _MOST_UNPACKED
         self._begun.clear()
         try:
-            return self._take(wanted, limit)
+            found = self._take(wanted, limit)
+            if not found:
+                self._raise_failure(wanted)
+            self._has_raised = False
+            return found
         except Exception:
             raise
         except BaseException:
@@ -293,11 +301,21 @@ class FetchBuffer:
                 break
         return taken
 
+    def _raise_failure_in_turn(self, wanted: Wanted) -> None:
+        """Raise a failure of these partitions, unless one was raised since a record set was read.
+
+        What fails again at once, such as a topic that is denied, would keep an application from all
+        others that pauses after an error.
+        """
+        if not self._has_raised:
+            self._raise_failure(wanted)
+
     def _raise_failure(self, wanted: Wanted) -> None:
         for state in self._failures:
             if _is_served(state, wanted):
                 failure = self.pop_failure(state)
                 if failure is not None:
+                    self._has_raised = True
                     raise failure
 
     def _next_from(self, state: PartitionState, is_free: bool) -> ConsumerRecord[Any, Any] | None:
@@ -394,6 +412,7 @@ class FetchBuffer:
         if not queue:
             del self._queues[state]
         state.cursor.queued -= 1
+        self._has_raised = False
         self._release(chunk)
         state.changed()
 

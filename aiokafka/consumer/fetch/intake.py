@@ -14,6 +14,7 @@ from aiokafka._reading.answers import (
     Failed,
     Failure,
     Fetched,
+    Nothing,
     NotNow,
     OutOfRange,
     doubts_metadata,
@@ -75,12 +76,13 @@ class Intake:
                 self._leaders[state.tp] = leader
         else:
             self._note_ends(state, data)
-            # Before the records are looked at: a corrupt one is no failure of the broker, and is
-            # delayed by itself.
-            state.retry.succeed()
             lag = state.lag(self._shared.config.read_committed)
             self._shared.meter.fetched(state, data.records, self._sent_at, lag)
         answer = read_answer(state.tp, state.cursor.offset, data)
+        # What cannot be read comes as it is with each fetch: pauses grow.
+        is_whole = isinstance(answer, Fetched) and answer.scan.end >= 0
+        if is_whole or isinstance(answer, Nothing):
+            state.retry.succeed()
         if isinstance(answer, Fetched):
             self._buffer(state, answer)
         elif isinstance(answer, CutShort):

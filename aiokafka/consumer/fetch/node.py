@@ -43,6 +43,9 @@ __all__ = ["NodeFetcher"]
 # others are still being read.
 _RESPONSES_PER_SHARE = 4
 
+# Seconds between fetches for a reader that waits while another reads what is in store.
+_PACE = 0.05
+
 _CLOSE_TIMEOUT = 1.0
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
@@ -79,6 +82,7 @@ class NodeFetcher:
         self._fetched_at = 0.0
         self._has_news = False
         self._is_retired = False
+        self._swept_at = 0.0
 
     def touch(self, state: PartitionState) -> None:
         """Look again at a partition that is, or was, fetched from this broker."""
@@ -161,10 +165,16 @@ class NodeFetcher:
         # response comes while the rest is read.
         if self._is_over_low_water() and not self._make_room():
             return None
-        # No partition is left out whose turn could come during a long poll; or a reader waits for
-        # those that are asked for, and what others have in store does not help it.
-        if not plan.full or self._buffer.is_hungry:
+        # No partition is left out whose turn could come during a long poll.
+        if not plan.full:
             return longest
+        # A reader waits for those that are asked for, and what others have in store does not help
+        # it. But another may read that, and must not wait for a long poll when it is at its end.
+        if self._buffer.is_hungry:
+            if all(state.is_idle(now, longest) for state in plan.full):
+                return longest
+            if now >= self._fetched_at + min(_PACE, longest):
+                return 0.0
         # Asked at once if that is for half of the partitions or more. Otherwise each partition that
         # is read to its end would cost a request of its own.
         if self._has_news and len(plan.specs) >= len(plan.full):
@@ -172,18 +182,21 @@ class NodeFetcher:
         return 0.0 if now >= self._fetched_at + longest else None
 
     def _make_room(self) -> bool:
-        """Drop what no reader takes, if a reader goes without for it; True if the broker may be
-        asked again."""
-        if not self._buffer.is_hungry:
+        """Drop what no reader takes; True if the broker may be asked again."""
+        now, longest = self._loop.time(), self._shared.config.fetch_max_wait
+        if not self._buffer.is_hungry and now < self._swept_at + longest:
             return False
-        later = self._loop.time() + self._shared.config.fetch_max_wait
-        # Paused partitions, or those that this reader does not ask for, fill the memory. They are
-        # fetched again later, after those that are wanted.
+        self._swept_at = now
+        # Paused partitions fill the memory, or those that no reader takes while one goes without.
         for state in self._buffer.unserved(self._release):
+            if not state.is_withheld:
+                if not state.is_idle(now, longest):
+                    continue
+                # Fetched again later, after those that are wanted.
+                state.retry.wait_until(now + longest)
             # Wherever it is fetched from now: the leader may have moved since this broker sent it,
             # and the new one has no reason to drop it.
             self._buffer.discard(state)
-            state.retry.wait_until(later)
             state.changed()
         return not self._is_over_low_water()
 
@@ -193,8 +206,13 @@ class NodeFetcher:
     def _next_look(self, now: float) -> float | None:
         """Return when to decide again without being woken (loop time)."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
+        longest = self._shared.config.fetch_max_wait
         if self._plan.full:
-            times.append(self._fetched_at + self._shared.config.fetch_max_wait)
+            times.append(self._fetched_at + longest)
+        if self._buffer.is_hungry:
+            times += [self._fetched_at + min(_PACE, longest), now + longest]
+        elif self._plan.specs:
+            times.append(self._swept_at + longest)
         return min((time for time in times if time > now), default=None)
 
     # -- one fetch ---------------------------------------------------------------------------------

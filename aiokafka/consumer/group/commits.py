@@ -15,7 +15,7 @@ from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.group.chosen import ChosenPartitions, GivenUp
 from aiokafka.consumer.group.stored import Forfeit, Stored
-from aiokafka.consumer.group.turn import Turn
+from aiokafka.consumer.group.turn import Turn, Turns
 from aiokafka.consumer.position.committed import (
     CommittedOffset,
     Identity,
@@ -97,7 +97,7 @@ class GroupCommits:
         self._identity = identity
         self._on_refused = on_refused
         self._committed: dict[TopicPartition, Stored] = {}
-        self._turns: dict[Turn, None] = {}
+        self._turns = Turns()
         self._out: set[Turn] = set()
         self._forfeited: dict[TopicPartition, Forfeit] = {}
         self._is_closed = False
@@ -224,17 +224,13 @@ class GroupCommits:
     async def _turn(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> AsyncIterator[Turn]:
-        turn = Turn(partitions)
-        # Only those that are here before this turn is: no two turns ever wait for each other.
-        earlier = [other for other in self._turns if other.concerns(turn)]
-        self._turns[turn] = None
+        turn = self._turns.join(partitions)
         try:
-            while any(other in self._turns for other in earlier):
-                if not await self._changed.wait(deadline):
-                    raise self._late_for_its_turn()
+            if not await self._turns.wait(turn, deadline):
+                raise self._late_for_its_turn()
             yield turn
         finally:
-            del self._turns[turn]
+            self._turns.leave(turn)
             self._changed.notify()
 
     def _late_for_its_turn(self) -> KafkaTimeoutError:

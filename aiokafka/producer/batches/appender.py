@@ -28,6 +28,9 @@ BATCH_OVERHEAD = 1024
 _RECORD_FRAME = 36
 """More bytes than a record has in a batch besides key, value and headers."""
 
+_RIVALS = 7
+"""Partitions that are compared with a first one when records without a key get another."""
+
 _TURN_BYTES = 262_144
 """After so many bytes without a pause `send` gives the event loop a turn."""
 
@@ -67,13 +70,20 @@ class TopicLanes:
         self._left = 0
 
     def turn(self) -> PartitionQueue:
-        """Move on to another queue: of two random ones that with fewer batches (KIP-794)."""
+        """Move on to another queue: of some random ones that with the fewest batches (KIP-794).
+
+        With a slow broker, its partitions get less until it has caught up. Of two draws both may be
+        its partitions: that part of all records, however small, fills the memory in the end, and
+        the other brokers get no more than this one takes.
+        """
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
-        rival = choices[int(random.random() * len(choices))]
-        # Fewer batches waiting: with a slow broker, its partitions get less until it has caught up.
-        if rival.load < queue.load:
-            queue = rival
+        for _ in range(_RIVALS):
+            rival = choices[int(random.random() * len(choices))]
+            if rival.load < queue.load:
+                queue = rival
+            if not queue.load:
+                break
         self.sticky = queue
         self._left = self._quantum
         return queue
