@@ -117,11 +117,14 @@ class FakeCluster:
 
     async def start(self) -> None:
         """Start all brokers. ``async with`` does it."""
+        self._services.resume()
         for node_id in self._brokers:
             await self.start_broker(node_id)
 
     async def stop(self) -> None:
-        """Stop everything; no task, timer or socket is left. Records are kept. May be repeated."""
+        """Stop everything; no task, timer or socket is left. Records are kept, and what was under
+        way goes on with :meth:`start`. May be repeated.
+        """
         self._services.close()
         for proxy in self.proxies.values():
             await proxy.stop()

@@ -356,6 +356,7 @@ class ConsumerGroup:
         for member in self.members.values():
             _cancel(member.expiry)
             _cancel(member.revocation)
+            member.revocation = None
 
 
 def _check_regex(regex: str) -> None:

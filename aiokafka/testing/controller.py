@@ -31,6 +31,7 @@ class Controller:
         self._changed = changed
         self._timers: dict[int, asyncio.TimerHandle] = {}  # broker to the end of its session
         self._return: asyncio.TimerHandle | None = None
+        self._successor: int | None = None
         self._waiting: list[asyncio.Event] = []
 
     # -- for tests -----------------------------------------------------------------------------
@@ -78,6 +79,7 @@ class Controller:
         self.stop()
         loop = asyncio.get_running_loop()
         self._return = loop.call_later(seconds, self.start, broker_id)
+        self._successor = broker_id
 
     def elect(
         self, tp: TopicPartition | tuple[str, int], broker_id: int, *, unclean: bool = False
@@ -162,9 +164,15 @@ class Controller:
                 self._waiting.remove(event)
         return self._state.has_controller
 
+    def resume(self) -> None:
+        """Let the controller come that was to, when :meth:`close` kept it away."""
+        if self._return is not None:
+            self.start(self._successor)
+
     def close(self) -> None:
         """Stop all timers."""
-        self._cancel_return()
+        if self._return is not None:
+            self._return.cancel()
         for node_id in tuple(self._timers):
             self._end_session(node_id)
 

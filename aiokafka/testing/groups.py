@@ -168,6 +168,11 @@ class Groups:
         for offsets in self.offsets.values():
             offsets.forget_topic(topic)
 
+    def resume(self) -> None:
+        """Restore all groups: their coordinators start again."""
+        for group_id in (*self.classic, *self.consumer):
+            self.load(group_id, 0.0)
+
     def close(self) -> None:
         """Stop all timers."""
         for classic in self.classic.values():

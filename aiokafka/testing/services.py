@@ -153,6 +153,12 @@ class Services:
         self._fetch_sessions.pop(node_id, None)
         self.coordinators.broker_stopped(node_id)
 
+    def resume(self) -> None:
+        """Go on with what `close()` has interrupted, as brokers do that start again."""
+        self.groups.resume()
+        self.transactions.resume()
+        self.controller.resume()
+
     def close(self) -> None:
         """Cancel all timers."""
         self.groups.close()

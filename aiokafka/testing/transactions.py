@@ -220,8 +220,7 @@ class Transactions:
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
             known.started_at_ms = int(_seams.wall_time() * 1000)
-            loop = asyncio.get_running_loop()
-            known.expiry = loop.call_later(known.timeout, self._expire, known)
+            self._limit(known, known.timeout)
             self._changed()
         return known
 
@@ -401,6 +400,17 @@ class Transactions:
             return codes.INVALID_PRODUCER_EPOCH if fenced else exc.errno
         ongoing = known.state is TransactionState.ONGOING and place in known.partitions
         return codes.NONE if ongoing else codes.INVALID_TXN_STATE
+
+    def _limit(self, known: Transaction, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        known.expiry = loop.call_later(seconds, self._expire, known)
+
+    def resume(self) -> None:
+        """Let transactions that are open end in their time."""
+        for known in self.by_id.values():
+            if known.state is TransactionState.ONGOING:
+                age = _seams.wall_time() - known.started_at_ms / 1000
+                self._limit(known, max(0.0, known.timeout - age))
 
     def close(self) -> None:
         """Stop all timers."""
