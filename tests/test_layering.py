@@ -20,6 +20,7 @@ LAYERS = {
     "_config": 0,
     "_consumer_record": 0,
     "_gc": 0,
+    "_handlers": 0,
     "_names": 0,
     "_ready": 0,
     "_interpreter": 0,
@@ -88,9 +89,10 @@ PURE = {"asyncio", "socket", "ssl", "time", "logging"}
 # The fake broker shares no code with the client above the codec.
 TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"testing"}
 # Applications could have written it: beside the public names, only how to wait, to own
-# tasks, and the names of types.
+# tasks, what handlers may be, and the names of types.
 PARALLEL_MAY_IMPORT = {
     "_backoff",
+    "_handlers",
     "_log",
     "_compat",
     "_seams",

@@ -77,10 +77,10 @@ def parse_address(text: str) -> tuple[str, int]:
         host, port = rest.split(":")
     if not host or not host.isprintable() or any(c.isspace() or c == "/" for c in host):
         raise ValueError(f"{text!r} has no valid host")
-    is_address = ":" in host and _is_ipv6(host)
-    if ":" in host and not is_address:
+    if ":" in host and not _is_ipv6(host):
         raise ValueError(f"{text!r} is neither host:port nor an IPv6 address")
-    if not port and rest.endswith(":") and not (is_address and rest == host):
+    # A bare IPv6 address may end in colons.
+    if not port and rest.endswith(":") and rest != host:
         raise ValueError(f"{text!r} has no port after the colon")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{text!r} has no port from 1 to 65535")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -10,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import _seams
+from aiokafka._handlers import check_result, refuse_generators
 from aiokafka._typing import later
 from aiokafka._version import __version__
 from aiokafka.interceptors import ConsumerInterceptor, Records
@@ -219,10 +219,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
 
         It may be a plain or a coroutine function, as that of `ParallelConsumer.run`.
         """
-        call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-        for each in (function, call):
-            if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
-                raise TypeError(f"function={function!r}: nothing of a generator function would run")
+        refuse_generators("function", function)
 
         @functools.wraps(function)
         async def traced(record: ConsumerRecord[Any, Any]) -> T:
@@ -230,10 +227,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
                 result = function(record)
                 if inspect.isawaitable(result):
                     return await result
-                if inspect.isgenerator(result) or inspect.isasyncgen(result):
-                    raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
-                if isinstance(result, concurrent.futures.Future):
-                    raise TypeError(f"the handler returned {result!r}, which cannot be awaited")
+                check_result(result)
                 return result
 
         return traced

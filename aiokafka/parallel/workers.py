@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from contextvars import copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._handlers import check_result, refuse_generators
 from aiokafka._tasks import TaskOwner, together
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Workers:
 
     def start(self, handler: Handler) -> None:
         """Start the tasks. Raises TypeError for a handler whose body would not run."""
-        _refuse_generators(handler)
+        refuse_generators("handler", handler)
         self._handler = handler
         self._context = copy_context()
         for number in range(self._count):
@@ -155,24 +155,8 @@ def _end_of(result: object) -> Awaitable[object]:
     """Return what to wait for before the record counts as done."""
     if inspect.isawaitable(result):
         return result
-    if inspect.isasyncgen(result) or inspect.isgenerator(result):
-        raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
-    if isinstance(result, concurrent.futures.Future):
-        raise TypeError(
-            "the handler returned a concurrent.futures.Future, which cannot be awaited: "
-            "return asyncio.wrap_future(future)"
-        )
+    check_result(result)
     return _nothing()
-
-
-def _refuse_generators(handler: Handler) -> None:
-    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
-    for each in (handler, call):
-        if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
-            raise TypeError(
-                f"handler={handler!r}: a generator function, of which nothing runs when it is "
-                "called; take the `yield` out"
-            )
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:

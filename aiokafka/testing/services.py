@@ -74,6 +74,7 @@ class Services:
         #: The transaction coordinators.
         self.transactions = Transactions(state, self.coordinators, self.groups, changed)
         self._fetch_sessions: dict[int, FetchSessions] = {}
+        self._is_closed = False
 
     def fetch_sessions(self, node_id: int) -> FetchSessions:
         """Return the incremental fetch sessions of one broker."""
@@ -154,13 +155,18 @@ class Services:
         self.coordinators.broker_stopped(node_id)
 
     def resume(self) -> None:
-        """Go on with what `close()` has interrupted, as brokers do that start again."""
+        """Go on with what `close()` has interrupted, if it was called, as brokers do that start
+        again."""
+        if not self._is_closed:
+            return
+        self._is_closed = False
         self.groups.resume()
         self.transactions.resume()
         self.controller.resume()
 
     def close(self) -> None:
         """Cancel all timers."""
+        self._is_closed = True
         self.groups.close()
         self.transactions.close()
         self.controller.close()

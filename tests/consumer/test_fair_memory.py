@@ -123,6 +123,32 @@ def test_a_reader_of_an_idle_partition_does_not_hold_up_the_others(wait_ms: int)
     simulate(main)
 
 
+def test_a_reader_of_an_idle_partition_does_not_ask_all_the_time() -> None:
+    """All others are in store, and no reader takes them: long polls are good enough."""
+    count = 20
+
+    async def main(_: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("full", partitions=count)
+            await cluster.create_topic("idle")
+            for number in range(count):
+                write(cluster, "full", number, 1000)
+            async with consumer_of(cluster, max_partition_fetch_bytes=100_000) as consumer:
+                consumer.assign([*partitions("full", count), *partitions("idle", 1)])
+                waiting = asyncio.create_task(consumer.getone(*partitions("idle", 1)))
+                await asyncio.sleep(3)
+                before = cluster.count(FetchRequest)
+                await asyncio.sleep(10)
+                fetches = cluster.count(FetchRequest) - before
+                write(cluster, "idle", 0, 1)
+                async with timeout(1):
+                    await waiting
+                return fetches
+
+    # One takes half a second.
+    assert 15 < simulate(main) < 25
+
+
 @pytest.mark.parametrize("call", ["getone", "getmany"])
 def test_a_denied_topic_does_not_keep_a_program_from_others_that_pauses_after_errors(
     call: str,

@@ -7,8 +7,24 @@ from typing import Any
 import pytest
 
 from aiokafka.record.batch import RecordReader
-from aiokafka.record.control import ABORT
+from aiokafka.record.control import ABORT, COMMIT
 from tests.record.samples import make_batch, make_marker, numbered
+
+
+def aborted_then_committed() -> tuple[bytes, list[tuple[int, int]]]:
+    """A record set of one producer: an aborted transaction (0-1, marker 2), two committed ones
+    (3-4, marker 5; 6-7, marker 8), and a record of no producer (9)."""
+    transaction: Any = {"producer": (11, 0, 0), "transactional": True}
+    data = (
+        make_batch(numbered(2), **transaction)
+        + make_marker(ABORT, base_offset=2)
+        + make_batch(numbered(2), **transaction, base_offset=3)
+        + make_marker(COMMIT, base_offset=5)
+        + make_batch(numbered(2), **transaction, base_offset=6)
+        + make_marker(COMMIT, base_offset=8)
+        + make_batch(numbered(1), base_offset=9)
+    )
+    return data, [(11, 0)]
 
 
 def committed_between_aborted() -> tuple[bytes, list[tuple[int, int]]]:
@@ -24,11 +40,11 @@ def committed_between_aborted() -> tuple[bytes, list[tuple[int, int]]]:
     return data, [(11, 1), (11, 5)]
 
 
-@pytest.mark.parametrize("at", [0, 4, 8])
-@pytest.mark.parametrize("size", [1, 2, 100])
-def test_an_interrupt_does_not_show_what_was_aborted(at: int, size: int) -> None:
-    """The call has passed an aborted transaction, which the next one meets again."""
-    data, aborted = committed_between_aborted()
+def read_with_interrupt(
+    data: bytes, aborted: list[tuple[int, int]], at: int, size: int
+) -> tuple[list[int], int]:
+    """Take so many records a call, of which the one that reaches the offset `at` is cut short.
+    Returns the offsets of the records, and the position at the end."""
     seen: list[int] = []
     reader: Any = None
     interrupts = [KeyboardInterrupt]
@@ -53,4 +69,20 @@ def test_an_interrupt_does_not_show_what_was_aborted(at: int, size: int) -> None
         except KeyboardInterrupt:
             pass
     assert not interrupts
-    assert seen == [0, 4, 8]
+    return seen, reader.position
+
+
+@pytest.mark.parametrize("at", [3, 4, 6, 7, 9])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_an_interrupt_does_not_hide_what_was_committed(at: int, size: int) -> None:
+    """What was aborted before the place of the interrupt is still known after it."""
+    data, aborted = aborted_then_committed()
+    assert read_with_interrupt(data, aborted, at, size) == ([3, 4, 6, 7, 9], 10)
+
+
+@pytest.mark.parametrize("at", [0, 4, 8])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_an_interrupt_does_not_show_what_was_aborted(at: int, size: int) -> None:
+    """The call has passed an aborted transaction, which the next one meets again."""
+    data, aborted = committed_between_aborted()
+    assert read_with_interrupt(data, aborted, at, size) == ([0, 4, 8], 9)

@@ -450,47 +450,6 @@ def test_formats_may_follow_each_other() -> None:
     assert types == [None] * 3 + [0] * 9
 
 
-def aborted_then_committed() -> tuple[bytes, list[tuple[int, int]]]:
-    """A record set of one producer: an aborted transaction (0-1, marker 2), two committed ones
-    (3-4, marker 5; 6-7, marker 8), and a record of no producer (9)."""
-    transaction: Any = {"producer": (11, 0, 0), "transactional": True}
-    data = (
-        make_batch(numbered(2), **transaction)
-        + make_marker(ABORT, base_offset=2)
-        + make_batch(numbered(2), **transaction, base_offset=3)
-        + make_marker(COMMIT, base_offset=5)
-        + make_batch(numbered(2), **transaction, base_offset=6)
-        + make_marker(COMMIT, base_offset=8)
-        + make_batch(numbered(1), base_offset=9)
-    )
-    return data, [(11, 0)]
-
-
-@pytest.mark.parametrize("at", [3, 4, 6, 7, 9])
-@pytest.mark.parametrize("size", [1, 2, 100])
-def test_an_interrupt_does_not_hide_what_was_committed(at: int, size: int) -> None:
-    """What was aborted before the place of the interrupt is still known after it."""
-    data, aborted = aborted_then_committed()
-    seen: list[int] = []
-    reader: Any = None
-    interrupts = [KeyboardInterrupt]
-
-    def deserialize(value: bytes) -> bytes:
-        if interrupts and reader.position >= at:
-            raise interrupts.pop()
-        return value
-
-    reader = open_reader(data, read_committed=True, aborted=aborted, value_deserializer=deserialize)
-    while not reader.exhausted:
-        try:
-            seen += offsets(reader.take(size))
-        except KeyboardInterrupt:
-            pass
-    assert not interrupts
-    assert seen == [3, 4, 6, 7, 9]
-    assert reader.position == 10
-
-
 def test_unpacking_ends_at_a_bound() -> None:
     """Batches of 100,000 bytes, packed to some hundreds: one call does not unpack them all."""
     large = [Item(1_700_000_000_000, None, bytes(100_000))]

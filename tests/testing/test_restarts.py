@@ -109,3 +109,21 @@ def test_a_controller_that_was_stopped_stays_so() -> None:
             assert not cluster.controller.is_available
 
     simulate(main)
+
+
+def test_a_second_start_interrupts_nothing() -> None:
+    async def main(_: Simulation) -> None:
+        config = {"group.initial.rebalance.delay.ms": 3000}
+        async with FakeCluster(config=config) as cluster:
+            await cluster.create_topic(TOPIC)
+            consumer = reader(cluster, group_id="g")
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            starting = asyncio.create_task(consumer.start())
+            await asyncio.sleep(1)
+            await cluster.start()
+            await starting
+            assert loop.time() - began < 3.5
+            await consumer.stop()
+
+    simulate(main)

@@ -171,7 +171,9 @@ class NodeFetcher:
         # A reader waits for those that are asked for, and what others have in store does not help
         # it. But another may read that, and must not wait for a long poll when it is at its end.
         if self._buffer.is_hungry:
-            if all(state.is_idle(now, longest) for state in plan.full):
+            # All are looked at, so that the time of each begins.
+            are_idle = [state.is_idle(now, longest) for state in plan.full]
+            if all(are_idle):
                 return longest
             if now >= self._fetched_at + min(_PACE, longest):
                 return 0.0

@@ -250,7 +250,7 @@ class OffsetResolver:
             except KafkaError as error:
                 contact.note(error)
                 raise
-        # Nothing else may: of a partition that is paused no records are asked for.
+        # A fetch may never tell: no records are asked for of a partition that is paused.
         contact.succeed()
 
     def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:

@@ -29,20 +29,21 @@ class Lingering(dict[PartitionQueue, None]):
 
     def by_age(self) -> tuple[PartitionQueue, ...]:
         """Return the queues, that with the oldest batch first."""
-        self._sort()
-        return tuple(self)
-
-    def begun_before(self, time: float) -> list[PartitionQueue]:
-        """Return the queues whose oldest batch was begun before `time` (loop time)."""
-        self._sort()
-        return list(takewhile(lambda queue: _begun(queue) < time, self))
-
-    def _sort(self) -> None:
         if self._is_mixed:
             self._is_mixed = False
             line = sorted(self, key=_begun)
             self.clear()
             self.update(dict.fromkeys(line))
+        return tuple(self)
+
+    def pop_begun_before(self, time: float) -> dict[PartitionQueue, None]:
+        """Take out the first queues, up to one whose oldest batch was begun at `time` (loop time)
+        or later, and return them. An older one behind it comes when that has left, or is as old.
+        """
+        old = dict.fromkeys(takewhile(lambda queue: _begun(queue) < time, self))
+        for queue in old:
+            del self[queue]
+        return old
 
 
 def _begun(queue: PartitionQueue) -> float:

@@ -53,7 +53,8 @@ _SHARE = 4
 """... or as many times what it takes to send, if longer: that must not take all the time."""
 
 _LONGEST_COMPANY = 0.2
-"""Seconds beyond the linger time. Then it stands in line with full ones, which would pass it."""
+"""Seconds beyond the linger time after which a batch that is not full stands in line with those
+that are: they would pass it for as long as they fill the requests."""
 
 
 class NodeSender:
@@ -307,9 +308,8 @@ class NodeSender:
         elif self._delayed:
             # The timer may have rung for something that was due earlier.
             self._timer.arm(self._delayed_until)
-        for queue in self._patient.begun_before(now - self._config.linger - _LONGEST_COMPANY):
-            del self._patient[queue]
-            self._urgent[queue] = None
+        late = now - self._config.linger - _LONGEST_COMPANY
+        self._urgent.update(self._patient.pop_begun_before(late))
         if not self._compressing.is_used:
             line = (*self._urgent, *self._due(now))
         elif self._compress(now):
