@@ -7,7 +7,9 @@ record is made in a fraction of the time that a dataclass takes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import inspect
 from dataclasses import dataclass
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic
@@ -41,6 +43,21 @@ _TEMPLATE: Any = dataclasses.make_dataclass(
 )
 
 
+class _Signature:
+    """What `inspect.signature` tells of the constructor, which a compiled type does not do by
+    itself. A subclass with a constructor of its own has that one's."""
+
+    def __get__(self, record: object, kind: type) -> inspect.Signature:
+        if kind.__init__ is not Record.__init__:  # type: ignore[misc]
+            raise AttributeError("__signature__")
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=type_)
+                for name, type_ in _TYPES.items()
+            ]
+        )
+
+
 class Record:
     """A record read from a partition; mutable, and takes further attributes."""
 
@@ -48,6 +65,7 @@ class Record:
     __dataclass_params__ = _TEMPLATE.__dataclass_params__
     __match_args__ = tuple(_TYPES)
     __annotations__ = _TYPES
+    __signature__ = _Signature()
 
     __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
 
@@ -188,6 +206,8 @@ class _Model:
 
 gc.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
 names.present_as(Record, "aiokafka.structs", "ConsumerRecord")
+with contextlib.suppress(AttributeError):  # of an extension type
+    Record.__init__.__annotations__ = {**_TYPES, "return": "None"}
 
 if TYPE_CHECKING:
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies
 
 from aiokafka import ConsumerRecord
 
@@ -58,6 +60,36 @@ def test_fields_by_position() -> None:
     assert (record.topic, record.key, record.headers) == ("t", b"k", ())
     with pytest.raises(TypeError):
         ConsumerRecord("t", 1)  # type: ignore[call-arg]
+
+
+def test_signature() -> None:
+    """As test frameworks and containers ask for it, to make records."""
+    parameters = inspect.signature(ConsumerRecord).parameters
+    assert list(parameters) == FIELDS
+    assert parameters["offset"].annotation == "int"
+
+    class Extended(ConsumerRecord[Any, Any]):
+        pass
+
+    class Own(ConsumerRecord[Any, Any]):
+        def __init__(self, value: bytes) -> None:
+            super().__init__("t", 0, 0, 0, 0, None, value, None, -1, len(value), ())
+
+    @dataclasses.dataclass
+    class Numbered(ConsumerRecord[Any, Any]):
+        number: int = 0
+
+    assert list(inspect.signature(Extended).parameters) == FIELDS
+    assert list(inspect.signature(Own).parameters) == ["value"]
+    assert list(inspect.signature(Numbered).parameters) == [*FIELDS, "number"]
+
+
+@settings(max_examples=5, database=None)
+@given(strategies.builds(ConsumerRecord, value=strategies.binary()))
+def test_hypothesis_makes_records(record: ConsumerRecord[Any, bytes]) -> None:
+    assert isinstance(record.topic, str)
+    assert isinstance(record.offset, int)
+    assert isinstance(record.value, bytes)
 
 
 def test_equality_and_hash() -> None:
