@@ -480,6 +480,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         return await future
 
     def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
+        if key is None and value is None:
+            return None, None  # to be refused, whatever the serializers would make of it
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:

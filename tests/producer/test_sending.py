@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -163,6 +164,24 @@ async def test_a_serializer_that_raises_sends_nothing(cluster: FakeCluster) -> N
             await producer.send(TOPIC, 1, partition=0)
         await producer.flush()
     assert values(cluster) == []
+
+
+@pytest.mark.parametrize("call", ["send", "send_and_wait"])
+async def test_neither_key_nor_value_is_refused_whatever_serializers_do(
+    cluster: FakeCluster, call: str
+) -> None:
+    """JSON makes "null" of what is mostly a forgotten argument."""
+
+    def serialize(thing: Any) -> bytes:
+        return json.dumps(thing).encode()
+
+    async with new_producer(
+        cluster, key_serializer=serialize, value_serializer=serialize
+    ) as producer:
+        with pytest.raises(AssertionError, match="Need at least one: key or value"):
+            await getattr(producer, call)(TOPIC, partition=0)
+        await producer.send_and_wait(TOPIC, key="k", partition=0)
+    assert [(r.key, r.value) for r in cluster.log(TOPIC, 0).records()] == [(b'"k"', b"null")]
 
 
 @pytest.mark.parametrize("codec", ["none", *CODECS])
