@@ -28,6 +28,7 @@ LAYERS = {
     "_pure": 0,
     "_seams": 0,
     "_states": 0,
+    "_submodules": 0,
     "_subject": 0,
     "_typevars": 0,
     "_typing": 0,

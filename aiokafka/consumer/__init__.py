@@ -1,5 +1,11 @@
 """Reading records: the consumer and what it is made of."""
 
+from typing import TYPE_CHECKING
+
+from aiokafka._submodules import on_demand
 from aiokafka.consumer.consumer import AIOKafkaConsumer
+
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, "fetcher", "group_coordinator")
 
 __all__ = ["AIOKafkaConsumer"]

@@ -81,10 +81,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         async with AIOKafkaProducer(bootstrap_servers="localhost:9092") as producer:
             await producer.send_and_wait("topic", b"value")
 
-    Wrong arguments raise ValueError or TypeError at
-    once; a missing compression package UnsupportedCodecError; no event loop RuntimeError. Without a
-    running event loop `loop` is the one that it will be used in, which is deprecated.
-    `api_version` and `send_backoff_ms` are accepted, without effect.
+    Wrong arguments raise ValueError or TypeError at once; a missing compression package
+    UnsupportedCodecError; no event loop RuntimeError. Without a running event loop `loop` is the
+    one for later, which is deprecated. `api_version` and `send_backoff_ms` have no effect.
 
     The types of keys and values are those that the serializers take, else bytes or None:
     `AIOKafkaProducer(value_serializer=dump_order)` sends values that are an `Order`.
@@ -699,9 +698,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """Drop what was not sent, and make what was written invalid.
 
         Requests in flight are waited for, also those whose records `delivery_timeout_ms` has given
-        up: before KIP-890 brokers would write them into the next transaction.
-
-        Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
+        up: before KIP-890 brokers would write them into the next transaction. Takes up to
+        `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
         """
         with self._transacting("abort"):
             await self._transactional().abort()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._submodules import on_demand
+
 if TYPE_CHECKING:
     from aiokafka.record.columns import BinaryColumn, Columns, HeaderColumn
     from aiokafka.record.rows import BinarySource, HeaderSource, RowSource, route_rows
@@ -21,11 +23,13 @@ __all__ = [
 
 _IN_COLUMNS = {"BinaryColumn", "Columns", "HeaderColumn"}
 _OF_AIOKAFKA = {"MemoryRecords": "memory_records"}
+_MODULES = ("control_record", "default_records", "legacy_records", "memory_records", "util")
+_load_module = on_demand(__name__, *_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when it is first used: most programs need none of it.
     if name not in __all__ and name not in _OF_AIOKAFKA:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _load_module(name)
     home = _OF_AIOKAFKA.get(name) or ("columns" if name in _IN_COLUMNS else "rows")
     return getattr(import_module(f"{__name__}.{home}"), name)

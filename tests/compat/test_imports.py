@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import subprocess
+import sys
 
 import pytest
+
+import aiokafka
 
 IMPORTS = [
     # FastStream
@@ -90,3 +95,53 @@ def test_import(line: str) -> None:
     found = importlib.import_module(module)
     missing = [name for name in names if not hasattr(found, name)]
     assert not missing
+
+
+# All that the import of aiokafka loads there.
+INNER = [
+    "consumer.consumer",
+    "consumer.fetcher",
+    "consumer.group_coordinator",
+    "consumer.subscription_state",
+    "coordinator.assignors.abstract",
+    "coordinator.assignors.roundrobin",
+    "coordinator.protocol",
+    "producer.message_accumulator",
+    "producer.producer",
+    "producer.sender",
+    "producer.transaction_manager",
+    "protocol.admin",
+    "protocol.api",
+    "protocol.commit",
+    "protocol.coordination",
+    "protocol.fetch",
+    "protocol.group",
+    "protocol.metadata",
+    "protocol.offset",
+    "protocol.produce",
+    "protocol.transaction",
+    "record.control_record",
+    "record.default_records",
+    "record.legacy_records",
+    "record.memory_records",
+    "record.util",
+]
+WALK = """
+import functools, sys
+import aiokafka
+functools.reduce(getattr, sys.argv[1].split("."), aiokafka)
+"""
+
+
+@pytest.mark.parametrize("path", INNER)
+def test_inner_module_after_the_import_of_the_package_alone(path: str) -> None:
+    """As in `import aiokafka; aiokafka.coordinator.assignors.roundrobin`, whatever was loaded."""
+    found = functools.reduce(getattr, path.split("."), aiokafka)
+    assert found is importlib.import_module(f"aiokafka.{path}")
+    subprocess.run([sys.executable, "-c", WALK, path], check=True)
+
+
+def test_no_other_name_is_found_there() -> None:
+    for package in (aiokafka.consumer, aiokafka.coordinator, aiokafka.protocol, aiokafka.record):
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            package.nothing  # noqa: B018

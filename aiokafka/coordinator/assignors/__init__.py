@@ -1,1 +1,8 @@
 """Ways to assign the partitions of a group to its members."""
+
+from typing import TYPE_CHECKING
+
+from aiokafka._submodules import on_demand
+
+if not TYPE_CHECKING:
+    __getattr__ = on_demand(__name__, "abstract", "roundrobin")
