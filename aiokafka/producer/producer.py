@@ -686,10 +686,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def commit_transaction(self) -> None:
         """Wait until everything that was sent is written, then commit.
 
-        Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation the outcome is
-        unknown: call it again to go on where it was. It is unknown after ProducerClosed, too, if
-        the time of a `stop()` meanwhile was too short. After another error the transaction has to
-        be aborted, unless the error has `is_fatal`.
+        Takes up to `max_block_ms`. After a KafkaTimeoutError without `requires_abort`, or a
+        cancellation, the outcome is unknown: call it again to go on where it was. It is unknown
+        after ProducerClosed, too, if the time of a `stop()` meanwhile was too short. After another
+        error the transaction has to be aborted, unless the error has `is_fatal`.
         """
         with self._transacting("commit"):
             await self._transactional().commit()

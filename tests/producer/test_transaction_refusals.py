@@ -15,12 +15,14 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     NotCoordinatorError,
+    NotEnoughReplicasError,
     ProducerFenced,
     TransactionAbortable,
     TransactionStateError,
     UnknownError,
     for_code,
 )
+from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -113,6 +115,39 @@ def test_a_silent_coordinator_is_left_though_calls_are_short(call: str) -> None:
                 await faults.heal()
 
     simulate(main)
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+def test_a_timeout_that_no_other_commit_mends_says_so(release: str) -> None:
+    """A program calls a commit again after a KafkaTimeoutError. That must have an end: it aborts
+    when the time of a record is over, not only that of the call."""
+    seen: list[bool] = []
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(3, as_version=release) as cluster:
+            await cluster.create_topic(TOPIC, replication_factor=3)
+            options = {"max_block_ms": 1000, "delivery_timeout_ms": 2500, "request_timeout_ms": 900}
+            async with transactional(cluster, **options) as producer:
+                await producer.begin_transaction()
+                with cluster.intercept(ProduceRequest, Fail(NotEnoughReplicasError)):
+                    sent = await producer.send(TOPIC, b"no")
+                    for _ in range(3):
+                        with pytest.raises(KafkaTimeoutError) as caught:
+                            await producer.commit_transaction()
+                        seen.append(caught.value.requires_abort)
+                    with pytest.raises(KafkaTimeoutError) as late:
+                        await sent
+                    assert late.value.requires_abort and not late.value.is_fatal
+                with pytest.raises(KafkaTimeoutError) as failed:
+                    await producer.begin_transaction()
+                assert failed.value.requires_abort
+                await producer.abort_transaction()
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"yes")
+            assert committed(cluster) == [b"yes"]
+
+    simulate(main)
+    assert seen == [False, False, True]
 
 
 async def test_a_second_commit_waits_no_longer_than_its_own_time(cluster: FakeCluster) -> None:

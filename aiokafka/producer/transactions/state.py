@@ -241,6 +241,8 @@ class Transaction:
         if isinstance(error, _FATAL_ERRORS) or self.is_ending:
             self.fail_for_good(error)
         elif self.takes_records:
+            # Also of a KafkaTimeoutError: after others of that class a commit is to be repeated.
+            vars(error)["requires_abort"] = True
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
             # A leader knows a later epoch than ours: only another one leads on.
