@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
+from aiokafka import (
+    AIOKafkaConsumer,
+    ConsumerRebalanceListener,
+    ConsumerState,
+    TopicPartition,
+)
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
@@ -70,3 +76,64 @@ async def test_eager_members_with_a_cooperative_assignor(
         consumers.append(await start(cluster, "t", **options))
         wanted = [6 // count] * count
         await cluster.wait_for(lambda wanted=wanted: shares(consumers) == wanted)
+
+
+class OtherAssignor(CooperativeStickyAssignor):
+    """A program's own, to which a group moves from the one of this library."""
+
+    name = "other"
+
+
+class Slow(ConsumerRebalanceListener):
+    """Gives nothing up before the newcomer has heard of its first assignment."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await self.gate.wait()
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        pass
+
+
+class Newcomer(ConsumerRebalanceListener):
+    """Notes what it is assigned while another consumer has it."""
+
+    def __init__(self, others: list[AIOKafkaConsumer], gate: asyncio.Event) -> None:
+        self.shared: set[TopicPartition] = set()
+        self._others = others
+        self._gate = gate
+
+    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        pass
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        for other in self._others:
+            self.shared |= other.assignment() & assigned
+        self._gate.set()
+
+
+async def test_a_group_moves_from_one_cooperative_assignor_to_another(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Only the assignor that was chosen hears of an assignment. A leader that asked the other one
+    gave partitions to a newcomer that their owners had not given up yet."""
+    await cluster.create_topic("t", partitions=4)
+    options: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+    both = [CooperativeStickyAssignor, OtherAssignor]
+    slow = Slow()
+    consumers = []
+    for count in (1, 2):
+        consumer = await start(cluster, partition_assignment_strategy=both, **options)
+        consumer.subscribe(["t"], listener=slow)
+        consumers.append(consumer)
+        wanted = [4 // count] * count
+        await cluster.wait_for(lambda wanted=wanted: shares(consumers) == wanted)
+    slow.gate.clear()
+    third = await start(cluster, partition_assignment_strategy=[OtherAssignor], **options)
+    newcomer = Newcomer(consumers, slow.gate)
+    third.subscribe(["t"], listener=newcomer)
+    await cluster.wait_for(lambda: sorted(shares([*consumers, third])) == [1, 1, 2])
+    assert newcomer.shared == set()

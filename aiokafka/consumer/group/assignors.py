@@ -12,6 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
+    PartitionsByTopic,
 )
 from aiokafka.errors import InconsistentGroupProtocolError
 from aiokafka.structs import TopicPartition
@@ -31,6 +32,10 @@ class GroupAssignors:
 
     `is_cooperative`: whether partitions are kept during a rebalance (KIP-429). Only if every
     assignor supports it: with a list of both kinds a group can move from one to the other.
+
+    Owns: the last assignment and its generation, which a cooperative member tells with the name of
+    each assignor. Only the one that the group has chosen hears of it, and the next choice may be
+    another: its leader would give away what this member still reads.
     """
 
     def __init__(self, strategies: Iterable[Any], rack: str | None = None) -> None:
@@ -40,6 +45,8 @@ class GroupAssignors:
         self.is_cooperative = all(
             getattr(assignor, "supports_cooperative", False) for assignor in self._assignors
         )
+        self._assigned: PartitionsByTopic = ()
+        self._generation = -1
 
     def protocols(self, topics: Iterable[str], generation: int = -1) -> list[tuple[str, bytes]]:
         """Return name and subscription of each, for one JoinGroup request; with the member's
@@ -49,10 +56,20 @@ class GroupAssignors:
             # assignor would keep for it, and wait in vain for the join that follows a revocation.
             self.forget()
         names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
+        told = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]
         return [
-            (assignor.name, _encoded(self._with_rack(_of(generation, assignor.metadata(names)))))
-            for assignor in self._assignors
+            (name, _encoded(self._with_rack(_of(generation, metadata)))) for name, metadata in told
         ]
+
+    def _with_claims(self, metadata: Any) -> Any:
+        """Tell the leader what we have, if this member keeps it while it joins."""
+        if not self.is_cooperative or not isinstance(metadata, ConsumerProtocolMemberMetadata):
+            return metadata
+        told = copy.copy(metadata)
+        told.version = max(told.version, _FIRST_VERSION_WITH_GENERATION)
+        told.owned_partitions = [(topic, list(numbers)) for topic, numbers in self._assigned]
+        told.generation = self._generation
+        return told
 
     def _with_rack(self, metadata: Any) -> Any:
         """Tell the leader where we are: Java's assignors give members partitions with a replica in
@@ -85,6 +102,8 @@ class GroupAssignors:
         """Decode this member's assignment, and pass it to the assignor."""
         assignor = self._named(protocol)
         assignment = ConsumerProtocolMemberAssignment.decode(data)
+        if self.is_cooperative:
+            self._assigned, self._generation = assignment.assignment, generation
         note_generation = getattr(assignor, "on_generation_assignment", None)
         if note_generation is not None:
             note_generation(generation)
@@ -96,6 +115,7 @@ class GroupAssignors:
 
     def forget(self) -> None:
         """Let the assignors claim nothing with the next join: the member has lost everything."""
+        self._assigned, self._generation = (), -1
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
                 assignor.on_generation_assignment(-1)
