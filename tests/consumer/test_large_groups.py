@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Set
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,10 @@ def shares(consumers: list[AIOKafkaConsumer]) -> list[int]:
     sizes = [len(some) for some in owned]
     assert len(frozenset[TopicPartition]().union(*owned)) == sum(sizes)
     return sizes
+
+
+def has_shares(consumers: list[AIOKafkaConsumer], wanted: list[int]) -> bool:
+    return sorted(shares(consumers)) == wanted
 
 
 @pytest.mark.parametrize("assignor", [RangePartitionAssignor, CooperativeStickyAssignor])
@@ -129,11 +134,10 @@ async def test_a_group_moves_from_one_cooperative_assignor_to_another(
         consumer = await start(cluster, partition_assignment_strategy=both, **options)
         consumer.subscribe(["t"], listener=slow)
         consumers.append(consumer)
-        wanted = [4 // count] * count
-        await cluster.wait_for(lambda wanted=wanted: shares(consumers) == wanted)
+        await cluster.wait_for(partial(has_shares, consumers, [4 // count] * count))
     slow.gate.clear()
     third = await start(cluster, partition_assignment_strategy=[OtherAssignor], **options)
     newcomer = Newcomer(consumers, slow.gate)
     third.subscribe(["t"], listener=newcomer)
-    await cluster.wait_for(lambda: sorted(shares([*consumers, third])) == [1, 1, 2])
+    await cluster.wait_for(partial(has_shares, [*consumers, third], [1, 1, 2]))
     assert newcomer.shared == set()

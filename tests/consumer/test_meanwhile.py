@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import CommitFailedError, GroupLoadInProgressError
 from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.parallel import ParallelConsumer
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.handlers import _01_fetch
 from tests.support.consumers import T0, Start, client_of, fill, read
@@ -97,6 +99,43 @@ async def test_a_commit_that_waits_for_its_turn_does_not_outlive_the_membership(
         with pytest.raises(CommitFailedError):
             await commit
     assert cluster.groups.committed("g", "t") is None
+
+
+async def test_commit_waits_for_a_join_that_takes_away_what_is_not_in_hand(
+    start: Start,
+) -> None:
+    """A cooperative member reads on while it joins. Its commit was refused because of a partition
+    of which it had nothing to commit, and what it had of the other one was not stored."""
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 1, 2)
+        options: dict[str, Any] = {
+            "group_id": "g",
+            "enable_auto_commit": False,
+            "heartbeat_interval_ms": 20,
+            "partition_assignment_strategy": [CooperativeStickyAssignor],
+        }
+        first = await start(cluster, "t", client_id="first", **options)
+        assert await read(first, 2) == [(1, 0), (1, 1)]
+        await first.commit()
+        fill(cluster, 0, 3)
+        assert await read(first, 3) == [(0, 0), (0, 1), (0, 2)]
+        committing = asyncio.Event()
+
+        def hold(request: SyncGroupRequest, context: Any) -> Hold | None:
+            return Hold(committing) if context.client_id == "first" else None
+
+        syncs = cluster.intercept(SyncGroupRequest, hold)
+        newcomer: Any = start(cluster, "t", client_id="second", **options)
+        second = asyncio.create_task(newcomer)
+        await cluster.wait_for(lambda: cluster.groups.state_of("g") == "CompletingRebalance")
+        commit = asyncio.create_task(first.commit())
+        asyncio.get_running_loop().call_soon(committing.set)
+        await commit
+        syncs.remove()
+        assert cluster.groups.committed("g", "t", 0) == 3
+        await second
+        await cluster.wait_for(lambda: first.assignment() == {T0})
 
 
 async def test_a_late_response_of_the_old_leader_while_the_logs_are_compared(

@@ -170,18 +170,19 @@ class GroupCommits:
         is_done = self._desk.has_readers
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
-            committed = -1 if state is None else self._last_committed(state)
-            self._committed.pop(tp, None)
-            position = None if state is None else state.position
-            # `call` is 0 if nothing of it was returned, so that there is nothing to lose.
-            if is_done or state is None or not state.call or position is None:
-                continue
-            if committed < position:
+            position = None if is_done or state is None else self._in_hand_before(state)
+            if position is not None:
                 self._forfeited[tp] = Forfeit(call, position)
+            self._committed.pop(tp, None)
+
+    def _in_hand_before(self, state: PartitionState) -> int | None:
+        """Return the position, if records before it were returned that are not committed."""
+        # `call` is 0 if nothing of it was returned, so that there is nothing to lose.
+        position = state.position if state.call else None
+        return None if position is None or self._last_committed(state) >= position else position
 
     def refuse_forfeited(self) -> None:
-        """Raise CommitFailedError, once, if partitions were taken away whose records the
-        application still has in its hands."""
+        """Raise CommitFailedError, once, if partitions were taken away with records in hand."""
         forfeited, self._forfeited = self._forfeited, {}
         call = self._desk.buffer.call
         # With any later call the application has finished these records uncommitted: there is no
@@ -194,20 +195,35 @@ class GroupCommits:
             )
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        deadline: float,
+        optional: Collection[TopicPartition] = frozenset(),
     ) -> None:
         """Store `offsets`, after the commits of the same partitions that were called before. Raises
-        as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
+        as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away, unless
+        it is an `optional` one: that is left out then."""
         # Of now: these offsets are about the assignment of now, and the topics of now.
         losses = self._losses
         positions = Positions(offsets, self._committer.topic_ids(offsets))
         async with self._turn(offsets, deadline) as turn:
 
-            def unless_ended() -> Positions:
-                _refuse_foreign(turn.ended)
-                return positions
+            def what_is_left() -> Positions:
+                gone = turn.ended | (offsets.keys() - self._subscriptions.assignment.tps)
+                _refuse_foreign(gone.difference(optional))
+                left = {tp: entry for tp, entry in offsets.items() if tp not in gone}
+                return positions._replace(offsets=left)
 
-            await self._commit(unless_ended, deadline, losses)
+            await self._commit(what_is_left, deadline, losses)
+
+    async def commit_positions(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
+    ) -> None:
+        """Store positions, as `commit()`. Those of which the application has nothing in hand are
+        optional: nobody reads anything again when they are taken away."""
+        states = self._subscriptions.assignment.states()
+        optional = {state.tp for state in states if self._in_hand_before(state) is None}
+        await self.commit(offsets, deadline, optional)
 
     @property
     def is_committing(self) -> bool:
@@ -266,7 +282,6 @@ class GroupCommits:
             offsets = positions.offsets
             if not offsets:
                 return
-            _refuse_foreign(offsets.keys() - self._subscriptions.assignment.tps)
             identity = self._identity()
             noted = positions._replace(on_stored=self._note_stored(offsets))
             try:
@@ -474,17 +489,9 @@ class GroupCommits:
         return False
 
     def _last_committed(self, state: PartitionState) -> int:
-        """Return the offset of the last commit of a partition; -1 if there is none.
-
-        An application may commit beyond its position. But one that has gone back since, by `seek()`
-        or because the topic was made again, has still to commit what it has in hand.
-        """
+        """Return the offset of the last commit of a partition; -1 if there is none."""
         stored = self._committed.get(state.tp)
-        if stored is None:
-            return -1
-        offset, position = stored.entry.offset, state.position
-        is_void = stored.epoch != state.epoch and position is not None and offset > position
-        return -1 if is_void else offset
+        return -1 if stored is None else stored.offset_for(state)
 
 
 def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:

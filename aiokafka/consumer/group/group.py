@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
+from aiokafka.consumer._arguments import AllPositions
 from aiokafka.consumer.group.commits import GroupCommits
 from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.consumer.group.coordinator_names import CoordinatorNames
@@ -464,11 +465,15 @@ class Group(CoordinatorNames):
     async def commit_offsets(
         self, assignment: object, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Store `offsets`, which tracers look for here. Raises as `GroupCommits.commit`."""
+        """Store `offsets`, which tracers look for here. Raises as `GroupCommits.commit`, or, for
+        AllPositions, as `commit_positions`."""
         self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
         found = {tp: CommittedOffset(*each, each.leader_epoch) for tp, each in offsets.items()}
-        await self._commits.commit(found, deadline)
+        if isinstance(offsets, AllPositions):
+            await self._commits.commit_positions(found, deadline)
+        else:
+            await self._commits.commit(found, deadline)
 
     def refuse_forfeited(self) -> None:
         """Raise CommitFailedError if what the application has in hand cannot be committed now."""

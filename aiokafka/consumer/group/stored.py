@@ -29,6 +29,16 @@ class Stored(NamedTuple):
         """Return what was stored at this moment."""
         return cls(entry, epoch, _now())
 
+    def offset_for(self, state: PartitionState) -> int:
+        """Return the offset; -1 if it says nothing any more.
+
+        An application may commit beyond its position. But one that has gone back since, by `seek()`
+        or because the topic was made again, has still to commit what it has in hand.
+        """
+        offset, position = self.entry.offset, state.position
+        is_void = self.epoch != state.epoch and position is not None and offset > position
+        return -1 if is_void else offset
+
     def is_due(self, state: PartitionState) -> bool:
         """Return whether to store it again, as it is."""
         return state.epoch == self.epoch and _now() - self.at > _LONGEST_REST
