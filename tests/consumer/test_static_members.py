@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -27,6 +28,7 @@ from aiokafka.protocol.messages.groups import DescribeGroupsRequest, DescribeGro
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import (
     Cut,
     Edit,
@@ -361,3 +363,68 @@ async def test_a_member_that_claims_a_newer_version_than_it_writes(
     leader = await start(cluster, "t", **OPTIONS)
     other = await start(cluster, "t", **OPTIONS, partition_assignment_strategy=[ShortRoundRobin])
     await until(cluster, lambda: len(leader.assignment()) == len(other.assignment()) == 1)
+
+
+class Garbled(AbstractPartitionAssignor):
+    """What it says, as a member or as the leader, is nothing that others can use."""
+
+    name = "roundrobin"
+    said = b""
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        return self.said
+
+    def assign(self, cluster: Any, members: Any) -> Any:
+        return dict.fromkeys(members, self.said)
+
+    def on_assignment(self, assignment: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("said", [b"", b"\0\1\0\0", b"\0\0\0\0\0\1\0\0\xff\xff\xff\xff"])
+async def test_a_member_that_cannot_be_read_does_not_keep_the_others_from_reading(
+    cluster: FakeCluster,
+    start: Start,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    said: bytes,
+) -> None:
+    """The bytes are cut off, or name a topic without a name. The group rebalanced for as long as
+    this member was there, and no application was told why."""
+    monkeypatch.setattr(Garbled, "said", said)
+    await cluster.create_topic("t", partitions=2)
+    members = [await start(cluster, "t", **OPTIONS) for _ in range(2)]
+    other = await start(cluster, "t", **OPTIONS, partition_assignment_strategy=[Garbled])
+    await until(cluster, lambda: [len(each.assignment()) for each in members] == [1, 1])
+    assert other.assignment() == set()
+    assert ("what it says cannot be read" in caplog.text) == (len(said) < 10)
+
+
+async def test_a_leader_that_cannot_be_read_is_in_the_log(
+    cluster: FakeCluster,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Garbled, "said", b"\0\0\0")
+    await cluster.create_topic("t", partitions=2)
+    leader, other = (
+        AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            partition_assignment_strategy=[strategy],
+            client_id=strategy.__name__,
+            **OPTIONS,
+        )
+        for strategy in (Garbled, RoundRobinPartitionAssignor)
+    )
+    starts = [asyncio.create_task(leader.start())]
+    await until(cluster, lambda: cluster.count(SyncGroupRequest))
+    starts.append(asyncio.create_task(other.start()))
+    name = RoundRobinPartitionAssignor.__name__
+    text = (
+        f"Consumer {name} of group g: Not joined: KafkaProtocolError: group metadata is malformed"
+    )
+    await until(cluster, lambda: text in caplog.text)
+    for each in starts:
+        each.cancel()
+    await asyncio.wait(starts)

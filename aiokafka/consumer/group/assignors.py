@@ -14,7 +14,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
     PartitionsByTopic,
 )
-from aiokafka.errors import InconsistentGroupProtocolError
+from aiokafka.errors import InconsistentGroupProtocolError, KafkaProtocolError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -130,15 +130,20 @@ class GroupAssignors:
 
 def subscriptions_of(
     members: Mapping[str, bytes], instances: Mapping[str, str]
-) -> dict[str, ConsumerProtocolMemberMetadata]:
-    """Return what the members want; `instances` are the names of static ones. Raises
-    KafkaProtocolError for malformed bytes."""
-    found = {
-        member: ConsumerProtocolMemberMetadata.decode(data) for member, data in members.items()
-    }
+) -> tuple[dict[str, ConsumerProtocolMemberMetadata], dict[str, KafkaProtocolError]]:
+    """Return what the members want; `instances` are the names of static ones. One whose bytes are
+    malformed wants nothing, and is returned with the error as well."""
+    found: dict[str, ConsumerProtocolMemberMetadata] = {}
+    malformed: dict[str, KafkaProtocolError] = {}
+    for member, data in members.items():
+        try:
+            found[member] = ConsumerProtocolMemberMetadata.decode(data)
+        except KafkaProtocolError as error:
+            found[member] = ConsumerProtocolMemberMetadata(0, ())
+            malformed[member] = error
     for member, instance_id in instances.items():
         found[member].group_instance_id = instance_id
-    return found
+    return found, malformed
 
 
 def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:

@@ -241,8 +241,15 @@ class ClassicProtocol:
             if was_leader and self._subscriptions.pattern is None:
                 self._client.set_topics(self._subscriptions.topics)
             return {}
-        members = subscriptions_of(joined.members, joined.instances)
+        members, malformed = subscriptions_of(joined.members, joined.instances)
+        for member, error in malformed.items():
+            # Not an error of this member: the others need an assignment, and its next leader would
+            # fare no better.
+            self._log.warning(
+                "Member %s gets nothing, as what it says cannot be read: %s", member, error
+            )
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
+        topics.discard("")  # no topic has that name, and other clients let programs ask for it
         await self._learn(topics)
         # No await from here to the assignment: what is watched is what was assigned from.
         self._watch(topics)
@@ -287,6 +294,10 @@ class ClassicProtocol:
 
     def _on_join_failed(self, error: KafkaError) -> None:
         """Note an error that another attempt may clear; raise any other."""
+        is_news = str(error) != str(self._standing.trouble)
+        if is_news and isinstance(error, KafkaProtocolError):
+            # Perhaps what the leader has written, which no retry mends. But another may lead soon.
+            self._log.warning("Not joined: %s", error)
         self._standing.note_trouble(error)
         if isinstance(error, _LOST):
             self._lose_membership(error)

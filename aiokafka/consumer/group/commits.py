@@ -220,7 +220,7 @@ class GroupCommits:
         self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
     ) -> None:
         """Store positions, as `commit()`. Those of which the application has nothing in hand are
-        optional: nobody reads anything again when they are taken away."""
+        optional: when they are taken away no member reads anything again."""
         states = self._subscriptions.assignment.states()
         optional = {state.tp for state in states if self._in_hand_before(state) is None}
         await self.commit(offsets, deadline, optional)
