@@ -127,10 +127,11 @@ class SessionKeeper:
     async def _exchange(self, mechanism: Mechanism) -> None:
         connection = self._connection
         now = self._loop.time()
-        self._not_before = now + _LEAST_INTERVAL
         # Requests in flight get their responses first, which may take a while.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
+        # Not from when it was sent: the broker counts from when it has read it, behind those.
+        self._not_before = self._loop.time() + _LEAST_INTERVAL
         log.debug(
             "%s: re-authenticated by %s in %.0f ms, for %.0f s",
             connection.peer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+from aiokafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
 from aiokafka.testing import Edit, FakeCluster, Security
@@ -41,3 +42,29 @@ def test_brokers_are_not_asked_twice_within_a_second() -> None:
 def _shorten_logins(response: object) -> None:
     if hasattr(response, "session_lifetime_ms"):
         shorten(response)
+
+
+def test_a_broker_counts_from_when_it_has_read_the_request() -> None:
+    """On a connection for fetches that is up to a long poll after it was sent."""
+
+    async def main(simulation: Simulation) -> tuple[int, int, int]:
+        rules = Security({"alice": "first"}, session_lifetime_ms=SESSION_MS)
+        async with FakeCluster(security=rules) as cluster:
+            await cluster.create_topic("t")
+            async with pooled(cluster.bootstrap_servers, **options()) as pool:
+                connection = await pool.get(0)
+                while rules.renewals < 20 and connection.is_open:
+                    assert (await connection.request(long_poll(), version=12)).error_code == 0
+                return rules.renewals, rules.logins, rules.refusals
+
+    assert simulate(main) == (20, 1, 0)
+
+
+def long_poll() -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    return FetchRequest(
+        max_wait_ms=400,
+        min_bytes=1,
+        max_bytes=1000,
+        topics=[FetchTopic(topic="t", partitions=[partition])],
+    )
