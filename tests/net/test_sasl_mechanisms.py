@@ -240,7 +240,19 @@ async def test_what_is_no_token_is_refused(token: Any) -> None:
         await OAuthBearer(Provider(token)).prepare()
 
 
-@pytest.mark.parametrize("extensions", [{"auth": "x"}, {"a1": "x"}, {"": "x"}, {"a": "\x01"}])
+@pytest.mark.parametrize(
+    "extensions",
+    [
+        {"auth": "x"},
+        {"a1": "x"},
+        {"": "x"},
+        {"a": "\x01"},
+        {"a": 1},
+        {"a": b"x"},
+        {1: "x"},
+        [("a", "x")],
+    ],
+)
 async def test_extensions_that_would_break_the_message_are_refused(extensions: Any) -> None:
     with pytest.raises(AuthenticationFailedError, match="extension"):
         await OAuthBearer(Provider("abc", extensions)).prepare()

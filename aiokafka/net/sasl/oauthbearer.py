@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._tasks import is_told_to_end
@@ -111,17 +112,27 @@ class OAuthBearer:
             log.exception("refused() of %s failed", type(self._provider).__name__)
 
 
-def _client_message(token: object, extensions: dict[str, str]) -> bytes:
+def _client_message(token: object, extensions: object) -> bytes:
     # Neither message shows the token: it is a secret.
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise AuthenticationFailedError(
             "OAUTHBEARER: the token provider gave no valid token (a non-empty str, RFC 6750)"
         )
     parts = [f"auth=Bearer {token}"]
+    if not isinstance(extensions, Mapping):
+        raise AuthenticationFailedError(
+            f"OAUTHBEARER: the token provider gave {type(extensions).__name__} as extensions, "
+            "not a dict of strings"
+        )
     for key, value in extensions.items():
-        if key == "auth" or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+        if key == "auth" or not _matches(_KEY, key) or not _matches(_VALUE, value):
             raise AuthenticationFailedError(
-                f"OAUTHBEARER: {key!r} is no valid extension (letters; printable value)"
+                f"OAUTHBEARER: {key!r} is no valid extension (letters; a string of printable "
+                "characters as value)"
             )
         parts.append(f"{key}={value}")
     return ("n,," + _SEPARATOR + _SEPARATOR.join(parts) + _SEPARATOR * 2).encode()
+
+
+def _matches(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None
