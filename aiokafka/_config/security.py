@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
+MADE_FOR_SERVERS = (
+    "made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
+    "aiokafka.helpers.create_ssl_context() makes one for a client"
+)
+"""What is wrong with TLS settings for which `is_for_servers` is true."""
+
 Credential = str | Callable[[], str | Awaitable[str]]
 """A text, or a function that returns it for each authentication."""
 
@@ -156,12 +162,8 @@ class SecurityConfig(Options):
                 f"security_protocol={self.protocol!r} needs ssl_context; "
                 "aiokafka.helpers.create_ssl_context() makes one"
             )
-        side = getattr(getattr(self.ssl_context, "protocol", None), "name", "")
-        if side == "PROTOCOL_TLS_SERVER":
-            raise ValueError(
-                "ssl_context: made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
-                "aiokafka.helpers.create_ssl_context() makes one for a client"
-            )
+        if is_for_servers(self.ssl_context):
+            raise ValueError(f"ssl_context: {MADE_FOR_SERVERS}")
 
     def _check_sasl(self) -> None:
         mechanism = self.sasl_mechanism
@@ -219,6 +221,11 @@ class SecurityConfig(Options):
     def shows_password(self) -> bool:
         """Whether the password can be read by who listens on the way to a broker."""
         return self.protocol == "SASL_PLAINTEXT" and self.sasl_mechanism == "PLAIN"
+
+
+def is_for_servers(context: object) -> bool:
+    """Return whether TLS settings are those of a server, with which no client can connect."""
+    return getattr(getattr(context, "protocol", None), "name", "") == "PROTOCOL_TLS_SERVER"
 
 
 def _level_of_caller() -> int:

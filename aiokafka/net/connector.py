@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
+from aiokafka._config.security import MADE_FOR_SERVERS, is_for_servers
 from aiokafka._subject import Subject, about
 from aiokafka._tasks import is_told_to_end, unless
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
@@ -162,9 +163,9 @@ class Connector:
         peer = self.peer
         if address != self.host:
             peer = Subject(f"{peer} at {address}", **peer.fields)
+        context = await self._tls_settings(peer, deadline) if security.uses_tls else None
         try:
             async with timeout_at(deadline):
-                context = await self._tls_settings(peer) if security.uses_tls else None
                 transport, connection = await loop.create_connection(
                     lambda: self._new_connection(peer),
                     address,
@@ -187,7 +188,7 @@ class Connector:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
 
-    async def _tls_settings(self, peer: str) -> ssl.SSLContext:
+    async def _tls_settings(self, peer: str, deadline: float) -> ssl.SSLContext:
         """Return the context to use now: certificates may have changed since the last
         connection."""
         source = self._config.security.ssl_context
@@ -196,7 +197,8 @@ class Connector:
         try:
             context: object = source()
             if inspect.isawaitable(context):
-                context = await context
+                async with timeout_at(deadline):
+                    context = await context
         except asyncio.CancelledError as error:
             if is_told_to_end():
                 raise
@@ -204,6 +206,11 @@ class Connector:
                 f"{peer}: what the function given as ssl_context awaits was cancelled"
             ) from error
         except Exception as error:
+            is_late = asyncio.get_running_loop().time() >= deadline
+            if is_late and isinstance(error, asyncio.TimeoutError):
+                raise KafkaConnectionError(
+                    f"{peer}: the function given as ssl_context did not give one in time"
+                ) from None
             # Files that are just being replaced are a reason to retry. The text of other errors may
             # be secret.
             reason = str(error) if isinstance(error, OSError) else type(error).__name__
@@ -214,6 +221,11 @@ class Connector:
             raise KafkaConnectionError(
                 f"{peer}: the function given as ssl_context gave {type(context).__name__}, "
                 "not an ssl.SSLContext"
+            )
+        if is_for_servers(context):
+            # asyncio would leave the socket open until it is garbage.
+            raise KafkaConnectionError(
+                f"{peer}: the function given as ssl_context gave one {MADE_FOR_SERVERS}"
             )
         return cast("ssl.SSLContext", context)
 

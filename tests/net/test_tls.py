@@ -442,6 +442,34 @@ async def test_settings_that_cannot_be_had(result: Any, text: str) -> None:
         await connector.open(now() + 2)
 
 
+async def test_settings_of_a_server(certificates: Certificates) -> None:
+    """They are refused before there is a connection, which asyncio would have left open."""
+    made = certificates.server_context("127.0.0.1")
+    accepted: list[asyncio.StreamWriter] = []
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+
+    async with serve(serve_one) as address:
+        options = {"security_protocol": "SSL", "ssl_context": lambda: made}
+        connector = Connector(config(address, **options), *split(address), "")
+        with pytest.raises(KafkaConnectionError, match="made for a server"):
+            await connector.open(now() + 2)
+    assert not accepted
+
+
+async def test_settings_that_do_not_come() -> None:
+    """It is the function that is named then, and not the network."""
+
+    async def never() -> ssl.SSLContext:
+        return await asyncio.get_running_loop().create_future()
+
+    options = {"security_protocol": "SSL", "ssl_context": never}
+    connector = Connector(config("127.0.0.1:1", **options), "127.0.0.1", 1, "")
+    with pytest.raises(KafkaConnectionError, match="given as ssl_context did not give one in time"):
+        await connector.open(now() + 0.05)
+
+
 def test_a_revocation_list_is_checked(certificates: Certificates) -> None:
     context = create_ssl_context(cafile=certificates.cafile, crlfile=certificates.cafile)
     assert context.verify_flags & ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
