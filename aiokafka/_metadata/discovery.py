@@ -370,13 +370,15 @@ class Discovery:
     def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
         reasons = []
         for index, server in enumerate(self.servers):
-            failure = failures.get(-index - 1)
+            failure, address = failures.get(-index - 1), format_address(*server)
             if failure is None:
-                reasons.append(f"{format_address(*server)}: no answer in time")
+                reason = "no answer in time"
             elif isinstance(failure, KafkaConnectionError) and failure.args:
-                reasons.append(str(failure.args[0]))
+                reason = str(failure.args[0])
             else:
-                reasons.append(f"{format_address(*server)}: {failure}")
+                reason = str(failure)
+            # What a source of credentials fails with knows of no server.
+            reasons.append(reason if reason.startswith(address) else f"{address}: {reason}")
         error = KafkaConnectionError(f"Unable to bootstrap from {'; '.join(reasons)}")
         # One that answers, but knows no brokers, is the one to wait for.
         causes = sorted(failures.values(), key=_knows_brokers)

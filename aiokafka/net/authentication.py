@@ -136,12 +136,15 @@ async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
     """Compute the mechanism's next token, in the default executor where it takes long."""
-    if not mechanism.is_slow:
-        return mechanism.step(challenge)
     try:
+        if not mechanism.is_slow:
+            return mechanism.step(challenge)
         async with within(timeout):
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(None, mechanism.step, challenge)
+    except AuthenticationFailedError as error:
+        # The mechanism does not know which broker it speaks to.
+        raise AuthenticationFailedError(f"{connection.peer}: {error.args[0]}") from error
     except asyncio.TimeoutError:
         raise KafkaConnectionError(
             f"{connection.peer}: {mechanism.name}: no thread computed the proof within "

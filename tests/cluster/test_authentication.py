@@ -224,6 +224,7 @@ async def test_a_token_provider_that_fails_is_a_connection_that_failed() -> None
         with pytest.raises(KafkaConnectionError, match="Provider failed: OSError") as caught:
             await consumer.start()
         await consumer.stop()
+        assert cluster.bootstrap_servers in str(caught.value)
         assert "advertised" not in str(caught.value)
         cause = caught.value.__cause__
         assert cause is not None and isinstance(cause.__cause__, OSError)
