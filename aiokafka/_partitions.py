@@ -1,11 +1,11 @@
-"""Partitions and topics as callers name them."""
+"""Partitions, topics and offsets as callers name them."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, NamedTuple
 
-__all__ = ["TopicPartition", "as_partition", "check_topic_name"]
+__all__ = ["TopicPartition", "as_partition", "check_topic_name", "split_offset"]
 
 _LONGEST_NAME = 249
 _LONGEST_EVER = 255  # before Kafka 0.10.1
@@ -36,6 +36,26 @@ def as_partition(value: Any, rule: str = "Key should be TopicPartition instance"
         if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
             return TopicPartition(topic, number)
     raise TypeError(f"{rule}, or a tuple of topic and partition, not {value!r}")
+
+
+def split_offset(value: Any) -> tuple[Any, Any, int]:
+    """Return the offset, the metadata and the leader epoch (-1: none) of what stands for an offset.
+
+    It is an int, a pair, an OffsetAndMetadata, or the named tuple of another library that has the
+    epoch as well. The offset and the metadata are not checked. Raises ValueError for anything else.
+    """
+    if isinstance(value, int):
+        return value, "", -1
+    try:
+        if hasattr(value, "leader_epoch"):
+            epoch = value.leader_epoch
+            return value.offset, value.metadata, -1 if epoch is None else epoch
+        offset, metadata = value
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"offsets: expected an offset, (offset, metadata) or OffsetAndMetadata, not {value!r}"
+        ) from None
+    return offset, metadata, -1
 
 
 def check_topic_name(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import refuse_unknown
-from aiokafka._partitions import as_partition, check_topic_name
+from aiokafka._partitions import as_partition, check_topic_name, split_offset
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalOperation, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
@@ -84,14 +84,13 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     entries: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, value in offsets.items():
         tp = _as_key(tp)
-        offset, metadata = (value, "") if isinstance(value, int) else _offset_and_metadata(value)
+        offset, metadata, epoch = split_offset(value)
         if not isinstance(metadata, str):
             raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
         if not is_offset(offset):
             raise ValueError(
                 f"offsets: the offset of {tp} must be at least 0, and below 2**63, not {offset!r}"
             )
-        epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
         entries[tp] = OffsetAndMetadata(offset, metadata, epoch)
     return entries
 
@@ -138,16 +137,6 @@ def stop_limit(timeout: Any) -> float:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
         raise ValueError(f"timeout={timeout!r}: must be a number of seconds of at least 0, or None")
     return float(timeout)
-
-
-def _offset_and_metadata(value: Any) -> tuple[Any, Any]:
-    try:
-        offset, metadata = value
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"offsets: expected an offset, (offset, metadata) or OffsetAndMetadata, not {value!r}"
-        ) from None
-    return offset, metadata
 
 
 def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:

@@ -1,12 +1,12 @@
-"""Whole numbers that are no int: those of NumPy."""
+"""Values of other libraries: whole numbers of NumPy that are no int, offsets of kafka-python."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.testing import FakeCluster
 
@@ -72,3 +72,38 @@ async def test_whole_numbers_of_a_consumer(cluster: FakeCluster) -> None:
         assert await consumer.position(tp) == 1
         assert await consumer.end_offsets([tp]) == {tp: 1}
         assert (await consumer.offsets_for_times({tp: Whole(0)}))[tp].offset == 0
+
+
+class OtherOffset(NamedTuple):
+    """Offsets of kafka-python since version 2.1: three fields, where aiokafka has two."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int | None
+
+
+class OtherPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+async def test_offsets_of_another_library(cluster: FakeCluster) -> None:
+    servers: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
+    given: Any = OtherPartition("orders", 0)
+    async with AIOKafkaConsumer(group_id="g", **servers) as consumer:
+        consumer.assign([given])
+        await consumer.commit({given: OtherOffset(3, "ours", 4)})
+        found = await consumer.committed_offsets([given])
+        assert found == {given: OffsetAndMetadata(3, "ours")}
+        stored = found[given]
+        assert stored is not None
+        assert stored.leader_epoch == 4
+        async with AIOKafkaProducer(transactional_id="id", **servers) as producer:
+            for offset in (OtherOffset(5, "theirs", None), [5, "theirs"]):
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({given: offset}, "other")
+        for wrong in (OtherOffset(-1, "", None), OtherOffset(1, b"", None), "12", (1,), (1, "", 3)):
+            with pytest.raises((ValueError, TypeError)):
+                await consumer.commit({given: wrong})
+    async with AIOKafkaConsumer(group_id="other", **servers) as consumer:
+        assert await consumer.committed_offsets([given]) == {given: (5, "theirs")}

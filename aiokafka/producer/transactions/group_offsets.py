@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiokafka._group_members import GroupReader
-from aiokafka._partitions import as_partition
+from aiokafka._partitions import as_partition, split_offset
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Offsets", "Share", "as_group", "as_offsets", "share_out", "with_epochs"]
@@ -30,14 +30,16 @@ def as_offsets(offsets: Any) -> Offsets:
     found: Offsets = {}
     for partition, value in offsets.items():
         tp = as_partition(partition)
-        offset, metadata = value if isinstance(value, tuple) else (value, "")
+        try:
+            offset, metadata, epoch = split_offset(value)
+        except ValueError as error:
+            raise WrongOffsets(*error.args) from None
         if isinstance(offset, bool) or not isinstance(offset, int):
             raise WrongOffsets(f"offsets: {offset!r} of {partition!r} is not an int")
         if offset < 0:
             raise ValueError(f"offsets: {offset} of {partition!r} is negative")
         if not isinstance(metadata, str):
             raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
-        epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
         found[tp] = OffsetAndMetadata(offset, metadata, epoch)
     return found
 
