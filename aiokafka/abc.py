@@ -24,7 +24,7 @@ class ConsumerRebalanceListener(abc.ABC):
     do not stop the rebalance: they are logged, and raised by the application's next `getone` or
     `getmany`.
 
-    The methods get a frozenset of TopicPartition. Annotate it as `set[TopicPartition]`,
+    The methods get a set of TopicPartition of their own. Annotate it as `set[TopicPartition]`,
     `frozenset[TopicPartition]`, `Collection[TopicPartition]` or otherwise, as you like: it is an
     Any here, so that all of them check.
     """
