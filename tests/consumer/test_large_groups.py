@@ -89,6 +89,13 @@ class OtherAssignor(CooperativeStickyAssignor):
     name = "other"
 
 
+class NaiveAssignor(RangePartitionAssignor):
+    """One that does not know of two steps."""
+
+    name = "naive"
+    supports_cooperative = True
+
+
 class Slow(ConsumerRebalanceListener):
     """Gives nothing up before the newcomer has heard of its first assignment."""
 
@@ -120,23 +127,27 @@ class Newcomer(ConsumerRebalanceListener):
         self._gate.set()
 
 
-async def test_a_group_moves_from_one_cooperative_assignor_to_another(
-    cluster: FakeCluster, start: Start
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([CooperativeStickyAssignor, OtherAssignor], [OtherAssignor]), 2 * ([NaiveAssignor],)],
+)
+async def test_a_newcomer_gets_nothing_that_another_cooperative_member_has(
+    cluster: FakeCluster, start: Start, before: list[Any], after: list[Any]
 ) -> None:
     """Only the assignor that was chosen hears of an assignment. A leader that asked the other one
-    gave partitions to a newcomer that their owners had not given up yet."""
+    gave partitions to a newcomer that their owners had not given up yet, and so did one whose
+    assignor is a program's own."""
     await cluster.create_topic("t", partitions=4)
     options: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
-    both = [CooperativeStickyAssignor, OtherAssignor]
     slow = Slow()
     consumers = []
     for count in (1, 2):
-        consumer = await start(cluster, partition_assignment_strategy=both, **options)
+        consumer = await start(cluster, partition_assignment_strategy=before, **options)
         consumer.subscribe(["t"], listener=slow)
         consumers.append(consumer)
         await cluster.wait_for(partial(has_shares, consumers, [4 // count] * count))
     slow.gate.clear()
-    third = await start(cluster, partition_assignment_strategy=[OtherAssignor], **options)
+    third = await start(cluster, partition_assignment_strategy=after, **options)
     newcomer = Newcomer(consumers, slow.gate)
     third.subscribe(["t"], listener=newcomer)
     await cluster.wait_for(partial(has_shares, [*consumers, third], [1, 1, 2]))

@@ -94,6 +94,8 @@ class GroupAssignors:
             shares = assignor.assign(cluster, _listed(members))
         else:
             shares = assignor.assign(cluster, members)
+        if self.is_cooperative:
+            shares = _without_moving(shares, members)
         return {member: _encoded(share) for member, share in shares.items()}
 
     def accept(
@@ -144,6 +146,31 @@ def subscriptions_of(
     for member, instance_id in instances.items():
         found[member].group_instance_id = instance_id
     return found, malformed
+
+
+def _without_moving(
+    shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
+) -> dict[str, Any]:
+    """Leave out what only others have: they are to give it up first, and join again then. The
+    assignor may be a program's own, which has not thought of that."""
+    owners: dict[TopicPartition, set[str]] = {}
+    for member, metadata in members.items():
+        for tp in metadata.owned():
+            owners.setdefault(tp, set()).add(member)
+
+    def may_have(member: str, tp: TopicPartition) -> bool:
+        return tp not in owners or member in owners[tp]
+
+    found = dict(shares)
+    for member, share in shares.items():
+        if isinstance(share, ConsumerProtocolMemberAssignment):
+            kept = [
+                (topic, [n for n in numbers if may_have(member, TopicPartition(topic, n))])
+                for topic, numbers in share.assignment
+            ]
+            found[member] = copy.copy(share)
+            found[member].assignment = [(topic, numbers) for topic, numbers in kept if numbers]
+    return found
 
 
 def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:

@@ -29,7 +29,9 @@ class AbstractPartitionAssignor(abc.ABC):
     """
 
     supports_cooperative: ClassVar[bool] = False
-    """Whether members keep their partitions during a rebalance (KIP-429)."""
+    """Whether members keep their partitions during a rebalance (KIP-429). What moves is left out of
+    what `assign()` returns, until its owner has given it up; the same members and partitions must
+    then lead to the same result."""
 
     @property
     @abc.abstractmethod
