@@ -96,6 +96,22 @@ class NaiveAssignor(RangePartitionAssignor):
     supports_cooperative = True
 
 
+class Duck:
+    """One that has only the methods that it needs."""
+
+    name = "duck"
+    supports_cooperative = True
+
+    def metadata(self, topics: Any) -> Any:
+        return RangePartitionAssignor.metadata(topics)
+
+    def assign(self, cluster: Any, members: Any) -> Any:
+        return RangePartitionAssignor.assign(cluster, members)
+
+    def on_assignment(self, assignment: Any) -> None:
+        pass
+
+
 class Slow(ConsumerRebalanceListener):
     """Gives nothing up before the newcomer has heard of its first assignment."""
 
@@ -129,7 +145,11 @@ class Newcomer(ConsumerRebalanceListener):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [([CooperativeStickyAssignor, OtherAssignor], [OtherAssignor]), 2 * ([NaiveAssignor],)],
+    [
+        ([CooperativeStickyAssignor, OtherAssignor], [OtherAssignor]),
+        2 * ([NaiveAssignor],),
+        2 * ([Duck],),
+    ],
 )
 async def test_a_newcomer_gets_nothing_that_another_cooperative_member_has(
     cluster: FakeCluster, start: Start, before: list[Any], after: list[Any]

@@ -106,13 +106,7 @@ class GroupAssignors:
         assignment = ConsumerProtocolMemberAssignment.decode(data)
         if self.is_cooperative:
             self._assigned, self._generation = assignment.assignment, generation
-        note_generation = getattr(assignor, "on_generation_assignment", None)
-        if note_generation is not None:
-            note_generation(generation)
-        if _is_of_kafka_python(assignor):
-            assignor.on_assignment(assignment, generation)
-        else:
-            assignor.on_assignment(assignment)
+        _tell(assignor, generation, assignment)
         return assignment
 
     def forget(self) -> None:
@@ -120,8 +114,7 @@ class GroupAssignors:
         self._assigned, self._generation = (), -1
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
-                assignor.on_generation_assignment(-1)
-                assignor.on_assignment(ConsumerProtocolMemberAssignment(0, []))
+                _tell(assignor, -1, ConsumerProtocolMemberAssignment(0, []))
 
     def _named(self, protocol: str) -> Any:
         for assignor in self._assignors:
@@ -196,6 +189,18 @@ class _Member(NamedTuple):
 
 def _listed(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> list[_Member]:
     return [_Member(name, found, found.group_instance_id) for name, found in members.items()]
+
+
+def _tell(assignor: Any, generation: int, assignment: ConsumerProtocolMemberAssignment) -> None:
+    """Tell an assignor what this member has; one of a program may not want to hear of
+    generations."""
+    note_generation = getattr(assignor, "on_generation_assignment", None)
+    if note_generation is not None:
+        note_generation(generation)
+    if _is_of_kafka_python(assignor):
+        assignor.on_assignment(assignment, generation)
+    else:
+        assignor.on_assignment(assignment)
 
 
 def _is_of_kafka_python(assignor: Any) -> bool:
