@@ -28,6 +28,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.schema import Struct, fields
 from aiokafka.structs import BrokerMetadata
 
@@ -312,8 +313,10 @@ async def _response(
     """Send a request and return its response, or raise RequestTimedOutError after `limit` seconds,
     to which throttles are added.
 
-    The connection ends with that only if no other request is in flight there: others may be about
-    to get their responses, and changes among them would be made twice.
+    The connection ends with that only if nothing waits for another response there: others may be
+    about to get theirs, and changes among them would be made twice. Neither those that were given
+    up as late count nor metadata, which is refreshed then: calls that are made together would keep
+    a dead connection open.
     """
     loop, gate = asyncio.get_running_loop(), connection.gate
     if not gate.is_open:
@@ -329,7 +332,7 @@ async def _response(
         if not future.cancel() and not future.cancelled():
             future.exception()  # has been raised, or the whole call is over
     late = f"{type(request).__name__} v{version} got no response in time"
-    if connection.in_flight == 1:
+    if not connection.awaited(MetadataRequest):
         connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
     raise RequestTimedOutError(f"{connection.peer}: {late}")
 

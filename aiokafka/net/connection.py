@@ -114,14 +114,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Requests in flight, cancelled ones included."""
         return len(self._exchange)
 
+    def awaited(self, *but: type[Request[Any]]) -> list[asyncio.Future[Any]]:
+        """Return the futures of the requests in flight that are neither cancelled nor of a class in
+        `but`."""
+        return [future for future in self._exchange.tokens(*but) if not future.done()]
+
     def awaits(self, *requests: type[Request[Any]]) -> bool:
         """Return whether a request of one of these classes is in flight, cancelled or not."""
         return self._exchange.awaits(*requests)
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request may be sent now: open, handshake done, write buffer not full, not
-        throttled, not re-authenticating."""
+        """Whether a request may be sent now: the handshake is done, and the gate open."""
         return self.is_open and self.versions is not None and self.gate.is_open
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
@@ -258,10 +262,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._exchange.last_deadline or 0.0
 
     async def drain(self, deadline: float) -> None:
-        """Return when every request in flight now has ended, at the latest at `deadline` (loop
-        time)."""
-        waits = {future for future in self._exchange.tokens() if not future.done()}
-        if waits:
+        """Return when every request in flight now has ended, or at `deadline` (loop time)."""
+        if waits := self.awaited():
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
     def closed_error(self) -> KafkaError:

@@ -255,9 +255,14 @@ class Exchange(Generic[T]):
             slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled
         ]
 
-    def tokens(self) -> list[T]:
-        """Return the tokens of all requests in flight that are not cancelled."""
-        return [slot.token for slot in self._slots if not slot.is_cancelled]
+    def tokens(self, *but: type[Request[Any]]) -> list[T]:
+        """Return the tokens of all requests in flight that are not cancelled, without those of some
+        classes."""
+        return [
+            slot.token
+            for slot in self._slots
+            if not slot.is_cancelled and (slot.plan is None or slot.plan.request not in but)
+        ]
 
     def drain(self) -> list[T]:
         """Empty the queue; return the tokens of the requests that were not cancelled."""

@@ -80,6 +80,27 @@ async def test_the_one_broker_that_is_silent_is_named() -> None:
                     await call()
 
 
+@simulated
+async def test_a_dead_connection_is_left_by_calls_that_are_late_together() -> None:
+    """A firewall forgot it. Each of the calls saw others in flight, so it was kept for all of
+    `request_timeout_ms`, and whatever was called meanwhile failed as well."""
+    dead: set[int] = set()
+
+    def forget(request: Any, context: Any) -> Silence | None:
+        if not dead:
+            dead.add(context.connection_id)
+        return Silence() if context.connection_id in dead else None
+
+    async with FakeCluster() as cluster:
+        async with make_admin(cluster, request_timeout_ms=40_000) as admin:
+            await admin.list_topics()
+            cluster.intercept(None, forget)
+            late = [admin.brokers.describe_cluster(timeout_ms=1000) for _ in range(3)]
+            for error in await asyncio.gather(*late, return_exceptions=True):
+                assert isinstance(error, KafkaTimeoutError)
+            assert (await admin.brokers.describe_cluster(timeout_ms=1000)).brokers
+
+
 @pytest.mark.parametrize("version", ["2.1", "4.3"])
 @simulated
 async def test_a_silent_controller_is_given_up(version: str) -> None:
