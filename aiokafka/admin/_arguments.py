@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.structs import TopicPartition
 
-__all__ = ["as_enums", "as_int", "as_names", "as_new_topics", "as_partitions", "refuse_other_names"]
+__all__ = [
+    "as_enums",
+    "as_int",
+    "as_names",
+    "as_new_topics",
+    "as_partitions",
+    "items_of",
+    "refuse_other_names",
+]
 
 E = TypeVar("E", bound=enum.Enum)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def as_names(argument: str, values: Iterable[str]) -> list[str]:
@@ -51,6 +61,13 @@ def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
     """Return partitions without repeats. Raises TypeError for what is none."""
     rule = f"{argument}: must be TopicPartition instances"
     return list(dict.fromkeys(as_partition(value, rule) for value in values))
+
+
+def items_of(argument: str, values: Mapping[K, V]) -> Iterable[tuple[K, V]]:
+    """Return keys and values of a dict. Raises TypeError for a list, and whatever else is none."""
+    if not callable(getattr(values, "items", None)):
+        raise TypeError(f"{argument}: must be a dict, not {type(values).__name__}")
+    return values.items()
 
 
 def as_int(argument: str, value: Any) -> int:

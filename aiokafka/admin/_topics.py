@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from aiokafka.admin._arguments import items_of
 from aiokafka.admin._config_values import text_of
 from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin.new_partitions import NewPartitions
@@ -180,7 +181,7 @@ async def create_partitions(
     deadline: float,
 ) -> TopicResults:
     """Add partitions to topics. Raises the first error of a topic."""
-    for name, new in topics.items():
+    for name, new in items_of("topic_partitions", topics):
         if isinstance(new, bool) or not (isinstance(new, int) or hasattr(new, "total_count")):
             raise TypeError(f"topic_partitions: {name}={new!r}: must be a NewPartitions or an int")
     wanted = [grown(name, new) for name, new in topics.items()]

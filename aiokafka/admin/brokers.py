@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin import _alter_brokers, _describe_brokers
+from aiokafka.admin._arguments import items_of
 from aiokafka.admin._broker_values import ClusterDescription, Features, LogDir, Quorum
 from aiokafka.admin._room import Room
 from aiokafka.admin.enums import FeatureUpgradeType
@@ -67,7 +68,7 @@ class Brokers(Room):
 
         Raises InvalidUpdateVersion, FeatureUpdateFailed.
         """
-        for name, level in levels.items():
+        for name, level in items_of("levels", levels):
             if isinstance(level, bool) or level < 0:
                 raise ValueError(f"levels: {name}={level!r}: must be a level, 0 or more")
         if not levels:
@@ -172,7 +173,7 @@ class Brokers(Room):
         Kafka 1.0 (KIP-113). Raises LogDirNotFound, ReplicaNotAvailableError: AdminItemsError if
         several replicas were given.
         """
-        wanted = {as_partition(tp): path for tp, path in moves.items()}
+        wanted = {as_partition(tp): path for tp, path in items_of("moves", moves)}
         await _alter_brokers.move_replicas(
             self._router, broker_id, wanted, self._deadline(timeout_ms)
         )

@@ -17,7 +17,7 @@ from aiokafka._partitions import as_partition
 from aiokafka._telemetry.reporting import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin import _cluster, _raw
-from aiokafka.admin._arguments import as_new_topics, refuse_other_names
+from aiokafka.admin._arguments import as_new_topics, items_of, refuse_other_names
 from aiokafka.admin._raw import SendTo
 from aiokafka.admin._routing import R, Router
 from aiokafka.admin.new_partitions import NewPartitions
@@ -415,7 +415,10 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _records
 
-        before = {as_partition(tp): _before(tp, to) for tp, to in records_to_delete.items()}
+        before = {
+            as_partition(tp): _before(tp, to)
+            for tp, to in items_of("records_to_delete", records_to_delete)
+        }
         try:
             return await _records.delete_each(
                 self._router, before, self._deadline(timeout_ms), fail_fast=True

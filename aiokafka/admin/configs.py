@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from aiokafka.admin import _alter_configs
+from aiokafka.admin._arguments import items_of
 from aiokafka.admin._config_values import (
     Change,
     ConfigKey,
@@ -82,7 +83,9 @@ class Configs(Room):
         response. Needs Kafka 2.3. Raises InvalidConfigurationError and so on: AdminItemsError if
         several resources were given.
         """
-        wanted = {key_of(resource): changes_of(each) for resource, each in changes.items()}
+        wanted = {
+            key_of(resource): changes_of(each) for resource, each in items_of("changes", changes)
+        }
         await _alter_configs.alter_each(
             self._router, wanted, validate_only, self._deadline(timeout_ms)
         )

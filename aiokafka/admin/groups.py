@@ -15,7 +15,7 @@ from aiokafka.admin import (
     _reset,
     _share_offsets,
 )
-from aiokafka.admin._arguments import as_enums, as_names, as_partitions
+from aiokafka.admin._arguments import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin._group_values import GroupDescription, GroupListing
 from aiokafka.admin._lag_values import GroupLag
 from aiokafka.admin._reset_values import OffsetReset, ResetRule
@@ -206,7 +206,9 @@ class Groups(Room):
         checks them. Raises NonEmptyGroup if the group has members, then nothing is changed; and the
         error of a partition, AdminItemsError if several were asked for.
         """
-        wanted = {as_partition(tp): _committed(tp, value) for tp, value in offsets.items()}
+        wanted = {
+            as_partition(tp): _committed(tp, value) for tp, value in items_of("offsets", offsets)
+        }
         deadline = self._deadline(timeout_ms)
         await _group_changes.commit_offsets(self._router, group_id, wanted, deadline)
 
@@ -304,7 +306,10 @@ class Groups(Room):
         Raises NonEmptyGroup if the group has members, and the error of a partition: AdminItemsError
         if several were asked for.
         """
-        wanted = {as_partition(tp): _committed(tp, value).offset for tp, value in offsets.items()}
+        wanted = {
+            as_partition(tp): _committed(tp, value).offset
+            for tp, value in items_of("offsets", offsets)
+        }
         deadline = self._deadline(timeout_ms)
         await _share_offsets.alter_share_offsets(self._router, group_id, wanted, deadline)
 

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping
 
 from aiokafka._partitions import as_partition
+from aiokafka.admin._arguments import items_of
 from aiokafka.admin._list_offsets import list_offsets
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec, timestamp_of
 from aiokafka.admin._room import Room
@@ -43,7 +44,7 @@ class Offsets(Room):
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)
             raise ValueError(f"isolation_level: {isolation_level!r}: must be one of {known}")
-        wanted = {as_partition(tp): _place(place) for tp, place in places.items()}
+        wanted = {as_partition(tp): _place(place) for tp, place in items_of("places", places)}
         return await list_offsets(
             self._router, wanted, isolation_level == _LEVELS[1], self._deadline(timeout_ms)
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.admin import _quotas
+from aiokafka.admin._arguments import items_of
 from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
 from aiokafka.admin._room import Room
 
@@ -72,7 +73,7 @@ class Quotas(Room):
 
         Raises the error of an entity: AdminItemsError, by entity, if several were given.
         """
-        for entity, limits in changes.items():
+        for entity, limits in items_of("changes", changes):
             _check(entity, limits)
         deadline = self._deadline(timeout_ms)
         await _quotas.alter(self._router, changes, validate_only, deadline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin._arguments import as_int
+from aiokafka.admin._arguments import as_int, items_of
 from aiokafka.admin._records import delete_each
 from aiokafka.admin._room import Room
 from aiokafka.structs import TopicPartition
@@ -29,7 +29,9 @@ class Records(Room):
         -1, and the error of a partition, such as OffsetOutOfRangeError: AdminItemsError if several
         partitions were asked for. Cancelling does not bring back what is deleted.
         """
-        wanted = {as_partition(tp): as_int(f"before: {tp}", o) for tp, o in before.items()}
+        wanted = {
+            as_partition(tp): as_int(f"before: {tp}", o) for tp, o in items_of("before", before)
+        }
         for tp, offset in wanted.items():
             if offset < -1:
                 raise ValueError(f"before: {tp}={offset!r}: must be an offset, or -1 for all")

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin import _describe_topics, _readiness, _replicas, _topic_changes
-from aiokafka.admin._arguments import as_new_topics
+from aiokafka.admin._arguments import as_new_topics, items_of
 from aiokafka.admin._declared import DeclaredTopic, TopicStep, carry_out, declared_of, plan
 from aiokafka.admin._room import Room
 from aiokafka.admin._topic_values import (
@@ -141,7 +141,7 @@ class Topics(Room):
         topic has as many already, also if the response to a first attempt was lost: AdminItemsError
         if several topics were given.
         """
-        for name, new in topics.items():
+        for name, new in items_of("topics", topics):
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
                 raise TypeError(f"topics: {name}={new!r}: must be an int or a NewPartitions")
         await _topic_changes.grow_each(
@@ -209,7 +209,7 @@ class Topics(Room):
         Raises InvalidReplicationAssignmentError and so on: AdminItemsError if several partitions
         were given. Needs Kafka 2.4.
         """
-        wanted = {as_partition(tp): list(brokers) for tp, brokers in moves.items()}
+        wanted = {as_partition(tp): list(brokers) for tp, brokers in items_of("moves", moves)}
         for tp, brokers in wanted.items():
             if not brokers or len(set(brokers)) < len(brokers):
                 raise ValueError(f"moves: {tp}: {brokers}: must be one broker or more, each once")

@@ -152,3 +152,31 @@ async def test_all_offsets_of_a_group_need_a_newer_broker() -> None:
                 await admin.list_consumer_group_offsets("g")
             found = await admin.list_consumer_group_offsets("g", partitions=[TP])
             assert found[TP].offset == -1
+
+
+# -- lists in place of dicts -----------------------------------------------------------------------
+
+WITH_DICTS: list[tuple[str, Callable[[AIOKafkaAdminClient, Any], Awaitable[Any]]]] = [
+    ("topic_partitions", lambda admin, given: admin.create_partitions(given)),
+    ("records_to_delete", lambda admin, given: admin.delete_records(given)),
+    ("topics", lambda admin, given: admin.topics.create_partitions(given)),
+    ("moves", lambda admin, given: admin.topics.reassign(given)),
+    ("moves", lambda admin, given: admin.brokers.move_replicas(0, given)),
+    ("levels", lambda admin, given: admin.brokers.update_features(given)),
+    ("before", lambda admin, given: admin.records.delete(given)),
+    ("places", lambda admin, given: admin.offsets.list(given)),
+    ("offsets", lambda admin, given: admin.groups.alter_offsets("g", given)),
+    ("offsets", lambda admin, given: admin.groups.alter_share_offsets("g", given)),
+    ("changes", lambda admin, given: admin.configs.alter(given)),
+    ("changes", lambda admin, given: admin.quotas.alter_all(given)),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), WITH_DICTS)
+async def test_a_list_is_no_dict(
+    argument: str, call: Callable[[AIOKafkaAdminClient, Any], Awaitable[Any]]
+) -> None:
+    """What was raised named an attribute that a list does not have, and no argument."""
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        with pytest.raises(TypeError, match=f"^{argument}: must be a dict, not list$"):
+            await call(admin, ["t"])
