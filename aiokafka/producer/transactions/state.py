@@ -8,6 +8,7 @@ from enum import Enum
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     InvalidProducerEpoch,
+    KafkaTimeoutError,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
     TransactionStateError,
@@ -241,8 +242,9 @@ class Transaction:
         if isinstance(error, _FATAL_ERRORS) or self.is_ending:
             self.fail_for_good(error)
         elif self.takes_records:
-            # Also of a KafkaTimeoutError: after others of that class a commit is to be repeated.
-            vars(error)["requires_abort"] = True
+            if isinstance(error, KafkaTimeoutError):
+                # After others of that class a commit is to be repeated.
+                vars(error)["requires_abort"] = True
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
             # A leader knows a later epoch than ours: only another one leads on.
