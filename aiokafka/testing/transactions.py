@@ -273,11 +273,11 @@ class Transactions:
         """Answer a request to end where no transaction is open: a repetition, a mistake, or an
         empty abort.
         """
-        prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        if known.state is prepared:
+        # Also to the contrary of what is being done, which may be about the next one (KAFKA-18464).
+        if known.state in _PREPARING:
             raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
-        if bumps_epoch and not commit and known.state not in _PREPARING:
+        if bumps_epoch and not commit:
             known.bump(self._next_producer_id)
             known.state = TransactionState.COMPLETE_ABORT
             return known.producer_id, known.epoch

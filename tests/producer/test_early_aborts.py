@@ -1,7 +1,7 @@
 """Transactions that are aborted before the coordinator has heard of them: while it is still writing
 the markers of the one before, it lets every request wait.
 
-Brokers before transactions of version 2 (KIP-890); these have nothing to enter.
+In transactions of version 2 (KIP-890) there is nothing to enter; records and offsets wait instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
+    TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
@@ -88,3 +89,22 @@ async def test_while_a_partition_waits_to_be_entered(
     cluster.transactions.resume_markers()
     await aborting
     await check_next(cluster, producer, first=commit)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_while_offsets_of_version_2_wait(commit: bool) -> None:
+    async with FakeCluster(as_version="4.3") as cluster:
+        await cluster.create_topic(TOPIC, partitions=3)
+        async with new_producer(cluster, transactional_id="worker") as producer:
+            await end_one(cluster, producer, commit=commit)
+            await producer.begin_transaction()
+            adding = asyncio.create_task(producer.send_offsets_to_transaction(OFFSETS, "group"))
+            await cluster.wait_for(lambda: cluster.count(TxnOffsetCommitRequest) > 1)
+            adding.cancel()
+            await asyncio.gather(adding, return_exceptions=True)
+            aborting = asyncio.create_task(producer.abort_transaction())
+            await cluster.wait_for(lambda: cluster.count(EndTxnRequest) > 1)
+            cluster.transactions.resume_markers()
+            await aborting
+            await check_next(cluster, producer, first=commit)
+        assert cluster.failures == []

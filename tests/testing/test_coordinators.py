@@ -212,9 +212,17 @@ async def test_markers_can_be_held_back(cluster: FakeCluster, side: Side) -> Non
         committed=True,
     )
     assert (await side.client.call(again, 5)).error_code == CONCURRENT
+    empty = EndTxnRequest(
+        transactional_id=producer.name,
+        producer_id=producer.pid,
+        producer_epoch=old + 1,
+        committed=False,
+    )
+    assert (await side.client.call(empty, 5)).error_code == CONCURRENT
     cluster.transactions.resume_markers()
     assert (log.last_stable_offset, log.end_offset) == (2, 2)
     assert (await side.client.call(again, 5)).error_code == 0
+    assert (await side.client.call(empty, 5)).producer_epoch == old + 2
 
 
 async def a_new_owner(one: Session) -> int:
