@@ -260,6 +260,11 @@ class PartitionState:
         """Whether the committed offset, or the reset policy, has yet to say where to begin."""
         return self.phase is Phase.UNSET
 
+    def is_in_store(self, offset: int) -> bool:
+        """Whether `offset` lies behind the position, and before what the next fetch asks for."""
+        is_settled = self.phase is Phase.READY and self.shown == NOTHING_SHOWN
+        return is_settled and self.next_offset < offset < self.cursor.offset
+
     def end(self, read_committed: bool) -> int | None:
         """Return the offset after the last record that can be read, as of the last fetch; None
         before."""
@@ -309,6 +314,13 @@ class PartitionState:
         self.call = 0
         self.cursor.start_at(offset, offset_epoch)
         self.retry.start_again()
+        self.changed()
+
+    def skip_to(self, offset: int) -> None:
+        """Seek forward to `offset`, which was fetched already: fetches go on where they were."""
+        self.epoch += 1
+        self.next_offset = offset
+        self.call = 0
         self.changed()
 
     def put_back(self, offset: int) -> None:

@@ -110,7 +110,8 @@ class ConsumerPositions:
                 raise KafkaTimeoutError(f"position of {partition} not found in time")
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on at `offset`; what was fetched of the partition is dropped.
+        """Read on at `offset`. Forward, within what was fetched, nothing is fetched again; else all
+        that was fetched of the partition is dropped.
 
         Raises ValueError for anything but an integer of at least 0 and below 2**63,
         IllegalStateError if the partition is not assigned.
@@ -121,7 +122,8 @@ class ConsumerPositions:
             )
         state = self._subscription.assigned_state(partition, _NOT_OURS)
         state.forget_former()
-        state.seek(offset)
+        if not self._desk.buffer.skip(state, offset):
+            state.seek(offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Read on at the oldest record of these partitions (none given: all assigned).

@@ -45,6 +45,7 @@ cdef class BatchCursor:
     cdef Py_ssize_t _marked_seen
     cdef set _marked_aborting
 
+    cpdef bint go_to(self, int64_t offset) except -1
     cdef int _mark(self) except -1
     cdef int _return(self) except -1
     cdef int _leave(self) except -1

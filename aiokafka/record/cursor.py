@@ -58,6 +58,16 @@ class BatchCursor:
         self._leave()
         self._mark()
 
+    def go_to(self, offset: int) -> bool:
+        """Move the position forward to `offset`. False, and nothing changes, with aborted
+        transactions: the markers that tell where they end would be passed over unread."""
+        if self._aborted:
+            return False
+        self.position = offset
+        if self._batch is not None and self._batch.last_offset < offset:
+            self._pass(self._batch)
+        return True
+
     def _mark(self) -> None:
         """Remember this place."""
         self.unpacked = 0

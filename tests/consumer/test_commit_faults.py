@@ -290,7 +290,7 @@ async def test_commit_says_that_what_was_handed_out_is_not_ours_any_more(
 
 def forfeits_in_memory() -> int:
     gc.collect()
-    return sum(type(each).__name__ == "_Forfeit" for each in gc.get_objects())
+    return sum(type(each).__name__ == "Forfeit" for each in gc.get_objects())
 
 
 async def test_what_was_taken_away_before_the_last_call_is_not_kept(

@@ -24,6 +24,7 @@ cdef class FetchedPartition:
     cdef int64_t start
     cdef RecordReader reader
     cdef Frame frame
+    cdef bint is_damaged
 
 
 @cython.final
@@ -46,6 +47,8 @@ cdef class FetchBuffer:
     cpdef discard(self, PartitionState state)
     @cython.locals(chunk=FetchedPartition)
     cpdef discard_stale(self, PartitionState state)
+    @cython.locals(head=FetchedPartition, chunk=FetchedPartition, passed=list)
+    cpdef bint skip(self, PartitionState state, int64_t offset) except -1
     @cython.locals(chunk=FetchedPartition, state=PartitionState, found=list)
     cpdef list unserved(self, object on_release)
     cpdef begin_call(self)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.errors import CorruptRecordError
+from aiokafka.errors import CorruptRecordError, RecordDeserializationError
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
@@ -54,6 +54,7 @@ class FetchedPartition:
     start: int
     reader: RecordReader
     frame: Frame
+    is_damaged: bool
 
     def __init__(self, state: PartitionState, reader: RecordReader, frame: Frame) -> None:
         self.state = state
@@ -61,6 +62,7 @@ class FetchedPartition:
         self.start = reader.position
         self.reader = reader
         self.frame = frame
+        self.is_damaged = False
 
 
 class FetchBuffer:
@@ -138,6 +140,27 @@ class FetchBuffer:
         failure = self._failures.get(state)
         if failure is not None and failure[0] != state.epoch:
             del self._failures[state]
+
+    def skip(self, state: PartitionState, offset: int) -> bool:
+        """Seek forward within what is in store, and keep what follows; return whether that can be.
+
+        An application that passes the records that it cannot read would otherwise wait for a fetch
+        after each, which at the end of a log comes behind a long poll.
+        """
+        if state in self._failures or not state.is_in_store(offset) or self._head(state) is None:
+            return False
+        queue = self._queues[state]
+        passed = [chunk for chunk in queue if chunk.start <= offset]
+        head: FetchedPartition = passed.pop()
+        # Damaged, it may come whole with another fetch.
+        if head.is_damaged or not head.reader.go_to(offset):
+            return False
+        for chunk in passed:
+            self._finish(chunk)
+        for chunk in queue:
+            chunk.epoch = state.epoch + 1
+        state.skip_to(offset)
+        return True
 
     def clear(self) -> None:
         """Drop everything."""
@@ -434,6 +457,7 @@ class FetchBuffer:
         where."""
         self._current = None
         self._queues.move_to_end(chunk.state)
+        chunk.is_damaged = not isinstance(error, RecordDeserializationError)
         if isinstance(error, CorruptRecordError):
             _locate(error, chunk.state.tp, chunk.reader.batch_end)
 
