@@ -261,7 +261,8 @@ class PartitionState:
         return self.phase is Phase.UNSET
 
     def is_in_store(self, offset: int) -> bool:
-        """Whether `offset` lies behind the position, and before what the next fetch asks for."""
+        """Return whether `offset` lies behind the position, and before what the next fetch asks
+        for."""
         is_settled = self.phase is Phase.READY and self.shown == NOTHING_SHOWN
         return is_settled and self.next_offset < offset < self.cursor.offset
 
