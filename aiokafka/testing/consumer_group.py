@@ -267,10 +267,11 @@ class ConsumerGroup:
             self.target.update(zip(ids, [*shares[1:], shares[0]], strict=True))
 
     def fence(self, member_id: str) -> None:
-        """Refuse a member's next heartbeat, as when a new coordinator knows a later epoch."""
+        """Refuse a member's next heartbeat, as when a new coordinator knows a later epoch: that of
+        the group, so no member is at its former one again."""
+        self._reassign()
         member = self.members[member_id]
-        member.epoch += 1
-        member.previous_epoch = -1
+        member.epoch, member.previous_epoch = self.epoch, -1
 
     def _reconcile(self, member: ConsumerMember, owned: Slots | None) -> None:
         """Move a member towards its target: first it gives up, then it gets what others gave up."""

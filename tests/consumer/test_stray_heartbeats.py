@@ -235,6 +235,21 @@ async def test_a_member_whose_epoch_is_refused_comes_back_though_it_is_still_cou
         assert len(group.members) == 1
 
 
+async def test_a_fenced_member_comes_back_at_a_later_epoch(start: Start) -> None:
+    """At its former one, offsets of a transaction that arrive late would be taken."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        consumer, log = await start(cluster, **OPTIONS), Log()
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda: shares(consumer) == [4])
+        before = consumer.group_metadata()
+        cluster.groups.fence("g", before.member_id)
+        await until(cluster, lambda: "lost" in dict(log.calls) and shares(consumer) == [4])
+        after = consumer.group_metadata()
+        assert after.member_id == before.member_id
+        assert after.generation_id > before.generation_id
+
+
 async def test_what_was_assigned_a_moment_ago_is_not_given_up(start: Start) -> None:
     """The response took longer than an interval, so that the next heartbeat is due with it. That
     one says everything, for an earlier join had no response."""
