@@ -23,11 +23,6 @@ _MOST_RECORDS = 2**31 - 1
 DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
-class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
-    """What `commit()` stores that is given no offsets: of some partitions there may be nothing
-    new."""
-
-
 def topic_names(topics: Any) -> frozenset[str]:
     """Check the names of topics."""
     if not isinstance(topics, (tuple, list, Set)):

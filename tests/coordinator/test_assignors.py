@@ -132,19 +132,25 @@ def test_the_order_of_the_members_does_not_matter(
 
 
 class Member:
-    """A consumer's side of an assignor: it remembers what it was given."""
+    """A consumer's side of an assignor: it remembers what it was given, and says so if it keeps
+    that while it joins."""
 
     def __init__(self, assignor: type[AbstractPartitionAssignor], *topics: str) -> None:
         self.assignor = assignor()
         self.topics = topics
+        self.has: list[tuple[str, list[int]]] = []
 
     def metadata(self) -> ConsumerProtocolMemberMetadata:
-        return self.assignor.metadata(self.topics)
+        told = self.assignor.metadata(self.topics)
+        if self.assignor.supports_cooperative:
+            told.owned_partitions = self.has
+        return told
 
     def take(self, share: list[TopicPartition], generation: int) -> None:
         grouped = [(tp.topic, [tp.partition]) for tp in share]
         self.assignor.on_generation_assignment(generation)
         self.assignor.on_assignment(ConsumerProtocolMemberAssignment(0, grouped, b""))
+        self.has = grouped
 
 
 class Group:

@@ -59,21 +59,29 @@ async def check_next(cluster: FakeCluster, producer: Any, *, first: bool) -> Non
     assert log.last_stable_offset == log.end_offset
 
 
+async def abort_while_offsets_wait(
+    cluster: FakeCluster, producer: Any, waiting: type[Any], *, commit: bool
+) -> None:
+    """Begin a transaction behind one that is not over, and abort it while `waiting`, by which its
+    offsets come to the coordinator, is sent again and again."""
+    await end_one(cluster, producer, commit=commit)
+    await producer.begin_transaction()
+    adding = asyncio.create_task(producer.send_offsets_to_transaction(OFFSETS, "group"))
+    await cluster.wait_for(lambda: cluster.count(waiting) > 1)
+    adding.cancel()
+    await asyncio.gather(adding, return_exceptions=True)
+    aborting = asyncio.create_task(producer.abort_transaction())
+    await cluster.wait_for(lambda: cluster.count(EndTxnRequest) > 1)
+    cluster.transactions.resume_markers()
+    await aborting
+    await check_next(cluster, producer, first=commit)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 async def test_while_a_group_waits_to_be_entered(
     cluster: FakeCluster, producer: Any, commit: bool
 ) -> None:
-    await end_one(cluster, producer, commit=commit)
-    await producer.begin_transaction()
-    adding = asyncio.create_task(producer.send_offsets_to_transaction(OFFSETS, "group"))
-    await cluster.wait_for(lambda: cluster.count(AddOffsetsToTxnRequest) > 1)
-    adding.cancel()
-    await asyncio.gather(adding, return_exceptions=True)
-    aborting = asyncio.create_task(producer.abort_transaction())
-    await cluster.wait_for(lambda: cluster.count(EndTxnRequest))
-    cluster.transactions.resume_markers()
-    await aborting
-    await check_next(cluster, producer, first=commit)
+    await abort_while_offsets_wait(cluster, producer, AddOffsetsToTxnRequest, commit=commit)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -96,15 +104,5 @@ async def test_while_offsets_of_version_2_wait(commit: bool) -> None:
     async with FakeCluster(as_version="4.3") as cluster:
         await cluster.create_topic(TOPIC, partitions=3)
         async with new_producer(cluster, transactional_id="worker") as producer:
-            await end_one(cluster, producer, commit=commit)
-            await producer.begin_transaction()
-            adding = asyncio.create_task(producer.send_offsets_to_transaction(OFFSETS, "group"))
-            await cluster.wait_for(lambda: cluster.count(TxnOffsetCommitRequest) > 1)
-            adding.cancel()
-            await asyncio.gather(adding, return_exceptions=True)
-            aborting = asyncio.create_task(producer.abort_transaction())
-            await cluster.wait_for(lambda: cluster.count(EndTxnRequest) > 1)
-            cluster.transactions.resume_markers()
-            await aborting
-            await check_next(cluster, producer, first=commit)
+            await abort_while_offsets_wait(cluster, producer, TxnOffsetCommitRequest, commit=commit)
         assert cluster.failures == []

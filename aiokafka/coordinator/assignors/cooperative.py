@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.assignors._balance import Shares, balance
@@ -36,14 +36,14 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
     give it up, and to its new owner in a second rebalance that follows at once. All members of a
     group have to support it. The bytes are those of Java's CooperativeStickyAssignor.
 
-    Owns: the last assignment of this member and its generation, which it sends to the leader.
+    Owns: the generation of this member's last assignment, which goes into the user data. The
+    assignment itself is told for whatever assignor, by the group.
     """
 
     name = "cooperative-sticky"
     version = 3
     supports_cooperative = True
 
-    _assignment: Sequence[tuple[str, list[int]]] = ()
     _generation = -1
 
     @either
@@ -63,13 +63,12 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
             self.version,
             sorted(topics),
             _GENERATION.pack(self._generation),
-            self._assignment,
-            self._generation,
+            generation=self._generation,
         )
 
     @either
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        self._assignment = assignment.assignment
+        """Do nothing: the group knows it."""
 
     @either
     def on_generation_assignment(self, generation: int) -> None:
