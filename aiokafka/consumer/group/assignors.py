@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka.coordinator.assignors._either import Either
+from aiokafka.coordinator.assignors._ownership import claims_of, settle, without_moving
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -95,7 +96,7 @@ class GroupAssignors:
         else:
             shares = assignor.assign(cluster, members)
         if self.is_cooperative:
-            shares = _without_moving(shares, members)
+            shares = _in_two_steps(shares, members)
         return {member: _encoded(share) for member, share in shares.items()}
 
     def accept(
@@ -141,37 +142,37 @@ def subscriptions_of(
     return found, malformed
 
 
-def _without_moving(
+def _in_two_steps(
     shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> dict[str, Any]:
-    """Leave out what only others have: they are to give it up first, and join again then. The
-    assignor may be a program's own, which has not thought of that."""
-    owners: dict[TopicPartition, set[str]] = {}
-    for member, metadata in members.items():
-        for tp in metadata.owned():
-            owners.setdefault(tp, set()).add(member)
+    """Leave out what others claim: they are to give it up first, and join again then.
 
-    def may_have(member: str, tp: TopicPartition) -> bool:
-        return tp not in owners or member in owners[tp]
-
+    CooperativeStickyAssignor has done so already; a program's own may not have thought of it.
+    """
+    claims = claims_of(members)
+    known = {
+        member: share.partitions()
+        for member, share in shares.items()
+        if isinstance(share, ConsumerProtocolMemberAssignment)
+    }
     found = dict(shares)
-    for member, share in shares.items():
-        if isinstance(share, ConsumerProtocolMemberAssignment):
-            kept = [
-                (topic, [n for n in numbers if may_have(member, TopicPartition(topic, n))])
-                for topic, numbers in share.assignment
-            ]
-            found[member] = copy.copy(share)
-            found[member].assignment = [(topic, numbers) for topic, numbers in kept if numbers]
+    for member, kept in without_moving(known, claims, settle(claims)).items():
+        if len(kept) < len(known[member]):
+            found[member] = copy.copy(shares[member])
+            found[member].assignment = _by_topic(kept)
     return found
 
 
 def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:
     """Return an assignment of these partitions, as a leader would write it."""
+    return ConsumerProtocolMemberAssignment(0, _by_topic(sorted(partitions))).encode()
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
+    for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
-    return ConsumerProtocolMemberAssignment(0, list(topics.items())).encode()
+    return list(topics.items())
 
 
 def partitions_of(data: bytes) -> frozenset[TopicPartition]:

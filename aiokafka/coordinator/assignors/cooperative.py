@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from aiokafka.coordinator.assignors._balance import Shares, balance
+from aiokafka.coordinator.assignors._balance import balance
 from aiokafka.coordinator.assignors._common import (
     Members,
     build,
@@ -14,7 +13,7 @@ from aiokafka.coordinator.assignors._common import (
     subscribers_by_topic,
 )
 from aiokafka.coordinator.assignors._either import either
-from aiokafka.coordinator.assignors._ownership import Claim, settle
+from aiokafka.coordinator.assignors._ownership import GENERATION, claims_of, settle, without_moving
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
 
 __all__ = ["CooperativeStickyAssignor"]
-
-_GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(AbstractPartitionAssignor):
@@ -50,19 +47,19 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
     def assign(
         self, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        claims = {member: _claim(metadata) for member, metadata in members.items()}
+        claims = claims_of(members)
         owned = settle(claims)
         subscribers = subscribers_by_topic(members)
         partitions = partitions_by_topic(cluster, subscribers)
         shares = balance(subscribers, partitions, owned)
-        return build(self.version, _without_moving(shares, claims, owned))
+        return build(self.version, without_moving(shares, claims, owned))
 
     @either
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         return ConsumerProtocolMemberMetadata(
             self.version,
             sorted(topics),
-            _GENERATION.pack(self._generation),
+            GENERATION.pack(self._generation),
             generation=self._generation,
         )
 
@@ -74,25 +71,3 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
     def on_generation_assignment(self, generation: int) -> None:
         """Take note of the generation in which the last assignment was made."""
         self._generation = generation
-
-
-def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
-    generation = metadata.generation
-    if generation < 0 and metadata.user_data and len(metadata.user_data) >= 4:
-        # Before version 2 the generation went into the user data.
-        generation = _GENERATION.unpack_from(metadata.user_data)[0]
-    return Claim(generation, metadata.owned())
-
-
-def _without_moving(shares: Shares, claims: dict[str, Claim], owned: Shares) -> Shares:
-    """Leave out partitions that other members claim: the next rebalance can assign them.
-
-    Claims that did not count are included, because their members may be reading the partition. They
-    do not entitle to it: the member whose claim counted is reading it, too.
-    """
-    taken = set().union(*(claim.partitions for claim in claims.values()))
-    mine = {member: set(partitions) for member, partitions in owned.items()}
-    return {
-        member: [tp for tp in share if tp in mine[member] or tp not in taken]
-        for member, share in shares.items()
-    }
