@@ -59,9 +59,9 @@ help:
 	@echo "make traces     run simulations twice, with other hashes; both must be alike (SEEDS=1000)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite, strangers, simulation)"
-	@echo "make figures    cycles, large classes, repetition, docstrings, comments: the shape of the code"
+	@echo "make figures    modules, cycles, large classes, repetition, comments: the shape of the code"
 	@echo "make options    write the options into docstrings and types, after a change of one"
-	@echo "make lint docs  ruff, mypy and spelling; the manual, warnings are errors"
+	@echo "make lint docs  rules of the code, ruff, mypy and spelling; the manual, warnings are errors"
 	@echo "make pictures   draw the pictures of the manual from docs/pictures/*.txt"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
 	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
@@ -187,6 +187,7 @@ test-dependents: $(LIBRARY) $(VENV)/.tests
 
 # Without ruff's cache: how an import is sorted may depend on files that have come since.
 lint: $(VENV)/.lint
+	$(BIN)/python -m tests.house.rules
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell --skip "*.svg,*.so,*.c,*.json,docs/_build" docs examples aiokafka *.rst *.md

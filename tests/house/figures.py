@@ -11,7 +11,6 @@ from itertools import combinations
 from pathlib import Path
 
 from tests.house.imports import PACKAGE, cycles, fan_in, module_graph, sources
-from tests.house.words import begins_with_a_verb
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCK = 6
@@ -50,11 +49,6 @@ def length(function: Function) -> int:
     if ast.get_docstring(function) is not None and first.end_lineno is not None:
         total -= first.end_lineno - first.lineno + 1
     return total
-
-
-def is_property(function: Function) -> bool:
-    """Say whether a function is read like an attribute."""
-    return any("property" in ast.unparse(each) for each in function.decorator_list)
 
 
 def class_figures(tree: ast.AST) -> Iterator[ClassFigures]:
@@ -206,31 +200,22 @@ def print_sizes(trees: dict[str, ast.Module]) -> None:
         print(f"{each.methods:4} {each.attributes:4}  {each.name} ({name})")
 
 
-def print_words(trees: dict[str, ast.Module], texts: dict[str, str]) -> None:
-    """Print how many docstrings begin with a verb, and how much is commented, by folder."""
+def print_lines(trees: dict[str, ast.Module], texts: dict[str, str]) -> None:
+    """Print how many lines are code and how many are comments, by folder."""
     table: dict[str, Counter[str]] = {}
     for name, tree in trees.items():
         folder = name.split("/")[0] if "/" in name else "(root)"
         row = table.setdefault(folder, Counter())
         row["files"] += 1
         row.update(count_lines(texts[name], tree))
-        for function in functions(tree):
-            docstring = ast.get_docstring(function)
-            if docstring:
-                kind = "property" if is_property(function) else "function"
-                row[f"{kind} docstrings"] += 1
-                row[f"{kind} verbs"] += begins_with_a_verb(docstring)
     table["all"] = sum(table.values(), Counter())
-    heading("Docstrings that begin with an imperative verb; comments (no banners) per line of code")
-    columns = "files  code   functions      properties  comments  ratio  banners"
-    print(f"{'':14}{columns}")
+    heading("Lines of code, docstrings and comments (no banners); comments per line of code")
+    print(f"{'':14}files   code  per file  docstrings  comments  ratio  banners")
     for folder, row in sorted(table.items(), key=lambda item: item[0] == "all"):
-        verbs = f"{row['function verbs']}/{row['function docstrings']}"
-        properties = f"{row['property verbs']}/{row['property docstrings']}"
         ratio = row["comment"] / max(row["code"], 1)
         print(
-            f"{folder:14}{row['files']:5} {row['code']:5} {verbs:>11} {properties:>15}"
-            f" {row['comment']:9} {ratio:6.3f} {row['banner']:8}"
+            f"{folder:14}{row['files']:5} {row['code']:6} {row['code'] / row['files']:9.0f}"
+            f" {row['docstring']:11} {row['comment']:9} {ratio:6.3f} {row['banner']:8}"
         )
 
 
@@ -263,7 +248,7 @@ def main(package: Path) -> None:
     print(f"{len(texts)} files, {sum(text.count(chr(10)) for text in texts.values())} lines")
     print_imports(package)
     print_sizes(trees)
-    print_words(trees, texts)
+    print_lines(trees, texts)
     print_repetition(trees, texts)
     print_folders(trees)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 Graph = dict[str, set[str]]
@@ -22,24 +23,49 @@ def module_name(path: Path, package: Path = PACKAGE) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported_names(path: Path, package: Path = PACKAGE) -> Iterator[tuple[str, ...]]:
-    """Yield what a file imports, inside functions and under TYPE_CHECKING too, as absolute parts.
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
+def imported_names(
+    path: Path, package: Path = PACKAGE, *, types: bool = True
+) -> Iterator[tuple[str, ...]]:
+    """Yield what a file imports, inside functions too, as absolute parts.
 
     `from a import b` yields both `a` and `a.b`: only the caller knows whether `b` is a module.
+    Without `types`, imports under TYPE_CHECKING do not count.
     """
     here = (package.name, *path.relative_to(package).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(parsed(path), types):
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             start = here[: len(here) - node.level + 1] if node.level else ()
             base = (*start, *(node.module.split(".") if node.module else ()))
             yield from ((*base, alias.name) for alias in node.names)
             yield base
 
 
-def module_graph(package: Path = PACKAGE) -> Graph:
+def import_statements(tree: ast.Module, types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the imports of a module; without `types`, none below `if TYPE_CHECKING`."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if not types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending += node.orelse
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, ast.expr):
+            pending += ast.iter_child_nodes(node)
+
+
+def module_graph(package: Path = PACKAGE, *, types: bool = True) -> Graph:
     """Return each module of a package with the modules of it that it names in an import.
+
+    Without `types`, imports under TYPE_CHECKING do not count.
 
     Importing a name from a package counts as importing the module of that name if there is one,
     else the package's `__init__`.
@@ -49,7 +75,7 @@ def module_graph(package: Path = PACKAGE) -> Graph:
     for module, path in paths.items():
         found = graph.setdefault(module, set())
         pending: set[str] = set()
-        for parts in imported_names(path, package):
+        for parts in imported_names(path, package, types=types):
             if parts[0] == package.name:
                 pending.add(".".join(parts[1:]))
         for name in pending:

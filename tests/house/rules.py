@@ -1,0 +1,401 @@
+"""Rules of the code that a machine can check: `python -m tests.house.rules`, part of `make lint`.
+
+Every source file is parsed once. A rule is a function that yields findings; its docstring says what
+it holds. No rule counts lines of files or judges words: that is for reviewers.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.house.figures import functions, length
+from tests.house.imports import PACKAGE, cycles, imported_names, module_graph, parsed
+
+REPOSITORY = PACKAGE.parent
+TESTS = REPOSITORY / "tests"
+INTERNALS = REPOSITORY / "docs" / "internals.rst"
+API_PAGE = REPOSITORY / "docs" / "api.rst"
+
+Finding = tuple[Path, int, str]
+Rule = Callable[[], Iterator[Finding]]
+
+
+@cache
+def package_files() -> list[Path]:
+    """Return the modules of the package."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def test_files() -> list[Path]:
+    """Return the Python files of the tests."""
+    return sorted(TESTS.rglob("*.py"))
+
+
+@cache
+def tracked_files() -> list[Path]:
+    """Return the files of the repository, including new ones that git does not ignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []  # an unpacked source distribution
+    paths = (REPOSITORY / name for name in listed.decode().split("\0") if name)
+    return [path for path in paths if path.is_file()]
+
+
+def relative(path: Path) -> str:
+    """Return the path of a module below the package."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+# -- functions and tasks
+
+LONGEST_FUNCTION = 60
+# Their constructors list every keyword of a public class on a line of its own.
+PUBLIC_CLASSES = {
+    "admin/client.py",
+    "client.py",
+    "consumer/consumer.py",
+    "producer/producer.py",
+    "testing/cluster.py",
+}
+# The owner of all tasks, and aiokafka's helper that other packages import.
+MAY_START_TASKS = {"_tasks.py", "util.py"}
+GENERATED = "protocol/_ahead/"
+
+
+def functions_fit_on_a_screen() -> Iterator[Finding]:
+    """Functions have at most 60 lines, docstrings not counted."""
+    for path in package_files():
+        if relative(path).startswith(GENERATED):
+            continue
+        for function in functions(parsed(path)):
+            is_listing = relative(path) in PUBLIC_CLASSES and function.name == "__init__"
+            if length(function) > LONGEST_FUNCTION and not is_listing:
+                yield path, function.lineno, f"{function.name} has {length(function)} lines"
+
+
+def tasks_have_an_owner() -> Iterator[Finding]:
+    """Background tasks are started through `TaskOwner`."""
+    for path in package_files():
+        if relative(path) in MAY_START_TASKS or relative(path).startswith("testing/"):
+            continue
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func).rpartition(".")[2]
+                if called in ("create_task", "ensure_future"):
+                    yield path, node.lineno, f"{called}: start tasks through TaskOwner"
+
+
+# -- layers
+
+ROLES = {"admin", "consumer", "producer", "ranges"}
+PURE = {"asyncio", "socket", "ssl", "time", "logging"}
+# `asyncio.timeout` for Python 3.10, and the one module that reads the clock.
+MAY_TOUCH_THE_WORLD = {"_compat", "_seams"}
+# What the edges may use of the private modules, beside what docs/api.rst documents. An application
+# could be written with the public names alone; these are shared to avoid a second implementation.
+# `testing` may use the lower two layers only: the fake broker shares no code with the client.
+EDGES = {
+    "parallel": {
+        *("_backoff", "_handlers", "_log", "_compat", "_seams", "_subject", "_tasks"),
+        *("_typevars", "_typing", "abc", "errors", "metrics", "structs"),
+    },
+    "spark": {
+        *("_backoff", "_form", "_tasks", "admin", "errors", "helpers", "oauth", "partitioner"),
+        *("producer", "ranges", "record", "structs"),
+    },
+    "cli": {"_tasks", "admin", "errors", "helpers", "oauth", "options", "record", "structs"}
+    | {"testing"},
+}
+EDGES["__main__"] = EDGES["cli"] | {"cli"}
+
+
+@cache
+def layers() -> dict[str, int]:
+    """Return the layer of each module and package below `aiokafka/`: the table of internals.rst."""
+    page = INTERNALS.read_text()
+    table = page[page.index("\nLayer  Name") : page.index("\nThe lower two")]
+    found: dict[str, int] = {}
+    layer = -1
+    for line in table.splitlines():
+        if line[:1].isdigit():
+            layer = int(line[0])
+        found.update(dict.fromkeys(re.findall(r"`(\w+)(?:\.py|/)`", line), layer))
+    return found
+
+
+def home(path: Path) -> str:
+    """Return the module or package right below `aiokafka/` that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def sources() -> list[Path]:
+    """Return the modules but for the package's own `__init__`."""
+    return [path for path in package_files() if path != PACKAGE / "__init__.py"]
+
+
+@cache
+def imports(path: Path) -> set[str]:
+    """Return the absolute names that a file imports at run time, inside functions as well."""
+    names = imported_names(path, PACKAGE, types=False)
+    return {".".join(parts) for parts in names}
+
+
+def own_imports(path: Path) -> set[str]:
+    """Return what a file imports from right below `aiokafka/` at run time."""
+    parts = (name.split(".") for name in imports(path))
+    return {part[1] for part in parts if part[0] == PACKAGE.name and len(part) > 1}
+
+
+def every_module_has_a_layer() -> Iterator[Finding]:
+    """Each module and package below `aiokafka/` is in the table of docs/internals.rst."""
+    found = {home(path) for path in sources()}
+    for name in sorted(found ^ layers().keys()):
+        yield INTERNALS, 1, f"{name} is in the table of layers or in the package, but not in both"
+
+
+def imports_point_down() -> Iterator[Finding]:
+    """At run time a module imports from its own and lower layers, and roles not from each other."""
+    for path in sources():
+        me = home(path)
+        for other in sorted(own_imports(path) - {me}):
+            # Other names are the package's public ones, such as `from aiokafka import __version__`.
+            if layers().get(other, 0) > layers().get(me, 0):
+                yield path, 1, f"imports {other} of a higher layer"
+            if me in ROLES and other in ROLES:
+                yield path, 1, f"imports {other}: roles do not import each other"
+
+
+def edges_use_public_names() -> Iterator[Finding]:
+    """The packages at the edges use what users could use, and a few shared helpers."""
+    for path in sources():
+        me = home(path)
+        for other in own_imports(path) - {me}:
+            if other not in layers():
+                continue
+            is_wire = layers()[other] <= 1
+            if other not in EDGES.get(me, {other}) or (me == "testing" and not is_wire):
+                yield path, 1, f"{me} imports {other}"
+
+
+def lower_layers_do_no_input_or_output() -> Iterator[Finding]:
+    """Layers 0 and 1 import neither asyncio, sockets, TLS, time nor logging."""
+    for path in sources():
+        if layers().get(home(path), 0) <= 1 and home(path) not in MAY_TOUCH_THE_WORLD:
+            for name in sorted({name.split(".")[0] for name in imports(path)} & PURE):
+                yield path, 1, f"imports {name}"
+
+
+def only_spark_imports_pyspark() -> Iterator[Finding]:
+    """PySpark is imported in `aiokafka/spark/` alone."""
+    for path in sources():
+        if home(path) != "spark" and any(name.startswith("pyspark") for name in imports(path)):
+            yield path, 1, "imports pyspark"
+
+
+def modules_import_each_other_in_no_circle() -> Iterator[Finding]:
+    """Run-time imports have no cycle, neither of modules nor of packages."""
+    graph = module_graph(types=False)
+    packages: dict[str, set[str]] = {}
+    for path in sources():
+        packages.setdefault(home(path), set()).update(own_imports(path) - {home(path)})
+    for group in cycles(graph) + cycles(packages):
+        yield PACKAGE, 1, f"these import each other: {', '.join(group)}"
+
+
+# -- owners of state
+
+# Objects that others make and one alone fills, and listeners that are put in place.
+WRITTEN_FROM_OUTSIDE = {
+    ("consumer/_meter.py", "all"): "counts, which the meter alone adds to",
+    ("consumer/fetch/node.py", "_backoff"): "the pauses of this fetcher",
+    ("net/connection.py", "traffic"): "counts of a broker, which its connections add to",
+    ("net/connector.py", "_greeting"): "what a connector has learned about its broker",
+    ("net/pool.py", "traffic"): "counts of connections, which the pool makes",
+    ("consumer/subscription_state.py", "_subscription"): "the subscription that it has made",
+    ("parallel/processor.py", "_listener"): "its own listener, until processing begins",
+    ("parallel/processor.py", "_consumer"): "`rebalance_listener`, which is public",
+    ("session/session.py", "_listener"): "its own listener, until processing begins",
+    ("session/session.py", "consumer"): "`rebalance_listener`, which is public",
+}
+STATEFUL = ("consumer/", "producer/", "net/", "_metadata/", "parallel/", "session/", "ranges/")
+
+
+def written_parts(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the parts of which an object writes attributes: `x` of `self.x.y = ...`."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and node.attr != "__cause__"
+            and isinstance(node.value, ast.Attribute)
+            and ast.unparse(node.value.value) == "self"
+        ):
+            yield node.value.attr, node.lineno
+
+
+def every_state_is_written_by_its_owner() -> Iterator[Finding]:
+    """No object sets attributes of another one, apart from a list of exceptions."""
+    unused = set(WRITTEN_FROM_OUTSIDE)
+    for path in package_files():
+        if relative(path).startswith(STATEFUL):
+            for part, line in written_parts(parsed(path)):
+                unused.discard((relative(path), part))
+                if (relative(path), part) not in WRITTEN_FROM_OUTSIDE:
+                    yield path, line, f"sets an attribute of self.{part}: call a method of it"
+    for name, part in sorted(unused):
+        yield PACKAGE / name, 1, f"self.{part} is written no more: remove it from this list"
+
+
+# -- names of aiokafka
+
+# Paths of aiokafka with no code of ours. Nothing in the package may need them.
+SHIMS = {
+    "codec",
+    "conn",
+    "consumer.fetcher",
+    "consumer.group_coordinator",
+    "coordinator.assignors.sticky.partition_movements",
+    "producer.sender",
+    "producer.transaction_manager",
+    "protocol.admin",
+    "protocol.api",
+    "protocol.commit",
+    "protocol.coordination",
+    "protocol.fetch",
+    "protocol.group",
+    "protocol.metadata",
+    "protocol.offset",
+    "protocol.produce",
+    "protocol.transaction",
+    "record.control_record",
+    "record.default_records",
+    "record.legacy_records",
+    "record.memory_records",
+    "record.util",
+    "util",
+}
+
+
+def nothing_in_the_package_needs_a_shim() -> Iterator[Finding]:
+    """Modules that only keep an import path of aiokafka are imported by users alone."""
+    for name, needed in module_graph().items():
+        if name and name not in SHIMS:
+            for shim in sorted(needed & SHIMS):
+                yield PACKAGE, 1, f"{name} imports the shim {shim}"
+
+
+# -- files
+
+TEXT = {".py", ".pxd", ".rst", ".md", ".toml", ".yml", ".yaml", ".xml", ".txt", ".cfg", ".sh", ""}
+HOME = re.compile(r"(?<![\w.])/(?:home|root|Users|work|mnt)/\w+")
+BUILT = {".so", ".pyd", ".c", ".jar", ".pyc"}
+LARGEST_FILE = 1024 * 1024
+
+
+def no_paths_of_one_machine() -> Iterator[Finding]:
+    """No text names a folder of the machine on which it was written."""
+    for path in tracked_files():
+        if path.suffix in TEXT and path != Path(__file__).resolve():
+            text = path.read_bytes().decode(errors="replace")
+            for found in HOME.finditer(text):
+                yield path, text.count("\n", 0, found.start()) + 1, found[0]
+
+
+def nothing_large_or_built_is_committed() -> Iterator[Finding]:
+    """Files have at most 1 MiB, and none is the product of a build."""
+    for path in tracked_files():
+        if path.stat().st_size > LARGEST_FILE or path.suffix in BUILT:
+            yield path, 1, "large or built"
+
+
+# -- tests
+
+# Private names of aiokafka that programs use: what is tested is that they are still there.
+USE_PRIVATE_NAMES = {
+    "tests/compat/test_patterns.py",
+    "tests/compat/test_private_names.py",
+    "tests/compat/test_stand_ins.py",
+    "tests/compat/test_upstream_calls.py",
+    "tests/support/consumers.py",
+}
+# Of named tuples, asyncio, hashlib and pyspark, which have no other name for it.
+PRIVATE_NAMES_OF_OTHERS = {
+    *("_asdict", "_make", "_replace"),
+    *("_asyncio_future_blocking", "_log_destroy_pending"),
+    "_Hash",
+    *("_gateway", "_jdf", "_jvm"),
+}
+
+
+def no_test_imports_another_one() -> Iterator[Finding]:
+    """What several tests need stands in a support module."""
+    may = re.compile(
+        r"import[^()\n]*(?:\([^)]*)?\b(?:test_|conftest)|from tests.*(?:test_|conftest)"
+    )
+    for path in test_files():
+        if not may.search(path.read_text()):
+            continue
+        for parts in imported_names(path, TESTS):
+            if parts[0] == "tests" and any(
+                part.startswith("test_") or part == "conftest" for part in parts[1:]
+            ):
+                yield path, 1, f"imports {'.'.join(parts)}"
+
+
+def tests_touch_nothing_private() -> Iterator[Finding]:
+    """Tests use no private attribute: if one needs it, the public seam is missing."""
+    for path in test_files():
+        if path.relative_to(REPOSITORY).as_posix() in USE_PRIVATE_NAMES:
+            continue
+        if not re.search(r"\._[^_]", path.read_text()):
+            continue
+        for node in ast.walk(parsed(path)):
+            if (
+                isinstance(node, ast.Attribute)
+                and re.match("_[^_]", node.attr)
+                and node.attr not in PRIVATE_NAMES_OF_OTHERS
+                and ast.unparse(node.value) not in ("self", "cls", "super()")
+            ):
+                yield path, node.lineno, ast.unparse(node)
+
+
+RULES: list[Rule] = [
+    functions_fit_on_a_screen,
+    tasks_have_an_owner,
+    every_module_has_a_layer,
+    imports_point_down,
+    edges_use_public_names,
+    lower_layers_do_no_input_or_output,
+    only_spark_imports_pyspark,
+    modules_import_each_other_in_no_circle,
+    every_state_is_written_by_its_owner,
+    nothing_in_the_package_needs_a_shim,
+    no_paths_of_one_machine,
+    nothing_large_or_built_is_committed,
+    no_test_imports_another_one,
+    tests_touch_nothing_private,
+]
+
+
+def main() -> int:
+    """Print what breaks a rule, and return 1 if something does."""
+    count = 0
+    for rule in RULES:
+        for path, line, text in rule():
+            count += 1
+            print(f"{path.relative_to(REPOSITORY)}:{line}: {rule.__name__}: {text}")
+    print(f"{len(RULES)} rules, {count} findings")
+    return int(count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
