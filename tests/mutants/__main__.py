@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.mutants.copies import Copy
-from tests.mutants.faults import LISTS, REPOSITORY, Fault, load
+from tests.mutants.faults import LISTS, Fault, Sources, load
 from tests.mutants.judges import Verdict, ask_simulation, ask_suite
 
 Judge = Callable[[Copy, Fault], Verdict]
@@ -99,7 +99,7 @@ def main() -> int:
     if options.names:
         faults = [f for f in faults if any(fnmatch(f.name, each) for each in options.names)]
     for fault in faults:  # before the first hour is over
-        fault.plant((REPOSITORY / fault.file).read_text())
+        fault.plant(Sources.of_package())
     results = Results(options.record)
     waiting = deque(fault for fault in faults if fault.name not in results.verdicts)
     shared = (waiting, judge_of(options), results)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.faults import REPOSITORY, Fault
+from tests.mutants.faults import REPOSITORY, Fault, Sources
 
 __all__ = ["Copy", "Run"]
 
@@ -55,13 +55,15 @@ class Copy:
     @contextmanager
     def planted(self, fault: Fault) -> Iterator[None]:
         """A block in which the copy has the fault."""
-        path = self.path / fault.file
-        sound = path.read_text()
-        self._write(path, fault.plant(sound))
+        sources = Sources.of_package()
+        planted = fault.plant(sources)
         try:
+            for path, text in planted.items():
+                self._write(self.path / path, text)
             yield
         finally:
-            self._write(path, sound)
+            for path in planted:
+                self._write(self.path / path, "\n".join(sources.lines[path]))
 
     def _write(self, path: Path, source: str) -> None:
         path.write_text(source)
