@@ -59,7 +59,7 @@ help:
 	@echo "make traces     run simulations twice, with other hashes; both must be alike (SEEDS=1000)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite, strangers, simulation)"
-	@echo "make figures    modules, cycles, large classes, repetition, comments: the shape of the code"
+	@echo "make figures    the shape of the code, and how many modules each operation passes through"
 	@echo "make options    write the options into docstrings and types, after a change of one"
 	@echo "make lint docs  rules of the code, ruff, mypy and spelling; the manual, warnings are errors"
 	@echo "make pictures   draw the pictures of the manual from docs/pictures/*.txt"
@@ -174,8 +174,9 @@ mutants: $(LIBRARY) $(VENV)/.tests
 traces: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.testing.traces $(SEEDS) --apart
 
-figures: $(VENV)/.python
+figures: $(LIBRARY)
 	@$(BIN)/python -m tests.house.figures $(ARGS)
+	@$(BIN)/python -m tests.house.journeys
 
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \

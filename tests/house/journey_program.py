@@ -1,0 +1,117 @@
+"""Run by `journeys.py` in a process of its own: use a client, and count the calls that it makes.
+
+It uses only what aiokafka 0.14 has as well, and imports nothing of this repository but the client.
+"""
+
+import asyncio
+import importlib.util
+import itertools
+import json
+import os
+import sys
+
+GROUPS = {"group_id": "journeys", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+ROUNDS = 3
+
+
+class Tracer:
+    """Counts calls of functions whose source is below `aiokafka`."""
+
+    def __init__(self):
+        self._root = os.path.dirname(importlib.util.find_spec("aiokafka").origin) + os.sep
+        self._modules = []
+
+    def __enter__(self):
+        self._modules = []
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *exc_info):
+        sys.setprofile(None)
+
+    def _see(self, frame, event, argument):
+        if event == "call":
+            name = frame.f_code.co_filename
+            # Text that the library has compiled itself has no file.
+            if name.startswith(self._root):
+                self._modules.append(name)
+
+    def figures(self):
+        modules = self._modules
+        moves = sum(one != other for one, other in itertools.pairwise(modules))
+        return len(set(modules)), moves, len(modules)
+
+
+async def least(operation):
+    """Return the figures of the shortest of some runs: a timer may fall into one of them."""
+    found = []
+    for _ in range(ROUNDS):
+        with Tracer() as tracer:
+            await operation()
+        found.append(tracer.figures())
+    return min(found)
+
+
+async def main(servers):
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+    found = {}
+    producer = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+    async with producer:
+
+        async def send():
+            await (await producer.send("orders", b"value", partition=0))
+
+        for _ in range(5):
+            await send()
+        found["send"] = await least(send)
+
+    async def start():
+        consumer = AIOKafkaConsumer("orders", bootstrap_servers=servers, **GROUPS)
+        with Tracer() as tracer:
+            await consumer.start()
+        found["start in a group"] = tracer.figures()
+        await consumer.getone()
+        found["modules loaded"] = (len([m for m in sys.modules if m.startswith("aiokafka")]), 0, 0)
+        await consumer.stop()
+
+    await start()
+    await start()  # what is imported or compiled at first is not counted
+
+    consumer = AIOKafkaConsumer("waited-for", bootstrap_servers=servers, **GROUPS)
+    async with consumer:
+
+        async def getone():
+            waiting = asyncio.ensure_future(consumer.getone())
+            await asyncio.sleep(0)
+            print(json.dumps("waiting"), flush=True)
+            await waiting
+
+        for _ in range(3):
+            await getone()
+        found["getone"] = await least(getone)
+
+        async def commit():
+            partition = TopicPartition("waited-for", 0)
+            await consumer.commit({partition: await consumer.position(partition)})
+
+        for _ in range(3):
+            await commit()
+        found["commit"] = await least(commit)
+
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    names = iter(range(100))
+
+    async def create():
+        await admin.create_topics([NewTopic(f"new-{next(names)}", 1, 1)])
+
+    await create()
+    found["create_topics"] = await least(create)
+    await admin.close()
+    print(json.dumps(found))
+
+
+asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,98 @@
+"""Modules and calls that an operation passes through: `python -m tests.house.journeys`.
+
+The client runs in a process of its own, uncompiled and warm, under a profile hook that sees each
+call of a function. The fake cluster is in this process, so only calls of the client are counted. A
+move is a call of a function in another module than the call before it. `--python` measures another
+installation, for example a virtual environment with aiokafka 0.14, by the same script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+PROGRAM = Path(__file__).with_name("journey_program.py")
+
+
+class Journey(NamedTuple):
+    """What an operation passed through."""
+
+    modules: int
+    moves: int
+    calls: int
+
+
+# At most so many modules and moves. The aim is a short way, not the figure: do not meet it by
+# putting unrelated things into one module.
+BUDGETS = {
+    "start in a group": (90, 1200),
+    "send": (40, 135),
+    "getone": (50, 200),
+    "commit": (43, 140),
+    "create_topics": (24, 60),
+    "modules loaded": (235, 0),
+}
+
+
+async def measure(python: str = sys.executable, path: str = str(REPOSITORY)) -> dict[str, Journey]:
+    """Run the program against a fake cluster, and return the journeys by operation."""
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.testing import FakeCluster
+
+    environment = {**os.environ, "AIOKAFKA_NO_EXTENSIONS": "1", "PYTHONPATH": path}
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("orders", partitions=1)
+        await cluster.create_topic("waited-for", partitions=1)
+        process = await asyncio.create_subprocess_exec(
+            *(python, str(PROGRAM), cluster.bootstrap_servers),
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd=PROGRAM.parent,
+        )
+        assert process.stdout is not None
+        found: dict[str, Journey] = {}
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            async for line in process.stdout:
+                said = json.loads(line)
+                if said == "waiting":
+                    await producer.send_and_wait("waited-for", b"value")
+                else:
+                    found = {name: Journey(*figures) for name, figures in said.items()}
+        if await process.wait():
+            raise SystemExit(f"{PROGRAM.name} failed")
+    return found
+
+
+def over_budget(found: dict[str, Journey]) -> list[str]:
+    """Return the operations that pass through more than their budget allows."""
+    return [
+        f"{name}: {found[name].modules} modules, {found[name].moves} moves, of {modules}, {moves}"
+        for name, (modules, moves) in BUDGETS.items()
+        if found[name].modules > modules or found[name].moves > moves
+    ]
+
+
+def main() -> int:
+    """Print the journeys, and return 1 if one is over its budget."""
+    parser = argparse.ArgumentParser(prog="python -m tests.house.journeys", description=__doc__)
+    parser.add_argument("--python", help="the interpreter of another installation")
+    python = parser.parse_args().python
+    found = asyncio.run(measure(python, "") if python else measure())
+    print(f"{'operation':18}modules  moves  calls   budget")
+    for name, journey in found.items():
+        budget = "{} / {}".format(*BUDGETS[name]) if name in BUDGETS else ""
+        print(f"{name:18}{journey.modules:7} {journey.moves:6} {journey.calls:6}   {budget}")
+    over = [] if python else over_budget(found)
+    print(*over, sep="\n")
+    return int(bool(over))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
