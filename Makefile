@@ -28,6 +28,10 @@ export PIP_NO_WARN_SCRIPT_LOCATION = 1
 SOURCES := pyproject.toml $(wildcard setup.py) \
 	$(foreach pxd,$(shell find aiokafka -name '*.pxd'),$(pxd) $(wildcard $(pxd:.pxd=.py)))
 
+# What the codecs are generated from; this takes a second.
+MESSAGES := tools/generate_codecs.py $(wildcard aiokafka/protocol/*.py aiokafka/protocol/messages/*.py)
+CODECS := aiokafka/protocol/_generated/__init__.py
+
 # The stamp is of one form: going from pure to compiled builds the extensions.
 FORM := $(if $(AIOKAFKA_NO_EXTENSIONS),pure,compiled)
 LIBRARY := $(VENV)/.library-$(FORM)
@@ -80,8 +84,12 @@ $(VENV)/.python:
 	$(call timed,environment,$(PYTHON) -m venv $(VENV) && $(PIP) install -q --upgrade pip)
 	@touch $@
 
-$(LIBRARY): $(VENV)/.python $(SOURCES)
+$(LIBRARY): $(VENV)/.python $(SOURCES) $(CODECS)
 	$(call timed,library,PYTHONWARNINGS=ignore $(PIP) install -q -e .)
+	@touch $@
+
+$(CODECS): $(MESSAGES) | $(VENV)/.python
+	@$(BIN)/python tools/generate_codecs.py
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.python pyproject.toml
@@ -196,7 +204,6 @@ lint: $(VENV)/.lint
 
 options: $(LIBRARY)
 	$(BIN)/python -m tests.house.options
-	$(BIN)/python -m tests.house.codecs
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,6 @@
-"""Build the extensions: every module of the package that has a `.pxd` beside its `.py`.
+"""Generate codecs of messages, and build the extensions.
+
+Every module of the package that has a `.pxd` beside its `.py` is compiled.
 
 The same `.py` runs without being compiled, so a machine without a C compiler gets the plain
 package and one line that says so, and so does a free-threaded Python. Environment variables:
@@ -12,6 +14,7 @@ package and one line that says so, and so does a free-threaded Python. Environme
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -108,6 +111,19 @@ class OptionalBuildExt(build_ext):
                     os.unlink(path)
 
 
+def generate_codecs() -> None:
+    """Write `aiokafka/protocol/_generated/`. Without it, a process compiles codecs on first use."""
+    script = ROOT / "tools" / "generate_codecs.py"
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    if result.returncode:
+        if REQUIRED:
+            raise SystemExit(result.stderr)
+        reason = result.stderr.strip().rpartition("\n")[2][:100]
+        say(f"no codecs were generated, they are compiled on first use ({reason})")
+
+
+# Before the packages are looked for: the generated modules are one of them.
+generate_codecs()
 setup(
     ext_modules=[] if REFUSED or UNTESTED else find_extensions(),
     cmdclass={"build_ext": OptionalBuildExt},

@@ -14,12 +14,12 @@ from aiokafka.protocol._source import (
     INTEGERS,
     LENGTH_CODES,
     Source,
+    generated,
     has_records,
     min_size,
     new_scope,
     packing,
     split_fields,
-    written_ahead,
 )
 from aiokafka.protocol.primitives import get_uvarint, skip_tags
 
@@ -36,9 +36,9 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
     IndexError or UnicodeDecodeError; all of these mean the same.
     """
     name = f"decode_{cls.__name__}_v{version}"
-    ahead = written_ahead(name, cls, version)
-    if ahead is not None:
-        return ahead
+    built = generated(name, cls, version)
+    if built is not None:
+        return built
     writer = _DecoderWriter(new_scope(**_NAMES), version, flexible)
     with writer.block(f"def {name}(buf, pos):"):
         writer.line("size = len(buf)")

@@ -14,10 +14,10 @@ from aiokafka.protocol._source import (
     INTEGERS,
     LENGTH_CODES,
     Source,
+    generated,
     new_scope,
     packing,
     split_fields,
-    written_ahead,
 )
 from aiokafka.protocol.primitives import put_uvarint
 from aiokafka.protocol.schema import fields
@@ -40,9 +40,9 @@ def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
     Bad values raise struct.error, TypeError, AttributeError, KeyError or ValueError.
     """
     name = f"encode_{cls.__name__}_v{version}"
-    ahead = written_ahead(name, cls, version)
-    if ahead is not None:
-        return ahead
+    built = generated(name, cls, version)
+    if built is not None:
+        return built
     writer = _EncoderWriter(new_scope(**_NAMES), version, flexible)
     with writer.block(f"def {name}(o, out):"):
         writer.line("chunks = []")

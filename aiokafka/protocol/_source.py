@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.schema import Field, Struct, Type
 
-# The messages of clients that begin, and of members: `python -m tests.house.codecs` writes them.
-AHEAD = frozenset(
-    (
-        *("api_versions", "consumer_group_heartbeat", "fetch", "find_coordinator", "heartbeat"),
-        *("init_producer_id", "join_group", "list_offsets", "metadata", "offset_commit"),
-        *("offset_fetch", "produce", "sync_group"),
-    )
-)
+# The messages whose newest versions have generated codecs, and the module that has them, by role.
+GENERATED = {
+    **dict.fromkeys(("api_versions", "metadata"), "client"),
+    **dict.fromkeys(("init_producer_id", "produce"), "producer"),
+    **dict.fromkeys(("fetch", "list_offsets"), "consumer"),
+    **dict.fromkeys(("find_coordinator", "heartbeat", "join_group", "sync_group"), "group"),
+    **dict.fromkeys(("consumer_group_heartbeat", "offset_commit", "offset_fetch"), "group"),
+}
 
 # Lengths and counts: struct codes before flexible versions.
 LENGTH_CODES = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
@@ -95,20 +95,21 @@ def new_scope(**names: object) -> dict[str, Any]:
     return {"__names__": 0, **names}
 
 
-def written_ahead(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
-    """Return the function `name` for a message if it came with the package, as some for the newest
-    versions did.
+def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
+    """Return the codec `name` of a message if the build has generated it.
 
-    To write and compile one takes a good part of the time that a client needs to its first record.
+    Writing and compiling a codec takes a good part of the time to a client's first record.
     """
     package, _, module = cls.__module__.rpartition(".")
+    role = GENERATED.get(module)
     is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
-    if not is_newest or module not in AHEAD or package != "aiokafka.protocol.messages":
+    if not is_newest or role is None or package != "aiokafka.protocol.messages":
         return None
     try:
-        return getattr(import_module(f"aiokafka.protocol._ahead.{module}"), name, None)
+        return getattr(import_module(f"aiokafka.protocol._generated.{role}"), name, None)
     except ModuleNotFoundError:
-        # A program that was frozen into one file has only the modules that are named in an import.
+        # A checkout that was not built, or a frozen program, which has only the modules that are
+        # named in an import.
         return None
 
 

@@ -1,7 +1,7 @@
 """Compile a message class at a version to functions that encode and decode it.
 
 The functions are written on first use, within a fraction of a millisecond for most messages, and
-cached. Those of the newest versions that a client begins with came with the package.
+cached. The build generates those of the newest versions of common messages.
 """
 
 from __future__ import annotations

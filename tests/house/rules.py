@@ -68,7 +68,7 @@ PUBLIC_CLASSES = {
 }
 # The owner of all tasks, and aiokafka's helper that other packages import.
 MAY_START_TASKS = {"_tasks.py", "util.py"}
-GENERATED = "protocol/_ahead/"
+GENERATED = "protocol/_generated/"
 
 
 def functions_fit_on_a_screen() -> Iterator[Finding]:

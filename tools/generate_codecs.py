@@ -1,26 +1,32 @@
-"""Write the codecs that come with the package, `aiokafka.protocol._ahead`.
+"""Write the codecs of common messages as Python modules, `aiokafka/protocol/_generated/`.
 
-`python -m tests.house.codecs` writes them, from the messages and from what writes any codec.
+`setup.py` runs this before it builds anything, and `make` after a change of a message. A process
+compiles any codec that is missing on its first use, so the generated modules only save time: most
+of what a client needs until its first record is written by them and compiled once.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from aiokafka.protocol import _source
 from aiokafka.protocol._decoder import make_decoder
 from aiokafka.protocol._encoder import make_encoder
-from aiokafka.protocol._source import AHEAD, Source
+from aiokafka.protocol._source import GENERATED, Source
 from aiokafka.protocol.messages import APIS, request_class
 from aiokafka.protocol.schema import EMPTY, Struct
 
-FOLDER = Path(_source.__file__).parent / "_ahead"
+FOLDER = Path(_source.__file__).parent / "_generated"
 HEAD = '''# mypy: ignore-errors
-"""Codecs of the newest version. Written by `python -m tests.house.codecs`."""
+"""Codecs of the newest versions, written by `tools/generate_codecs.py`."""
 
 from aiokafka.protocol._decoder import _bad_length as bad_length
 from aiokafka.protocol._decoder import _bad_value as bad_value
@@ -32,7 +38,7 @@ from aiokafka.protocol._encoder import _Packers
 from aiokafka.protocol._encoder import _put_long_length as put_long_length
 from aiokafka.protocol._encoder import _unsupported as unsupported
 from aiokafka.protocol._source import packing
-from aiokafka.protocol.messages.{module} import {classes}
+{messages}
 from aiokafka.protocol.primitives import get_uvarint as uvarint
 from aiokafka.protocol.primitives import put_uvarint, skip_tags
 from aiokafka.protocol.schema import EMPTY
@@ -44,18 +50,18 @@ flags = {{False: 0, True: 1}}
 
 
 class Module:
-    """One of the modules while it is written."""
+    """A generated module under construction."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._classes: set[str] = set()
+    def __init__(self) -> None:
+        self._home = ""
+        self._classes: set[tuple[str, str]] = set()
         self._constants: dict[str, None] = {}
         self._functions: list[str] = []
         self._deferred: list[Callable[[], Source]] = []
 
     def constant(self, source: Source, prefix: str, value: object) -> str:
         if isinstance(value, type):
-            self._classes.add(value.__name__)
+            self._classes.add((value.__module__, value.__name__))
             return value.__name__
         if value is None or value is EMPTY:
             return "None" if value is None else "EMPTY"
@@ -65,12 +71,11 @@ class Module:
         return name
 
     def _attribute(self, default: Struct) -> str:
-        """Return where the default of a field is: it is the attribute of its class."""
-        module = import_module(f"aiokafka.protocol.messages.{self.name}")
-        for owner in vars(module).values():
+        """Return an expression for the default of a field, which is an attribute of its class."""
+        for owner in vars(import_module(self._home)).values():
             for name, value in vars(owner).items() if isinstance(owner, type) else ():
                 if value is default:
-                    self._classes.add(owner.__name__)
+                    self._classes.add((owner.__module__, owner.__name__))
                     return f"{owner.__name__}.{name}"
         raise AssertionError(default)
 
@@ -94,29 +99,36 @@ class Module:
                 integer, _, behind = codes.partition("_")
                 self._constants[f"{known} = _Unpackers({integer!r}, {behind!r})"] = None
 
-    def add(self, make: Callable[..., Any], *what: Any) -> None:
-        """Add a codec."""
+    def add(self, make: Callable[..., Any], cls: type[Struct], *what: Any) -> None:
+        """Add an encoder or a decoder."""
+        self._home = cls.__module__
         with (
             patch.object(Source, "constant", lambda *args: self.constant(*args)),
             patch.object(Source, "define", lambda *args: self.define(*args)),
             patch.object(Source, "defer", lambda *args: self.defer(*args)),
-            patch.object(_source, "AHEAD", frozenset()),
+            patch.object(_source, "GENERATED", {}),
         ):
-            make(*what)
+            make(cls, *what)
 
     def text(self) -> str:
-        names = f"({', '.join(sorted(self._classes))})"
+        names = [name for _, name in self._classes]
+        assert len(names) == len(set(names)), "two messages of a role have structs of one name"
+        imported: dict[str, list[str]] = {}
+        for module, name in sorted(self._classes):
+            imported.setdefault(module, []).append(name)
+        messages = [
+            f"from {module} import ({', '.join(found)})" for module, found in imported.items()
+        ]
         constants = "\n".join(self._constants)
-        head = HEAD.format(module=self.name, classes=names)
         functions = "".join(f"\n\n\n{each.rstrip()}" for each in self._functions)
-        return f"{head}{constants}{functions}\n"
+        return f"{HEAD.format(messages=chr(10).join(messages))}{constants}{functions}\n"
 
 
-def text_of(name: str) -> str:
-    """Return the text of one module."""
-    module = Module(name)
+def text_of(role: str) -> str:
+    """Return the text of the module of a role."""
+    module = Module()
     for api_key, (home, _) in sorted(APIS.items()):
-        if home == name:
+        if GENERATED.get(home) == role:
             request = request_class(api_key)
             newest = request.VERSIONS[1]
             flexible = request.FLEXIBLE is not None and newest >= request.FLEXIBLE
@@ -126,10 +138,22 @@ def text_of(name: str) -> str:
 
 
 def texts() -> dict[Path, str]:
-    """Return each module with its text, as it should be."""
-    return {FOLDER / f"{name}.py": text_of(name) for name in sorted(AHEAD)}
+    """Return the files with the text that each should have."""
+    found = {FOLDER / f"{role}.py": text_of(role) for role in sorted(set(GENERATED.values()))}
+    found[FOLDER / "__init__.py"] = '"""Codecs, written by `tools/generate_codecs.py`."""\n'
+    return found
+
+
+def main() -> None:
+    """Write the files whose text has changed."""
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in texts().items():
+        if not path.exists() or path.read_text() != text:
+            # In one step, for another process may import it.
+            written = path.with_suffix(f".{os.getpid()}")
+            written.write_text(text)
+            written.replace(path)
 
 
 if __name__ == "__main__":
-    for path, text in texts().items():
-        path.write_text(text)
+    main()
