@@ -127,8 +127,8 @@ class Module:
 def text_of(role: str) -> str:
     """Return the text of the module of a role."""
     module = Module()
-    for api_key, (home, _) in sorted(APIS.items()):
-        if GENERATED.get(home) == role:
+    for api_key, (_, name) in sorted(APIS.items()):
+        if GENERATED.get(name) == role:
             request = request_class(api_key)
             newest = request.VERSIONS[1]
             flexible = request.FLEXIBLE is not None and newest >= request.FLEXIBLE

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.schema import Field, Struct, Type
 
-# The messages whose newest versions have generated codecs, and the module that has them, by role.
+# The APIs whose newest versions have generated codecs, and the module that has them, by role.
 GENERATED = {
-    **dict.fromkeys(("api_versions", "metadata"), "client"),
-    **dict.fromkeys(("init_producer_id", "produce"), "producer"),
-    **dict.fromkeys(("fetch", "list_offsets"), "consumer"),
-    **dict.fromkeys(("find_coordinator", "heartbeat", "join_group", "sync_group"), "group"),
-    **dict.fromkeys(("consumer_group_heartbeat", "offset_commit", "offset_fetch"), "group"),
+    **dict.fromkeys(("ApiVersions", "Metadata"), "client"),
+    **dict.fromkeys(("InitProducerId", "Produce"), "producer"),
+    **dict.fromkeys(("Fetch", "ListOffsets"), "consumer"),
+    **dict.fromkeys(("FindCoordinator", "Heartbeat", "JoinGroup", "SyncGroup"), "group"),
+    **dict.fromkeys(("ConsumerGroupHeartbeat", "OffsetCommit", "OffsetFetch"), "group"),
 }
 
 # Lengths and counts: struct codes before flexible versions.
@@ -100,10 +100,10 @@ def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] 
 
     Writing and compiling a codec takes a good part of the time to a client's first record.
     """
-    package, _, module = cls.__module__.rpartition(".")
-    role = GENERATED.get(module)
+    role = GENERATED.get(cls.__name__.removesuffix("Request").removesuffix("Response"))
     is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
-    if not is_newest or role is None or package != "aiokafka.protocol.messages":
+    is_message = cls.__module__.startswith("aiokafka.protocol.messages.")
+    if not is_newest or role is None or not is_message:
         return None
     try:
         return getattr(import_module(f"aiokafka.protocol._generated.{role}"), name, None)

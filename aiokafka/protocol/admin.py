@@ -12,7 +12,6 @@ from aiokafka.protocol.messages import (
     configs,
     groups,
     quotas,
-    records,
     replicas,
     sasl,
     topics,
@@ -137,7 +136,7 @@ class CreatePartitionsRequest(
 class DeleteRecordsRequest(
     Request,
     family=Family(
-        records.DeleteRecordsRequest,
+        topics.DeleteRecordsRequest,
         "topics(name partitions(partition_index offset)) timeout_ms",
         "throttle_time_ms topics(name partitions(partition_index low_watermark error_code))",
         versions=(0, 1, 2),

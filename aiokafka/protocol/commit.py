@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol._tuples import Family, Request, RequestStruct, versioned
-from aiokafka.protocol.messages import offset_commit, offset_fetch
+from aiokafka.protocol.messages import group_offsets
 
 __all__ = ["OffsetCommitRequest", "OffsetFetchRequest"]
 
@@ -15,7 +15,7 @@ __all__ = ["OffsetCommitRequest", "OffsetFetchRequest"]
 class OffsetCommitRequest(
     Request,
     family=Family(
-        offset_commit.OffsetCommitRequest,
+        group_offsets.OffsetCommitRequest,
         "consumer_group consumer_group_generation_id consumer_id retention_time"
         " topics(topic partitions(partition offset timestamp metadata))",
         "throttle_time_ms topics(topic partitions(partition error_code))",
@@ -48,7 +48,7 @@ class OffsetCommitRequest(
 class OffsetFetchRequest(
     Request,
     family=Family(
-        offset_fetch.OffsetFetchRequest,
+        group_offsets.OffsetFetchRequest,
         "consumer_group topics(topic partitions)",
         "throttle_time_ms topics(topic partitions(partition offset metadata error_code))"
         " error_code",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aiokafka.protocol._tuples import Family, Request, versioned
-from aiokafka.protocol.messages import heartbeat, join_group, leave_group, sync_group
+from aiokafka.protocol.messages import classic_group
 
 __all__ = ["HeartbeatRequest", "JoinGroupRequest", "LeaveGroupRequest", "SyncGroupRequest"]
 
@@ -14,7 +14,7 @@ __all__ = ["HeartbeatRequest", "JoinGroupRequest", "LeaveGroupRequest", "SyncGro
 class JoinGroupRequest(
     Request,
     family=Family(
-        join_group.JoinGroupRequest,
+        classic_group.JoinGroupRequest,
         "group session_timeout rebalance_timeout member_id group_instance_id protocol_type"
         " group_protocols(protocol_name protocol_metadata)",
         "throttle_time_ms error_code generation_id group_protocol leader_id member_id"
@@ -50,7 +50,7 @@ class JoinGroupRequest(
 class SyncGroupRequest(
     Request,
     family=Family(
-        sync_group.SyncGroupRequest,
+        classic_group.SyncGroupRequest,
         "group generation_id member_id group_instance_id"
         " group_assignment(member_id member_metadata)",
         "throttle_time_ms error_code member_assignment",
@@ -79,7 +79,7 @@ class SyncGroupRequest(
 class HeartbeatRequest(
     Request,
     family=Family(
-        heartbeat.HeartbeatRequest,
+        classic_group.HeartbeatRequest,
         "group generation_id member_id",
         "throttle_time_ms error_code",
         versions=(0, 1),
@@ -94,7 +94,7 @@ class HeartbeatRequest(
 class LeaveGroupRequest(
     Request,
     family=Family(
-        leave_group.LeaveGroupRequest,
+        classic_group.LeaveGroupRequest,
         "group member_id",
         "throttle_time_ms error_code",
         versions=(0, 1),

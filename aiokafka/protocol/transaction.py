@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aiokafka.protocol._tuples import Family, Request, versioned
-from aiokafka.protocol.messages import init_producer_id, transactions
+from aiokafka.protocol.messages import produce, transactions
 
 __all__ = [
     "AddOffsetsToTxnRequest",
@@ -23,7 +23,7 @@ _CODES = "throttle_time_ms errors(topic partition_errors(partition error_code))"
 class InitProducerIdRequest(
     Request,
     family=Family(
-        init_producer_id.InitProducerIdRequest,
+        produce.InitProducerIdRequest,
         "transactional_id transaction_timeout_ms",
         f"{_CODE} producer_id producer_epoch",
         versions=(0,),

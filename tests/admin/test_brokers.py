@@ -21,7 +21,7 @@ from aiokafka.errors import (
     VoterNotFound,
 )
 from aiokafka.protocol.messages.cluster import UnregisterBrokerRequest, UpdateFeaturesRequest
-from aiokafka.protocol.messages.log_dirs import (
+from aiokafka.protocol.messages.replicas import (
     AlterReplicaLogDirsRequest,
     DescribeLogDirsRequest,
 )

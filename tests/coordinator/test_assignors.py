@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from aiokafka.coordinator.assignors._balance import balance
-from aiokafka.coordinator.assignors._ownership import Claim, settle
+from aiokafka.coordinator.assignors._assignment import Claim, balance, settle
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor

@@ -16,12 +16,10 @@ from aiokafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from aiokafka.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,

@@ -17,8 +17,7 @@ from aiokafka.errors import (
     ProducerClosed,
     TransactionAbortable,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
 from tests.support.producers import (

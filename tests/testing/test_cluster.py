@@ -25,11 +25,6 @@ from aiokafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from aiokafka.protocol.messages.records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -37,6 +32,9 @@ from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
 from aiokafka.structs import TopicPartition

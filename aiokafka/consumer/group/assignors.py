@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka.coordinator.assignors._either import Either
-from aiokafka.coordinator.assignors._ownership import claims_of, settle, without_moving
+from aiokafka.coordinator.assignors._assignment import claims_of, settle, without_moving
+from aiokafka.coordinator.assignors.abstract import Either
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,

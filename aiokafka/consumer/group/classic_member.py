@@ -13,15 +13,17 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.errors import MemberIdRequired, RebalanceInProgressError, for_code
-from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
-from aiokafka.protocol.messages.join_group import (
+from aiokafka.protocol.messages.classic_group import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

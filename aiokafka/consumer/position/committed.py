@@ -37,13 +37,11 @@ from aiokafka.errors import (
     for_code,
     for_partition,
 )
-from aiokafka.protocol.messages.offset_commit import (
+from aiokafka.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

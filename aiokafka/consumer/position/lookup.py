@@ -27,8 +27,8 @@ from aiokafka.errors import (
     for_code,
     for_partition,
 )
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.offset_for_leader_epoch import (
+from aiokafka.protocol.messages.list_offsets import (
+    ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

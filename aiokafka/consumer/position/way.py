@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.net.pool import ConnectionGroup
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient

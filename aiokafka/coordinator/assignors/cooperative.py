@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from aiokafka.coordinator.assignors._balance import balance
-from aiokafka.coordinator.assignors._common import (
+from aiokafka.coordinator.assignors._assignment import (
+    GENERATION,
     Members,
+    balance,
     build,
+    claims_of,
     partitions_by_topic,
+    settle,
     subscribers_by_topic,
+    without_moving,
 )
-from aiokafka.coordinator.assignors._either import either
-from aiokafka.coordinator.assignors._ownership import GENERATION, claims_of, settle, without_moving
-from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor, either
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,

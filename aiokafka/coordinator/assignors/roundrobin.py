@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._typing import later
-from aiokafka.coordinator.assignors._common import (
+from aiokafka.coordinator.assignors._assignment import (
     Members,
     build,
     in_order,

@@ -17,7 +17,7 @@ from aiokafka.errors import (
     ProducerFenced,
     for_code,
 )
-from aiokafka.protocol.messages.init_producer_id import (
+from aiokafka.protocol.messages.produce import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )

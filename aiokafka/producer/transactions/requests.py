@@ -29,7 +29,7 @@ from aiokafka.producer.transactions.additions import (
 )
 from aiokafka.producer.transactions.errands import Errand
 from aiokafka.producer.transactions.strays import UNANSWERED, Strays
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka import _seams
-from aiokafka.protocol.messages.join_group import (
+from aiokafka.protocol.messages.classic_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,

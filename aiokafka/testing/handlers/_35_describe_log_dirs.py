@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.log_dirs import (
+from aiokafka.protocol.messages.replicas import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

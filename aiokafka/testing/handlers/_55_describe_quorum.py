@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.quorum import (
+from aiokafka.protocol.messages.cluster import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,

@@ -6,17 +6,17 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aiokafka.coordinator.assignors._balance import balance
-from aiokafka.coordinator.assignors._common import (
+from aiokafka.coordinator.assignors._assignment import (
+    Claim,
     Members,
+    balance,
     build,
     partitions_by_topic,
+    settle,
     subscribers_by_topic,
 )
-from aiokafka.coordinator.assignors._either import either
-from aiokafka.coordinator.assignors._movements import PartitionMovements
-from aiokafka.coordinator.assignors._ownership import Claim, settle
-from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor, either
+from aiokafka.coordinator.assignors.sticky.partition_movements import PartitionMovements
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,

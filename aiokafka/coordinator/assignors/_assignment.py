@@ -12,9 +12,135 @@ Topics with the same subscribers are alike, so the search runs over groups of to
 from __future__ import annotations
 
 import heapq
+import struct
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, NamedTuple
 
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+
+# -- Steps that several assignors share
+
+
+Members = Mapping[str, ConsumerProtocolMemberMetadata]
+
+
+def in_order(members: Members) -> list[str]:
+    """Return the members in the order of Java's client: static ones first, by the name that they
+    keep when they are restarted, unlike the member id."""
+
+    def place(member: str) -> tuple[bool, str]:
+        instance_id = members[member].group_instance_id
+        return (True, member) if instance_id is None else (False, instance_id)
+
+    return sorted(members, key=place)
+
+
+def subscribers_by_topic(members: Members) -> dict[str, list[str]]:
+    """Return the members of each topic, both in sorted order."""
+    found: dict[str, list[str]] = {}
+    for member in sorted(members):
+        for topic in set(members[member].subscription):
+            found.setdefault(topic, []).append(member)
+    return dict(sorted(found.items()))
+
+
+def partitions_by_topic(cluster: ClusterMetadata, topics: Iterable[str]) -> dict[str, list[int]]:
+    """Return the sorted partitions of each topic; topics that do not exist are left out."""
+    found = {}
+    for topic in topics:
+        numbers = cluster.partitions_for_topic(topic)
+        if numbers:
+            found[topic] = sorted(numbers)
+    return found
+
+
+def build(
+    version: int, shares: Mapping[str, Iterable[TopicPartition]]
+) -> dict[str, ConsumerProtocolMemberAssignment]:
+    """Return the assignments for the partitions of each member."""
+    result = {}
+    for member, share in shares.items():
+        topics: dict[str, list[int]] = {}
+        for topic, number in share:
+            topics.setdefault(topic, []).append(number)
+        grouped = [(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())]
+        result[member] = ConsumerProtocolMemberAssignment(version, grouped, b"")
+    return result
+
+
+# -- Who owns what before a rebalance, when members may report different generations
+
+
+GENERATION = struct.Struct(">i")
+"""The user data of cooperative members: the generation of what they own."""
+
+
+class Claim(NamedTuple):
+    """What a member claims to own, and the generation in which it got it (-1: unknown)."""
+
+    generation: int
+    partitions: Iterable[TopicPartition]
+
+
+def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
+    """Return what each member owns, every partition at most once.
+
+    The claim of the newest generation counts. Two claims of the same generation contradict each
+    other, so the partition then counts as unowned.
+    """
+    best: dict[TopicPartition, int] = {}
+    owners: dict[TopicPartition, str | None] = {}
+    for member, (generation, partitions) in claims.items():
+        for tp in set(partitions):
+            if tp not in best or generation > best[tp]:
+                best[tp], owners[tp] = generation, member
+            elif generation == best[tp]:
+                owners[tp] = None
+    owned: dict[str, list[TopicPartition]] = {member: [] for member in claims}
+    for tp, owner in owners.items():
+        if owner is not None:
+            owned[owner].append(tp)
+    return owned
+
+
+def claims_of(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> dict[str, Claim]:
+    """Return what cooperative members claim."""
+    return {member: _claim(metadata) for member, metadata in members.items()}
+
+
+def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
+    generation = metadata.generation
+    if generation < 0 and metadata.user_data and len(metadata.user_data) >= GENERATION.size:
+        # Before version 2 the generation went into the user data.
+        generation = GENERATION.unpack_from(metadata.user_data)[0]
+    return Claim(generation, metadata.owned())
+
+
+def without_moving(
+    shares: Mapping[str, Iterable[TopicPartition]],
+    claims: Mapping[str, Claim],
+    owned: Mapping[str, Iterable[TopicPartition]],
+) -> dict[str, list[TopicPartition]]:
+    """Leave out partitions that other members claim: the next rebalance can assign them.
+
+    Claims that did not count are included, because their members may be reading the partition. They
+    do not entitle to it: the member whose claim counted is reading it, too.
+    """
+    taken = set().union(*(claim.partitions for claim in claims.values()))
+    mine = {member: set(owned.get(member, ())) for member in shares}
+    return {
+        member: [tp for tp in share if tp in mine[member] or tp not in taken]
+        for member, share in shares.items()
+    }
+
 
 Shares = dict[str, list[TopicPartition]]
 
