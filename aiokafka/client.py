@@ -49,13 +49,13 @@ from aiokafka.protocol.versions import BrokerVersions
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._upstream.messages import Request as OldRequest
+    from aiokafka._upstream.messages import RequestStruct as OldStruct
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
-    from aiokafka.protocol._tuples import Request as OldRequest
-    from aiokafka.protocol._tuples import RequestStruct as OldStruct
 else:
-    OldRequest = later("aiokafka.protocol._tuples.Request")
-    OldStruct = later("aiokafka.protocol._tuples.RequestStruct")
+    OldRequest = later("aiokafka._upstream.messages.Request")
+    OldStruct = later("aiokafka._upstream.messages.RequestStruct")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ClientOptions = later("aiokafka.options.ClientOptions")
 

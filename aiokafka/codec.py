@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: which codecs there are, and the codecs."""
+"""Import path of aiokafka: which codecs there are, and the codecs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: connections."""
+"""Import path of aiokafka: connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: helpers that nothing in the package uses."""
+"""Import path of aiokafka: helpers that nothing in the package uses."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.protocol._tuples import Response
+    from aiokafka._upstream.messages import Response
 else:
-    Response = later("aiokafka.protocol._tuples.Response")
+    Response = later("aiokafka._upstream.messages.Response")
 
 __all__ = ["ClusterMetadata"]
 
@@ -408,7 +408,7 @@ class ClusterMetadata:
 
         Only for a cluster made by hand: a client's snapshots are never changed.
         """
-        from aiokafka.protocol._tuples import Response  # most programs need none of it
+        from aiokafka._upstream.messages import Response  # most programs need none of it
 
         message: Any = metadata
         if isinstance(metadata, Response):

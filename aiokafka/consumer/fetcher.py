@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: the code is in `consumer/fetch/`."""
+"""Import path of aiokafka: the code is in `consumer/fetch/`."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: the code is in `consumer/group/`."""
+"""Import path of aiokafka: the code is in `consumer/group/`."""
 
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.group import Group as GroupCoordinator

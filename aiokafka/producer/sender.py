@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: the code is in `producer/sending/`."""
+"""Import path of aiokafka: the code is in `producer/sending/`."""
 
 from aiokafka.producer.sending.sender import Sender
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: the state of a producer and of its transaction."""
+"""Import path of aiokafka: the state of a producer and of its transaction."""
 
 from __future__ import annotations
 

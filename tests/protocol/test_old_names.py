@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from aiokafka._upstream.messages import Request
 from aiokafka.errors import IncompatibleBrokerVersion
-from aiokafka.protocol._tuples import Request
 from aiokafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
     CreateAclsRequest,

@@ -1,4 +1,4 @@
-"""Import path of aiokafka, kept as a shim: which partitions an assignment moves."""
+"""Import path of aiokafka: which partitions an assignment moves."""
 
 from __future__ import annotations
 

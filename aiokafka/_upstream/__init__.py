@@ -1,0 +1,1 @@
+"""The names of aiokafka 0.14 that nothing in this package needs: for programs that import them."""

@@ -1,0 +1,491 @@
+"""The record classes of aiokafka's `record` package.
+
+Programs and tests that were copied from aiokafka use them. The producer and the consumer work with
+`record/batch.py`, `reader.py` and `legacy.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from operator import index
+from typing import Any, NamedTuple
+
+from aiokafka._seams import wall_time
+from aiokafka.errors import CorruptRecordError
+from aiokafka.record import _memory as mem
+from aiokafka.record.compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+)
+from aiokafka.record.crc32c import crc32c
+from aiokafka.record.crc32c import crc32c as calc_crc32c
+from aiokafka.record.header import HEADER_SIZE, RecordBatch, flat_view, parse_batch
+from aiokafka.record.legacy import LegacyRecord, build_message, read_entry, wrap_messages
+from aiokafka.record.reader import RecordReader
+
+__all__ = [
+    "ABORT_MARKER",
+    "COMMIT_MARKER",
+    "ControlRecord",
+    "DefaultRecord",
+    "DefaultRecordBatch",
+    "DefaultRecordBatchBuilder",
+    "DefaultRecordMetadata",
+    "LegacyRecord",
+    "LegacyRecordBatch",
+    "LegacyRecordBatchBuilder",
+    "LegacyRecordMetadata",
+    "MemoryRecords",
+    "calc_crc32c",
+    "decode_varint",
+    "encode_varint",
+    "size_of_varint",
+]
+
+
+_KEY = struct.Struct(">HH")
+
+
+class ControlRecord(NamedTuple):
+    """A marker. The consumer does not use it."""
+
+    version: int
+    type_: int
+
+    @classmethod
+    def parse(cls, data: bytes) -> ControlRecord:
+        """Return the marker whose record has this key."""
+        return cls(*_KEY.unpack_from(data))
+
+
+ABORT_MARKER = ControlRecord(0, 0)
+COMMIT_MARKER = ControlRecord(0, 1)
+
+
+# -- Numbers of variable length, and a checksum
+
+
+_LONGEST = 10
+
+
+def encode_varint(value: int, write: Callable[[int], object]) -> int:
+    """Call `write` with each byte of a number; return how many they are."""
+    out = bytearray(_LONGEST)
+    end = mem.put_varint(out, 0, value)
+    for byte in out[:end]:
+        write(byte)
+    return end
+
+
+def decode_varint(buffer: bytes | bytearray | memoryview, pos: int = 0) -> tuple[int, int]:
+    """Return the number at `pos`, and where it ends."""
+    return mem.varint(buffer, pos, len(buffer))
+
+
+def size_of_varint(value: int) -> int:
+    """Return how many bytes a number takes."""
+    return mem.varint_size(value)
+
+
+# -- Batches of magic 2, built and read record by record
+
+# Programs that were copied from aiokafka use it, and its own tests begin with it. The producer and
+# the consumer do not: they work with `batch` and `reader`.
+
+
+Buffer = bytes | bytearray | memoryview
+Headers = Sequence[tuple[str, bytes | None]]
+
+_ALL = 0x7FFFFFFF
+_HEADER = struct.Struct(">qiibIhiqqqhii")  # as in `batch`
+_CRC = slice(17, 21)
+_LOG_OVERHEAD = 12
+_TRANSACTIONAL = 0x10
+# Length, attributes, two deltas, and the sizes of key, value and header list, at their longest.
+_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
+
+
+class DefaultRecordMetadata(NamedTuple):
+    """What `append` did: the offset, the bytes it took, and the time in milliseconds."""
+
+    offset: int
+    size: int
+    timestamp: int
+
+    @property
+    def crc(self) -> None:
+        """Nothing: records of this format have no checksum of their own."""
+
+
+class DefaultRecord(NamedTuple):
+    """One record of a batch."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+    @property
+    def checksum(self) -> None:
+        """Nothing: records of this format have no checksum of their own."""
+
+
+class DefaultRecordBatch:
+    """Reads one batch. Iterating over it gives its records, markers of transactions too."""
+
+    CODEC_MASK = 0x07
+    CODEC_NONE = NONE
+    CODEC_GZIP = GZIP
+    CODEC_SNAPPY = SNAPPY
+    CODEC_LZ4 = LZ4
+    CODEC_ZSTD = ZSTD
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._batch = batch = RecordBatch(buffer)
+        self.base_offset = batch.base_offset
+        self.last_offset_delta = batch.last_offset - batch.base_offset
+        self.next_offset = batch.last_offset + 1
+        self.magic = batch.magic
+        self.crc = batch.crc
+        self.attributes = batch.attributes
+        self.compression_type = batch.codec
+        self.timestamp_type = batch.timestamp_type
+        self.is_transactional = batch.is_transactional
+        self.is_control_batch = batch.is_control
+        self.first_timestamp = batch.first_timestamp
+        self.max_timestamp = batch.max_timestamp
+        self.producer_id = batch.producer_id
+        self.producer_epoch = batch.producer_epoch
+        self.base_sequence = batch.base_sequence
+        self._left: Iterator[DefaultRecord] | None = None
+
+    def validate_crc(self) -> bool:
+        """Say whether the checksum is that of the bytes."""
+        try:
+            self._batch.check_crc()
+        except CorruptRecordError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[DefaultRecord]:
+        """Yield the records. Raises CorruptRecordError for damaged ones."""
+        reader = RecordReader(self._batch.view, "", -1, position=0, include_control=True)
+        for one in reader.take(_ALL):
+            headers = list(one.headers)
+            kind = one.timestamp_type
+            yield DefaultRecord(one.offset, one.timestamp, kind, one.key, one.value, headers)
+
+    def __next__(self) -> DefaultRecord:
+        """Return the record after the one that was returned last."""
+        if self._left is None:
+            self._left = iter(self)
+        return next(self._left)
+
+
+class _DefaultRecordBatchBuilderPy:
+    """Builds one batch, of at most `batch_size` bytes before it is compressed."""
+
+    def __init__(
+        self,
+        magic: int,
+        compression_type: int,
+        is_transactional: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        batch_size: int,
+    ) -> None:
+        if magic != 2:
+            raise ValueError(f"magic={magic}: batches of this kind are of magic 2")
+        self._codec = compression_type
+        self._is_transactional = bool(is_transactional)
+        self._batch_size = batch_size
+        self._body = bytearray()
+        self._count = 0
+        self._last_offset = 0
+        self._first_timestamp: int | None = None
+        self._max_timestamp = -1
+        self.set_producer_state(producer_id, producer_epoch, base_sequence)
+
+    def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Say who sends the batch, and the sequence number of its first record."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+
+    def append(
+        self,
+        offset: int,
+        timestamp: int | None,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+    ) -> DefaultRecordMetadata | None:
+        """Add a record; None if it does not fit, which the first one always does. Without a
+        timestamp it gets the time of now."""
+        moment = int(wall_time() * 1000) if timestamp is None else timestamp
+        record = self._encode(offset, moment, key, value, headers)
+        if self._count and self.size() + len(record) > self._batch_size:
+            return None
+        if self._first_timestamp is None:
+            self._first_timestamp = moment
+        self._max_timestamp = max(self._max_timestamp, moment)
+        self._last_offset = offset
+        self._count += 1
+        self._body += record
+        return DefaultRecordMetadata(offset, len(record), moment)
+
+    def size(self) -> int:
+        """Return the bytes of the batch so far, before it is compressed."""
+        return HEADER_SIZE + len(self._body)
+
+    def size_in_bytes(
+        self,
+        offset: int,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+    ) -> int:
+        """Return the bytes that this record would take."""
+        return len(self._encode(offset, timestamp, key, value, headers))
+
+    @staticmethod
+    def estimate_size_in_bytes(key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
+        """Return the most bytes that a batch of only this record can take."""
+        size = HEADER_SIZE + _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        return size + sum(10 + len(name.encode()) + len(each or b"") for name, each in headers)
+
+    def build(self) -> bytearray:
+        """Return the batch, compressed if that makes it smaller."""
+        body, codec = bytes(self._body), NONE
+        if self._codec:
+            packed = compress(self._codec, body)
+            if len(packed) < len(body):
+                body, codec = packed, self._codec
+        first = -1 if self._first_timestamp is None else self._first_timestamp
+        batch = bytearray(
+            _HEADER.pack(
+                0,
+                HEADER_SIZE + len(body) - _LOG_OVERHEAD,
+                -1,
+                2,
+                0,
+                codec | (_TRANSACTIONAL if self._is_transactional else 0),
+                self._last_offset,
+                first,
+                self._max_timestamp,
+                self.producer_id,
+                self.producer_epoch,
+                self.base_sequence,
+                self._count,
+            )
+        )
+        batch += body
+        batch[_CRC] = crc32c(memoryview(batch)[_CRC.stop :]).to_bytes(4, "big")
+        return batch
+
+    def _encode(
+        self,
+        offset: int,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+    ) -> bytes:
+        first = timestamp if self._first_timestamp is None else self._first_timestamp
+        body = bytearray(1)  # attributes of a record: none are defined
+        body += _varint(timestamp - first) + _varint(offset)
+        body += _field("key", key) + _field("value", value) + _varint(len(headers))
+        for name, each in headers:
+            body += _field("header", name.encode()) + _field("header", each)
+        return _varint(len(body)) + body
+
+
+class DefaultRecordBatchBuilder(_DefaultRecordBatchBuilderPy):
+    """Builds one batch. Two names, of which aiokafka's tests want that they are not one class."""
+
+
+def _varint(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _field(what: str, data: Buffer | None) -> bytes:
+    if data is None:
+        return _varint(-1)
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{what} must be bytes-like or None, not {type(data).__name__}")
+    return _varint(len(data)) + bytes(data)
+
+
+# -- Message sets of magic 0 and 1, built and read
+
+# Tests that were copied from aiokafka build answers of old brokers with it. The producer and the
+# consumer work with `legacy`.
+
+
+_OVERHEAD = {0: 14, 1: 22}  # checksum, magic, attributes, timestamp of magic 1, two lengths
+_LEGACY_CRC = slice(12, 16)
+
+
+class LegacyRecordMetadata(NamedTuple):
+    """What `append` did: offset, checksum, bytes, and time in milliseconds, -1 in magic 0."""
+
+    offset: int
+    crc: int
+    size: int
+    timestamp: int
+
+
+class _Codecs:
+    CODEC_MASK = 0x07
+    CODEC_GZIP = GZIP
+    CODEC_SNAPPY = SNAPPY
+    CODEC_LZ4 = LZ4
+
+
+class LegacyRecordBatch(_Codecs):
+    """Reads one message, or those that are compressed in it."""
+
+    is_control_batch = False
+    is_transactional = False
+    producer_id = None
+
+    def __init__(self, buffer: Buffer, magic: int) -> None:
+        self._batch = batch = RecordBatch(buffer)
+        if batch.magic != magic:
+            raise ValueError(f"magic={magic}: the message has magic {batch.magic}")
+        self.next_offset = batch.base_offset + 1
+
+    def validate_crc(self) -> bool:
+        """Say whether the checksum is that of the bytes."""
+        try:
+            self._batch.check_crc()
+        except CorruptRecordError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[LegacyRecord]:
+        """Yield the messages. Raises CorruptRecordError for damaged ones."""
+        yield from read_entry(self._batch, False, DEFAULT_MAX_DECOMPRESSED_BYTES)
+
+
+class LegacyRecordBatchBuilder(_Codecs):
+    """Builds a message set of at most `batch_size` bytes, before it is compressed."""
+
+    def __init__(self, magic: int, compression_type: int, batch_size: int) -> None:
+        self._magic = magic
+        self._codec = compression_type
+        self._batch_size = batch_size
+        self._plain = bytearray()
+        self._last_offset = 0
+        self._newest = -1
+
+    def append(
+        self,
+        offset: int,
+        timestamp: int | None,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Any = None,
+    ) -> LegacyRecordMetadata | None:
+        """Add a message; None if it does not fit, which the first one always does. Without a
+        timestamp it gets the time of now."""
+        if self._magic == 0:
+            moment = -1
+        else:
+            moment = int(wall_time() * 1000) if timestamp is None else timestamp
+        offset, moment = index(offset), index(moment)  # TypeError for what is no whole number
+        packed = build_message(
+            self._magic, offset, moment, 0, _content("key", key), _content("value", value)
+        )
+        if self._plain and self.size() + len(packed) > self._batch_size:
+            return None
+        self._plain += packed
+        self._last_offset = offset
+        self._newest = max(self._newest, moment)
+        crc = int.from_bytes(packed[_LEGACY_CRC], "big")
+        return LegacyRecordMetadata(offset, crc, len(packed), moment)
+
+    def size(self) -> int:
+        """Return the bytes of the message set so far, before it is compressed."""
+        return len(self._plain)
+
+    def size_in_bytes(
+        self, offset: int, timestamp: int, key: Buffer | None, value: Buffer | None
+    ) -> int:
+        """Return the bytes that this message would take."""
+        overhead = _LOG_OVERHEAD + self.record_overhead(self._magic)
+        return overhead + len(key or b"") + len(value or b"")
+
+    @staticmethod
+    def record_overhead(magic: int) -> int:
+        """Return the bytes of a message besides key, value, offset and length."""
+        return _OVERHEAD[magic]
+
+    def build(self) -> bytearray:
+        """Return the message set, in one message if it is to be compressed."""
+        if not self._codec or not self._plain:
+            return self._plain
+        plain = bytes(self._plain)
+        return bytearray(
+            wrap_messages(self._magic, plain, self._last_offset, self._newest, self._codec)
+        )
+
+
+def _content(what: str, data: Buffer | None) -> bytes | None:
+    if data is None:
+        return None
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{what} must be bytes-like or None, not {type(data).__name__}")
+    return bytes(data)
+
+
+# -- The batches of a record set, one by one
+
+
+class MemoryRecords:
+    """Walks over the record set of a Fetch response. The consumer does not use it."""
+
+    def __init__(self, bytes_data: bytes | bytearray | memoryview) -> None:
+        self._view = flat_view(bytes_data)
+        self._at = 0
+
+    def size_in_bytes(self) -> int:
+        """Return the size of the whole set."""
+        return len(self._view)
+
+    def has_next(self) -> bool:
+        """Say whether another whole batch follows.
+
+        Raises CorruptRecordError if its header is not valid.
+        """
+        return parse_batch(self._view, self._at) is not None
+
+    def next_batch(self) -> DefaultRecordBatch | LegacyRecordBatch | None:
+        """Return the next batch, which gives its records, markers of transactions too; None at the
+        end.
+
+        Raises CorruptRecordError for a batch that is damaged, or gives it while it is read.
+        """
+        batch = parse_batch(self._view, self._at)
+        if batch is None:
+            return None
+        self._at += batch.size_in_bytes
+        if batch.magic == 2:
+            return DefaultRecordBatch(batch.view)
+        return LegacyRecordBatch(batch.view, batch.magic)
