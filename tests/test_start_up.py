@@ -13,7 +13,7 @@ NOT_AT_FIRST = (
     *("aiokafka.metrics.prometheus", "aiokafka.ranges", "aiokafka.session", "aiokafka.parallel"),
     *("aiokafka.net.sasl", "aiokafka.net.authentication", "aiokafka.net.session"),
     *("aiokafka._upstream.messages", "aiokafka._coordinator_lookup", "aiokafka._config.admin"),
-    *("aiokafka._telemetry.subscription", "aiokafka.protocol.messages.telemetry"),
+    *("aiokafka._telemetry.push", "aiokafka.protocol.messages.telemetry"),
     *("datetime", "difflib", "uuid", "platform"),
 )
 NOT_IN_A_CONSUMER = (

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
+from aiokafka._typing import later
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -26,6 +28,7 @@ from aiokafka.errors import (
     for_code,
     renewed,
 )
+from aiokafka.metrics._clients import register
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionPool
 from aiokafka.protocol.schema import ZERO_UUID
@@ -33,13 +36,11 @@ from aiokafka.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     import uuid
 
-    from aiokafka._telemetry.payload import PushPayload
-    from aiokafka._telemetry.subscription import Subscription
-    from aiokafka._telemetry.tally import CountsTold
+    from aiokafka._telemetry.push import CountsTold, PushPayload, Subscription
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
-__all__ = ["TelemetryReporter"]
+__all__ = ["Reporting", "TelemetryReporter"]
 
 log = logging.getLogger("aiokafka")
 
@@ -222,7 +223,7 @@ class TelemetryReporter:
 
     async def _subscribe(self, connection: BrokerConnection) -> float:
         # Loaded for those brokers only that take metrics.
-        from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
+        from aiokafka._telemetry.push import DEFAULT_INTERVAL, Subscription
         from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
 
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._id)
@@ -253,8 +254,7 @@ class TelemetryReporter:
     ) -> float | None:
         """Push once; return the seconds until the next turn."""
         # Loaded for those brokers only that want metrics.
-        from aiokafka._telemetry.payload import PushPayload, make_payload
-        from aiokafka._telemetry.tally import CountsTold, entries
+        from aiokafka._telemetry.push import CountsTold, PushPayload, entries, make_payload
         from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
         snapshot = self._read()
@@ -335,3 +335,59 @@ def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
     from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
 
     return versions.has(GetTelemetrySubscriptionsRequest)
+
+
+# -- What producers, consumers and admin clients have in common: their metrics are pushed
+
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aiokafka.metrics import MetricsSnapshot
+else:
+    UUID = later("uuid.UUID")
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
+
+
+C = TypeVar("C", bound="Reporting")
+
+
+class Reporting:
+    """A client whose metrics are collected, and pushed to brokers that ask for them."""
+
+    _telemetry: TelemetryReporter
+
+    if TYPE_CHECKING:
+
+        def metrics(self) -> MetricsSnapshot: ...  # of each of them
+
+    def _report(
+        self: C,
+        read: Callable[[C], MetricsSnapshot],
+        telemetry: TelemetryReporter,
+        labels: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Begin to. `read` is the `metrics` of our class: a program's subclass may have something
+        else of that name. `labels` describe the client; those that are empty do not."""
+        register(self)
+        self._telemetry = telemetry
+        # What is in the background must not keep a client from being missed.
+        client = weakref.ref(self)
+        telemetry.watch(lambda: _read(client, read), labels)
+
+    async def client_instance_id(self, timeout_ms: float = 60_000) -> UUID:
+        """Return the id that the brokers have given to this client, by which they name the metrics
+        that it pushes (KIP-714). Waits for it for `timeout_ms`, from `start()` on.
+
+        Raises ValueError for a negative time, KafkaTimeoutError, UnsupportedVersionError if no
+        broker takes metrics, IllegalStateError with `enable_metrics_push=False`, and for a client
+        that does not run.
+        """
+        if not timeout_ms >= 0:  # NaN is neither
+            raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
+        return await self._telemetry.instance_id(timeout_ms / 1000)
+
+
+def _read(client: weakref.ref[C], read: Callable[[C], MetricsSnapshot]) -> MetricsSnapshot | None:
+    found = client()
+    return None if found is None else read(found)

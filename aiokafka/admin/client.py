@@ -14,7 +14,7 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
-from aiokafka._telemetry.reporting import Reporting
+from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin import _cluster, _raw
 from aiokafka.admin._arguments import as_new_topics, items_of, refuse_other_names

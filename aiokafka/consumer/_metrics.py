@@ -9,7 +9,7 @@ from aiokafka.consumer._meter import ConsumerMeter
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._shared import Shared
 from aiokafka.metrics import Metric, MetricKind, MetricsSnapshot
-from aiokafka.metrics._tables import GroupWriter
+from aiokafka.metrics._values import GroupWriter
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aiokafka._log import SubjectLog
-from aiokafka._reading.epochs import OldEpochs
+from aiokafka._reading import OldEpochs
 from aiokafka.consumer._meter import ConsumerMeter
 
 if TYPE_CHECKING:

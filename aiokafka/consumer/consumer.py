@@ -25,7 +25,7 @@ from aiokafka._loops import OF_CONSUMERS, made_for, refuse_other_loop
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
-from aiokafka._telemetry.reporting import Reporting
+from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typevars import KT, VT, Key, Value, as_it_is
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.abc import ConsumerRebalanceListener

@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aiokafka._typing import Self, later
-from aiokafka.metrics._clients import register, unregister
-from aiokafka.metrics._histogram import LATENCY_MS, Histogram
+from aiokafka.metrics._clients import LATENCY_MS, Histogram, register, unregister
 
 if TYPE_CHECKING:
     from types import TracebackType

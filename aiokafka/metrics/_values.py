@@ -3,15 +3,144 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import weakref
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from aiokafka.metrics._histogram import Histogram
-from aiokafka.metrics._names import is_total, not_found
+from aiokafka.metrics._clients import Histogram
 
-__all__ = ["Distribution", "Histogram", "Metric", "MetricKind", "MetricRows", "MetricsSnapshot"]
+__all__ = [
+    "Distribution",
+    "GroupWriter",
+    "Histogram",
+    "LastingSums",
+    "Metric",
+    "MetricKind",
+    "MetricRows",
+    "MetricsSnapshot",
+    "Value",
+    "added",
+    "is_total",
+    "not_found",
+]
+
+
+# -- The totals that clients have by nature, and what to say of a name that finds no metric
+
+
+_OF_NODES = ("request-total", "response-total", "outgoing-byte-total", "incoming-byte-total")
+_CONNECTIONS = {
+    "connection-creation-total": "",
+    "connection-close-total": "",
+    "connection-failure-total": "",
+    **dict.fromkeys(_OF_NODES, ""),
+}
+_NODES = {**dict.fromkeys(_OF_NODES, "node-id"), "throttle-time-total": "node-id"}
+_BATCHES = (
+    "record-send-total",
+    "byte-total",
+    "batch-total",
+    "record-retry-total",
+    "record-error-total",
+)
+
+_TOTALS: dict[str, dict[str, str]] = {
+    "client-metrics": _CONNECTIONS,
+    "client-node-metrics": _NODES,
+    "admin-client-metrics": _CONNECTIONS,
+    "admin-client-node-metrics": _NODES,
+    "producer-metrics": {
+        **_CONNECTIONS,
+        **dict.fromkeys(_BATCHES, ""),
+        "batch-split-total": "",
+        "flush-time-ns-total": "",
+        "bufferpool-wait-time-ns-total": "",
+        "buffer-exhausted-total": "",
+        "txn-init-time-ns-total": "",
+        "txn-begin-time-ns-total": "",
+        "txn-send-offsets-time-ns-total": "",
+        "txn-commit-time-ns-total": "",
+        "txn-abort-time-ns-total": "",
+    },
+    "producer-node-metrics": _NODES,
+    "producer-topic-metrics": dict.fromkeys(_BATCHES, "topic"),
+    "consumer-metrics": _CONNECTIONS,
+    "consumer-node-metrics": _NODES,
+    "consumer-fetch-manager-metrics": {
+        "records-consumed-total": "topic partition",
+        "bytes-consumed-total": "topic",
+        "fetch-total": "",
+    },
+    "consumer-coordinator-metrics": {
+        "rebalance-total": "",
+        "commit-total": "",
+        "commit-failed-total": "",
+    },
+    "parallel-consumer-metrics": {
+        "records-finished-total": "",
+        "records-failed-total": "",
+        "process-time-total": "",
+    },
+    "retry-topics-metrics": {
+        "record-retry-total": "topic",
+        "record-dead-letter-total": "topic",
+    },
+}
+"""The tags that a total may have, by group and name. Some totals appear with the first record of a
+topic, the first partition or the first connection."""
+
+_UNKNOWN_AT_FIRST = frozenset(
+    {
+        "metadata-age",
+        "compression-rate-avg",
+        "request-latency",
+        "records-lag",
+        "records-lag-max",
+        "records-lead",
+        "position",
+        "paused",
+        "generation",
+        "last-rebalance-seconds-ago",
+        "last-heartbeat-seconds-ago",
+    }
+)
+"""What is not there from the start, and is not 0 either."""
+
+
+def is_total(name: str, group: str | None, tags: Collection[str], groups: Collection[str]) -> bool:
+    """Tell whether a client that has metrics of `groups` counts this, be it nothing so far."""
+    return any(
+        name in totals
+        and group in (None, counted)
+        and set(tags) <= set(totals[name].split())
+        and _always_there(counted) in groups
+        for counted, totals in _TOTALS.items()
+    )
+
+
+def not_found(
+    name: str, group: str | None, tags: Mapping[str, str], here: Collection[str]
+) -> KeyError:
+    """Return the error for a name that finds no metric; `here` are the names of all there are."""
+    known = {*here, *_UNKNOWN_AT_FIRST}.union(*_TOTALS.values())
+    if name not in known:
+        import difflib  # nothing else needs it
+
+        close = difflib.get_close_matches(name.replace("_", "-"), sorted(known), 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return KeyError(f"no metric is called {name!r}{hint}")
+    asked = [f"{tag}={value!r}" for tag, value in {"group": group, **tags}.items() if value]
+    where = f" with {', '.join(asked)}" if asked else ""
+    missing = "is not known" if name in _UNKNOWN_AT_FIRST else "is not among these metrics"
+    return KeyError(f"{name!r}{where} {missing}")
+
+
+def _always_there(group: str) -> str:
+    """Return the group that a client has from the start, if it counts this one."""
+    return group.replace("-node-metrics", "-metrics").replace("-topic-metrics", "-metrics")
 
 
 class MetricKind(str, enum.Enum):
@@ -182,3 +311,115 @@ class MetricsSnapshot(Sequence[Metric]):
 
 def _tag_count(metric: Metric) -> int:
     return len(metric.tags)
+
+
+# -- What each metric is: its kind and unit, by group and name
+
+
+_UNITS = {
+    "bytes": "bytes",
+    "byte": "bytes",
+    "size": "bytes",
+    "records": "records",
+    "record": "records",
+}
+_TIMES = {
+    "-ms": "ms",
+    "-latency": "ms",
+    "-time": "ms",
+    "-time-total": "ms",
+    "-ns-total": "ns",
+    "-seconds-ago": "s",
+    "-age": "s",
+}
+
+
+class GroupWriter(NamedTuple):
+    """Makes the metrics of one group, with the same tags."""
+
+    group: str
+    tags: Mapping[str, str]
+
+    def counters(self, **values: float) -> Iterator[Metric]:
+        """Yield a counter for each value; names are given with underscores."""
+        return self._each(MetricKind.COUNTER, values)
+
+    def gauges(self, **values: float | None) -> Iterator[Metric]:
+        """Yield a gauge for each value that is known."""
+        return self._each(MetricKind.GAUGE, {n: v for n, v in values.items() if v is not None})
+
+    def histograms(self, **values: Histogram) -> Iterator[Metric]:
+        """Yield what each histogram has counted."""
+        return self._each(
+            MetricKind.HISTOGRAM, {n: Distribution(*v.read()) for n, v in values.items()}
+        )
+
+    def tagged(self, group: str, **tags: str | int) -> GroupWriter:
+        """Return a writer for `group`, with these tags besides."""
+        named = {name.replace("_", "-"): str(value) for name, value in tags.items()}
+        return GroupWriter(group, {**self.tags, **named})
+
+    def _each(
+        self, kind: MetricKind, values: Mapping[str, float | Distribution]
+    ) -> Iterator[Metric]:
+        for key, value in values.items():
+            name, unit = _name_and_unit(key)
+            yield Metric(self.group, name, value, kind, unit, self.tags)
+
+
+@functools.cache  # the keys are written in the code: there are some hundred
+def _name_and_unit(key: str) -> tuple[str, str]:
+    name = key.replace("_", "-")
+    for ending, unit in _TIMES.items():
+        if name.endswith(ending):
+            return name, unit
+    return name, next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")
+
+
+# -- Sums over clients that share their labels, which do not fall when one of them is gone
+
+
+K = TypeVar("K", bound=Hashable)
+Value = float | Distribution
+
+
+class LastingSums:
+    """Knows what clients had counted that are gone, or that count something no more.
+
+    A counter that falls is one that began again, for those who read it: they would take the whole
+    rest of a sum for new. So what a client had counted at the last look stays in the sum, for as
+    long as another client counts the same.
+
+    Owns: what each client had counted at the last look, and the sums of what is gone. There is no
+    more of it than there are series.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[weakref.ref[Any], Mapping[Any, Value]]] = {}
+        self._sums: dict[Any, Value] = {}
+
+    def look(self, seen: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
+        """Return what has to be added to the sums of `seen`: what each client counts now."""
+        now = {id(client): (weakref.ref(client), counts) for client, counts in seen}
+        for number, (client, before) in self._last.items():
+            # An id may belong to another object by now.
+            counts = now[number][1] if number in now and now[number][0]() is client() else {}
+            for key in before.keys() - counts.keys():
+                self._sums[key] = added(self._sums.get(key), before[key])
+        self._last = now
+        alive = {key for _, counts in now.values() for key in counts}
+        self._sums = {key: value for key, value in self._sums.items() if key in alive}
+        return self._sums
+
+
+def added(before: Value | None, value: Value) -> Value:
+    """Return the sum of two numbers, or of two distributions with the same bounds."""
+    if before is None:
+        return value
+    if isinstance(value, Distribution) and isinstance(before, Distribution):
+        pairs = zip(before.buckets, value.buckets, strict=True)
+        buckets = tuple((bound, count + more) for (bound, count), (_, more) in pairs)
+        largest = max(before.max, value.max)
+        return Distribution(before.count + value.count, before.sum + value.sum, largest, buckets)
+    assert not isinstance(value, Distribution) and not isinstance(before, Distribution)
+    return before + value

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aiokafka.metrics._clients import MeasuredClient, as_clients, clients
-from aiokafka.metrics._sums import LastingSums, Value, added
-from aiokafka.metrics._values import Distribution, Metric, MetricKind
+from aiokafka.metrics._values import Distribution, LastingSums, Metric, MetricKind, Value, added
 
 __all__ = ["KafkaCollector"]
 

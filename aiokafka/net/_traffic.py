@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from aiokafka import _seams
 from aiokafka._version import __version__
-from aiokafka.metrics._histogram import LATENCY_MS, Histogram
+from aiokafka.metrics._clients import LATENCY_MS, Histogram
 
 if TYPE_CHECKING:
-    from aiokafka.metrics._tables import GroupWriter
-    from aiokafka.metrics._values import Metric, MetricsSnapshot
+    from aiokafka.metrics._values import GroupWriter, Metric, MetricsSnapshot
 
 __all__ = ["NodeTraffic", "Traffic"]
 
@@ -76,8 +75,7 @@ class Traffic:
         `role` names their groups, as in `"producer"`; `open_now` connections are open, and
         `metadata_age` is that of the metadata in seconds, None without any.
         """
-        from aiokafka.metrics._tables import GroupWriter
-        from aiokafka.metrics._values import MetricsSnapshot
+        from aiokafka.metrics._values import GroupWriter, MetricsSnapshot
 
         writer = GroupWriter(f"{role}-metrics", {"client-id": client_id})
         app = writer.tagged("app-info", version=__version__)

@@ -15,10 +15,9 @@ from aiokafka._version import __version__
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.metrics import ConsumerMetricsCollector
 from aiokafka.otel import _names
-from aiokafka.otel._api import context, has_own_spans, is_suppressed, metrics, trace
-from aiokafka.otel._counts import Count, MessageCounter
-from aiokafka.otel._headers import Propagation
-from aiokafka.otel._transactions import TracedTransaction
+from aiokafka.otel._clients import Count, MessageCounter
+from aiokafka.otel._names import Propagation, context, has_own_spans, is_suppressed, metrics, trace
+from aiokafka.otel._producer import TracedTransaction
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:

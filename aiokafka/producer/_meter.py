@@ -10,7 +10,7 @@ from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.metrics import NullProducerMetricsCollector, ProducerMetricsCollector
-from aiokafka.metrics._histogram import LATENCY_MS, SIZE_BYTES, Histogram
+from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
 from aiokafka.producer.batches.batch import ProducerBatch
 from aiokafka.producer.sending.flight import Cargo
 

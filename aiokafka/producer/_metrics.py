@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from aiokafka._config.producer import ProducerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.metrics import Metric, MetricsSnapshot
-    from aiokafka.metrics._tables import GroupWriter
+    from aiokafka.metrics._values import GroupWriter
     from aiokafka.producer._meter import ProducerMeter
     from aiokafka.producer.sending.sender import Sender
 
@@ -24,7 +24,7 @@ def read_producer(
     """Return all metrics of a producer at this moment."""
     # Only who asks pays: a process needs them for no record.
     from aiokafka.metrics import MetricsSnapshot
-    from aiokafka.metrics._tables import GroupWriter
+    from aiokafka.metrics._values import GroupWriter
 
     writer = GroupWriter("producer-metrics", {"client-id": config.client.client_id})
     metrics = [*client.metrics("producer"), *_batches(writer, sender.meter)]

@@ -21,7 +21,7 @@ from aiokafka._log import SubjectLog
 from aiokafka._loops import OF_PRODUCERS, made_for, origin, refuse_other_loop
 from aiokafka._shared_start import SharedStart
 from aiokafka._states import ProducerState
-from aiokafka._telemetry.reporting import Reporting
+from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typevars import KeyGiven, KeySent, Serializer, ValueGiven, ValueSent, as_bytes
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.client import AIOKafkaClient

@@ -1,6 +1,6 @@
 """Import path of aiokafka: finding coordinators."""
 
-from aiokafka._upstream.requests import *  # noqa: F403
+from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__
 
-__all__ = ["FindCoordinatorRequest"]  # noqa: F405
+__all__ = ["FindCoordinatorRequest"]

@@ -1,6 +1,6 @@
 """Import path of aiokafka: reading record batches."""
 
-from aiokafka._upstream.requests import *  # noqa: F403
+from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__
 
-__all__ = ["FetchRequest"]  # noqa: F405
+__all__ = ["FetchRequest"]

@@ -1,6 +1,6 @@
 """Import path of aiokafka: the classic group protocol."""
 
-from aiokafka._upstream.requests import *  # noqa: F403
+from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__
 
-__all__ = ["HeartbeatRequest", "JoinGroupRequest", "LeaveGroupRequest", "SyncGroupRequest"]  # noqa: F405
+__all__ = ["HeartbeatRequest", "JoinGroupRequest", "LeaveGroupRequest", "SyncGroupRequest"]

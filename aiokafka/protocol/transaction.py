@@ -1,6 +1,6 @@
 """Import path of aiokafka: requests of transactional producers."""
 
-from aiokafka._upstream.requests import *  # noqa: F403
+from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__
 
 __all__ = [

@@ -9,9 +9,15 @@ transactions and aborted records leave gaps, so records are never counted.
 from __future__ import annotations
 
 from aiokafka.ranges.reader import RangeReader
-from aiokafka.ranges.record_set import RecordSet, Rows
-from aiokafka.ranges.sizing import OffsetSizes
-from aiokafka.ranges.state import DataLoss, DataLossError, LossKind, PartitionRange
+from aiokafka.ranges.state import (
+    DataLoss,
+    DataLossError,
+    LossKind,
+    OffsetSizes,
+    PartitionRange,
+    RecordSet,
+    Rows,
+)
 
 __all__ = [
     "DataLoss",

@@ -5,69 +5,333 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
-from aiokafka._reading.answers import (
+from aiokafka._reading import (
     CutShort,
     Failed,
     Fetched,
-    NotNow,
-    OutOfRange,
-    is_passing,
-    read_answer,
-)
-from aiokafka._reading.epochs import OldEpochs
-from aiokafka._reading.fetch import (
     FetchSpec,
+    FoundOffset,
+    NotNow,
+    OldEpochs,
+    OutOfRange,
+    doubts_metadata,
     fetch_topics,
+    is_passing,
+    list_offsets,
     named_leaders,
+    offsets_in,
     partitions_in,
+    read_answer,
     room_for_records,
 )
-from aiokafka._tasks import TaskOwner
+from aiokafka._tasks import TaskOwner, together
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.errors import IllegalStateError, KafkaError, for_code, renewed
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import (
+    BrokerResponseError,
+    IllegalStateError,
+    KafkaError,
+    LeaderNotAvailableError,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+    for_code,
+    for_partition,
+    renewed,
+)
 from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
+from aiokafka.protocol.messages.list_offsets import EARLIEST, LATEST
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.ranges.callers import Callers
-from aiokafka.ranges.others import OtherBrokers
-from aiokafka.ranges.questions import (
-    Bounds,
-    has_another_leader,
-    is_another_topic,
-    is_gone,
-    is_so_for_sure,
-    put_off,
-)
-from aiokafka.ranges.record_set import (
-    PinnedResponse,
-    RecordSet,
-    first_batch_size,
-    no_batch,
-    too_large,
-)
-from aiokafka.ranges.sizing import OffsetSizes, RangeLimits
 from aiokafka.ranges.state import (
     DataLoss,
     DataLossError,
     LossKind,
+    OffsetSizes,
     PartitionRange,
+    PinnedResponse,
+    RangeLimits,
     RangePhase,
     RangeState,
+    RecordSet,
     checked,
+    first_batch_size,
+    no_batch,
+    too_large,
 )
 from aiokafka.record.columns import ColumnReader
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.cluster import ClusterMetadata
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
+    from aiokafka.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["RangeReader"]
+__all__ = [
+    "Bounds",
+    "Callers",
+    "Look",
+    "OtherBrokers",
+    "RangeReader",
+    "has_another_leader",
+    "is_another_topic",
+    "is_missing",
+    "is_so_for_sure",
+    "put_off",
+]
+
+
+# -- Who waits for records of a range reader, and the time that runs meanwhile
+
+
+class Callers:
+    """Lets the time of ranges without progress run only while a caller waits for records.
+
+    A caller may be away for long, at work on what it has got: brokers that were down meanwhile, and
+    are back when it calls again, are no reason to fail.
+
+    Owns: how many wait, and since when none has.
+    """
+
+    def __init__(self, states: Sequence[RangeState]) -> None:
+        self._states = states
+        self._loop = asyncio.get_running_loop()
+        self._away_since = self._loop.time()
+        self._waiting = 0
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether a caller waits."""
+        return self._waiting > 0
+
+    async def wait(self, arrived: asyncio.Event) -> None:
+        """Wait for `arrived`, as a caller."""
+        if not self._waiting:
+            self._come_back()
+        self._waiting += 1
+        try:
+            await arrived.wait()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._away_since = self._loop.time()
+
+    def _come_back(self) -> None:
+        now = self._loop.time()
+        away = now - self._away_since
+        for state in self._states:
+            state.leave_out(away, now)
+
+
+# -- What other brokers than its leader know of a partition
+
+
+_ASKED = 3  # brokers in each look
+_PATIENCE = 5.0  # seconds for each of connecting and responding
+_VALID = 2.0  # seconds in which a look stands for all ranges of its topic
+_PAUSE = 5.0  # seconds between looks that no range waits for
+_FIRST_WITHOUT_CREATION = 4  # MetadataRequest: before, to ask for a topic may make it
+
+
+class OtherBrokers:
+    """Says whether the leader of a partition leads in fact.
+
+    1. A leader is cut off from the other brokers, and they elect the next one.
+    2. It does not know, and goes on answering: fetches, look-ups of offsets, and metadata that
+       names it as the leader. Its log lacks what the next leader was sent since.
+    3. A client that is connected to it alone asks no other broker for metadata. So this does, and
+       the client takes over what they know of newer leaders.
+
+    Owns: the looks that are under way, and what the last look at each topic has brought.
+    """
+
+    def __init__(self, client: AIOKafkaClient, tasks: TaskOwner) -> None:
+        self._client = client
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._said: dict[str, dict[int, ClusterMetadata]] = {}
+        self._said_at: dict[str, float] = {}
+
+    def look_soon(self, topic: str) -> None:
+        """Look at a topic, unless that was done a moment ago. One look serves all partitions."""
+        if not self._is_younger(topic, _PAUSE):
+            self._look(topic)
+
+    async def is_named(self, tp: TopicPartition, leader: int | None) -> bool:
+        """Return whether `leader` leads, as the client knows it, and as others say if there are
+        any."""
+        if not self._is_younger(tp.topic, _VALID):
+            await asyncio.wait([self._look(tp.topic)])
+        cluster = self._client.cluster
+        if leader is None or cluster.leader_for_partition(tp) != leader:
+            return False
+        if not set(cluster.node_ids) - {leader}:
+            return True
+        # One that is behind says nothing.
+        votes = [
+            seen.leader_for_partition(tp)
+            for node_id, seen in self._said.get(tp.topic, {}).items()
+            if node_id != leader and not 0 <= seen.leader_epoch(tp) < cluster.leader_epoch(tp)
+        ]
+        return bool(votes) and all(vote == leader for vote in votes)
+
+    def _is_younger(self, topic: str, seconds: float) -> bool:
+        at = self._said_at.get(topic)
+        return topic not in self._looks and at is not None and self._loop.time() - at < seconds
+
+    def _look(self, topic: str) -> asyncio.Task[None]:
+        task = self._looks.get(topic)
+        if task is None:
+            task = self._tasks.start(self._ask_some(topic), name=f"others-{topic}")
+            self._looks[topic] = task
+        return task
+
+    async def _ask_some(self, topic: str) -> None:
+        try:
+            nodes = sorted(self._client.cluster.node_ids)
+            some = random.sample(nodes, min(_ASKED, len(nodes)))
+            answers = await together(self._ask(node_id, topic) for node_id in some)
+            found = dict(zip(some, answers, strict=True))
+            self._said[topic] = {node: seen for node, seen in found.items() if seen is not None}
+            self._said_at[topic] = self._loop.time()
+        finally:
+            del self._looks[topic]
+
+    async def _ask(self, node_id: int, topic: str) -> ClusterMetadata | None:
+        """Return what a broker knows of the topic; None if it does not respond, or knows another
+        topic by this name."""
+        patience = min(_PATIENCE, self._client.config.request_timeout)
+        try:
+            seen = ClusterMetadata().updated(await self._send(node_id, topic, patience))
+        except KafkaError:
+            return None
+        client = self._client
+        ids = {seen.topic_id(topic), client.cluster.topic_id(topic)} - {None}
+        if len(ids) > 1:
+            return None
+        client.update_leaders(
+            {
+                tp: (leader, seen.leader_epoch(tp))
+                for number in seen.known_partitions(topic) or ()
+                if (leader := seen.leader_for_partition(tp := TopicPartition(topic, number)))
+                is not None
+                and leader >= 0
+            }
+        )
+        return seen
+
+    async def _send(self, node_id: int, topic: str, patience: float) -> MetadataResponse:
+        connection = await self._client.connection(node_id, timeout=patience)
+        version = connection.pick(MetadataRequest)
+        if version >= _FIRST_WITHOUT_CREATION:
+            one = [MetadataRequestTopic(name=topic)]
+            request = MetadataRequest(topics=one, allow_auto_topic_creation=False)
+        else:
+            # All topics, in version 0 by none.
+            request = MetadataRequest(topics=None if version else [])
+        return await connection.request(request, version=version, timeout=patience)
+
+
+# -- Requests of a range reader when an offset or a topic is not what it was
+
+
+_LOOKS = 3  # before a topic is said to be gone
+
+
+class Bounds:
+    """Where the log of a range's partition begins and ends."""
+
+    def __init__(self, client: AIOKafkaClient, state: RangeState, old_epochs: OldEpochs) -> None:
+        self._client = client
+        self._state = state
+        self._old_epochs = old_epochs
+
+    async def ask(self) -> tuple[int, int]:
+        """Return the first offset and the one after the last. Raises the broker's error."""
+        return await self._ask(EARLIEST), await self._ask(LATEST)
+
+    async def _ask(self, place: int) -> int:
+        tp, cluster = self._state.tp, self._client.cluster
+        leader = cluster.leader_for_partition(tp)
+        if leader is None or leader < 0:
+            self._client.request_metadata(f"{self._state}: no leader is known")
+            raise LeaderNotAvailableError(f"{self._state}: no leader is known")
+        epoch = self._old_epochs.to_ask(tp, cluster.leader_epoch(tp))
+        request = list_offsets({tp: place}, lambda _: epoch)
+        found = offsets_in(await self._client.send(leader, request)).get(tp, UnknownError)
+        if isinstance(found, FoundOffset):
+            if found.offset >= 0:
+                return found.offset
+        else:
+            self._old_epochs.note(leader, tp, epoch, found)
+        self._client.request_metadata(f"{self._state}: offsets were not found")
+        # No error and no offset is no bound. Taken for one, it would be the loss of the whole
+        # range.
+        error = UnknownError if isinstance(found, FoundOffset) else found
+        raise for_partition(error, tp, "offset not found")
+
+
+def put_off(
+    client: AIOKafkaClient, state: RangeState, error: type[BrokerResponseError], now: float
+) -> None:
+    """Retry later, with newer metadata, after the error of a leader."""
+    state.postpone(now, error.__name__)
+    is_doubtful = doubts_metadata(error, state.failures)
+    ask = client.doubt_metadata if is_doubtful else client.request_metadata
+    ask(f"{state}: fetch answered {error.__name__}")
+
+
+Look = Callable[["AIOKafkaClient", RangeState], bool]
+
+
+def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Return whether the client knows another topic by this name than that of the range."""
+    known, wanted = client.cluster.topic_id(state.tp.topic), state.range.topic_id
+    return None not in (known, wanted) and known != wanted
+
+
+def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Return whether the partition does not exist, as far as the client knows."""
+    cluster, (topic, number) = client.cluster, state.tp
+    if code := cluster.topic_error(topic):
+        return code == UnknownTopicOrPartitionError.errno
+    known = cluster.known_partitions(topic)
+    return known is not None and len(known) > 0 and number not in known
+
+
+async def is_gone(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Return whether the partition does not exist, after more looks if the client knows none."""
+    return is_missing(client, state) and bool(await is_so_for_sure(client, state, is_missing))
+
+
+def has_another_leader(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Return whether the client knows another leader than the one that named the log's end."""
+    leader = client.cluster.leader_for_partition(state.tp)
+    return leader is not None and leader not in (-1, state.told_by)
+
+
+async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) -> bool | None:
+    """Return what `look` says after more looks; None if no broker responds.
+
+    The client, or the broker that it asked, may know an older state. No response proves nothing.
+    """
+    for _ in range(_LOOKS):
+        if not await client.force_metadata_update():
+            return None
+        if not look(client, state):
+            return False
+        # Another look at once would ask the same broker, which may be behind the others for a
+        # moment.
+        await asyncio.sleep(client.config.retry_backoff)
+    return True
+
 
 log = logging.getLogger("aiokafka.ranges")
 

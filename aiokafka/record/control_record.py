@@ -1,3 +1,3 @@
 """Import path of aiokafka: what the key of a transaction's marker says."""
 
-from aiokafka._upstream.records import *  # noqa: F403
+from aiokafka._upstream.records import *

@@ -1,6 +1,6 @@
 """Import path of aiokafka: batches of magic 2, built and read record by record."""
 
-from aiokafka._upstream.records import *  # noqa: F403
+from aiokafka._upstream.records import *
 from aiokafka._upstream.records import (
     _DefaultRecordBatchBuilderPy as _DefaultRecordBatchBuilderPy,
 )

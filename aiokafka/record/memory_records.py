@@ -1,3 +1,3 @@
 """Import path of aiokafka: the batches of a record set, one by one."""
 
-from aiokafka._upstream.records import *  # noqa: F403
+from aiokafka._upstream.records import *

@@ -1,3 +1,3 @@
 """Import path of aiokafka: numbers of variable length, and a checksum."""
 
-from aiokafka._upstream.records import *  # noqa: F403
+from aiokafka._upstream.records import *

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokafka import TopicPartition
-from aiokafka._reading.fetch import FetchSpec
+from aiokafka._reading import FetchSpec
 from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.errors import (
     FetchSessionIdNotFound,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka import AIOKafkaClient
 from aiokafka._backoff import Backoff
 from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange
-from aiokafka.ranges.questions import is_so_for_sure
+from aiokafka.ranges.reader import is_so_for_sure
 from aiokafka.ranges.state import RangePhase, RangeState
 from aiokafka.testing import FakeCluster
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka.ranges import OffsetSizes
-from aiokafka.ranges.sizing import FetchSize
+from aiokafka.ranges.state import FetchSize
 
 LIMIT = 8 * 1024 * 1024
 

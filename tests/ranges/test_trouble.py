@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaClient
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
-from aiokafka._reading.epochs import OldEpochs
+from aiokafka._reading import OldEpochs
 from aiokafka.errors import (
     CorruptRecordError,
     KafkaError,
@@ -28,7 +28,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange, RangeReader
-from aiokafka.ranges.questions import Bounds
+from aiokafka.ranges.reader import Bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes, Silence

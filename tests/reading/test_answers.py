@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka import TopicPartition
-from aiokafka._reading.answers import (
+from aiokafka._reading import (
     Answer,
     CutShort,
     Failed,

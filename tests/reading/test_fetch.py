@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka import TopicPartition
-from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
+from aiokafka._reading import FetchSpec, fetch_topics, partitions_in
 from aiokafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,

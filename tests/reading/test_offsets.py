@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka import TopicPartition
-from aiokafka._reading.offsets import FoundOffset, list_offsets, offsets_in
+from aiokafka._reading import FoundOffset, list_offsets, offsets_in
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages.list_offsets import (
     EARLIEST,

@@ -13,9 +13,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka._telemetry.payload import make_payload
-from aiokafka._telemetry.subscription import Subscription
-from aiokafka._telemetry.tally import CountsTold, entries
+from aiokafka._telemetry.push import CountsTold, Subscription, entries, make_payload
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     IllegalStateError,

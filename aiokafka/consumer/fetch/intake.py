@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka import _seams
-from aiokafka._reading.answers import (
+from aiokafka._reading import (
     CutShort,
     Failed,
     Failure,
@@ -18,9 +18,10 @@ from aiokafka._reading.answers import (
     NotNow,
     OutOfRange,
     doubts_metadata,
+    named_brokers,
+    named_leader,
     read_answer,
 )
-from aiokafka._reading.fetch import named_brokers, named_leader
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.errors import RecordTooLargeError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
-from aiokafka._reading.fetch import room_for_records
+from aiokafka._reading import room_for_records
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._signal import Signal

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafka._reading.epochs import OldEpochs
-from aiokafka._reading.fetch import FetchSpec
+from aiokafka._reading import FetchSpec, OldEpochs
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from aiokafka import errors
-from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
+from aiokafka._reading import FetchSpec, fetch_topics, partitions_in
 from aiokafka.protocol.messages.fetch import (
     LAST_VERSION_WITH_NAMES,
     FetchRequest,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
-from aiokafka._reading.offsets import by_topic
+from aiokafka._reading import by_topic
 from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names

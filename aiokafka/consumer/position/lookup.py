@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
-from aiokafka._reading.answers import doubts_metadata, is_passing
-from aiokafka._reading.offsets import FoundOffset, Offsets, by_topic, list_offsets, offsets_in
+from aiokafka._reading import (
+    FoundOffset,
+    Offsets,
+    by_topic,
+    doubts_metadata,
+    is_passing,
+    list_offsets,
+    offsets_in,
+)
 from aiokafka._tasks import together
 from aiokafka.errors import (
     BrokerResponseError,
@@ -37,7 +44,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._reading.epochs import OldEpochs
+    from aiokafka._reading import OldEpochs
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 

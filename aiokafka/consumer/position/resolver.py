@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
-from aiokafka._reading.answers import doubts_metadata, is_passing
-from aiokafka._reading.offsets import FoundOffset, Offsets
+from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_passing
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import NO_EPOCH, PartitionState, Phase
 from aiokafka.consumer._signal import Signal

@@ -1,17 +1,97 @@
-"""What of a snapshot is pushed, and what the brokers know already."""
+"""What the brokers want to know of a client, how, and how often."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
+from aiokafka._version import __version__
+from aiokafka.errors import UnsupportedCodecError
 from aiokafka.metrics import Distribution, Metric, MetricKind
-from aiokafka.protocol.otlp import Point, Series
+from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsResponse
+from aiokafka.protocol.otlp import Point, Series, encode_metrics, encode_series
+from aiokafka.record import compression
 
-__all__ = ["CountsTold", "Entry", "Told", "Wanted", "entries", "pieces", "series"]
+__all__ = [
+    "DEFAULT_INTERVAL",
+    "CountsTold",
+    "Entry",
+    "PushPayload",
+    "Subscription",
+    "Told",
+    "Wanted",
+    "entries",
+    "make_payload",
+    "pieces",
+    "series",
+]
+
+
+DEFAULT_INTERVAL = 300.0
+"""Seconds between two pushes where no broker has said another time."""
+
+_MOST_NAMES = 1000
+"""Names that are looked at; each of a client's metrics is compared with all of them."""
+
+_SHORTEST, _LONGEST = 0.1, 24 * 3600.0
+"""What is made of shorter and longer ones, in seconds."""
+
+
+class Subscription(NamedTuple):
+    """One response to GetTelemetrySubscriptions, made safe."""
+
+    id: int
+    interval: float
+    """Seconds between two pushes."""
+    most_bytes: int
+    """Largest size of a push, compressed."""
+    is_delta: bool
+    """Whether counts are those since the last push, and not since the client was made."""
+    prefixes: tuple[str, ...]
+    """How the names of the wanted metrics begin."""
+    codecs: tuple[int, ...]
+    """Numbers of the codecs that the broker accepts, the best first."""
+
+    @classmethod
+    def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription:
+        """Read a response."""
+        names = response.requested_metrics[:_MOST_NAMES]
+        return cls(
+            id=response.subscription_id,
+            interval=min(max(response.push_interval_ms / 1000, _SHORTEST), _LONGEST),
+            most_bytes=max(0, response.telemetry_max_bytes),
+            is_delta=response.delta_temporality,
+            # All of them: "*" says the broker, an empty name the KIP.
+            prefixes=tuple("" if name == "*" else name for name in names),
+            codecs=tuple(response.accepted_compression_types),
+        )
+
+    def wants(self, name: str) -> bool:
+        """Return whether the metric of this telemetry name is to be pushed."""
+        return name.startswith(self.prefixes)
+
+    def codec(self, refused: Collection[int]) -> int:
+        """Return the number of the best codec that there is here, and that is not among
+        `refused`; that of no compression if there is none."""
+        for codec in self.codecs:
+            if codec not in refused and _is_usable(codec):
+                return codec
+        return compression.NONE
+
+
+def _is_usable(codec: int) -> bool:
+    try:
+        compression.require_codec(codec)
+    except UnsupportedCodecError:
+        return False
+    return True
+
+
+# -- What of a snapshot is pushed, and what the brokers know already
+
 
 _MOST_POINTS = 50
 """Values of one metric that are encoded in one go."""
@@ -144,3 +224,67 @@ def _difference(value: Value, before: Value | None) -> Value:
     if before is None or isinstance(before, Distribution) or before > value:
         return value
     return value - before
+
+
+# -- Make the bytes of one push, as large as the broker takes it
+
+
+_SCOPE = ("aiokafka", __version__)
+_LARGE = 64 * 1024
+"""Bytes from which on they are compressed in a thread."""
+_RATIO = 10
+"""How many times smaller compression makes them at the very best."""
+_SPARE = 0.9
+_PAYLOAD_TURN = 5
+"""Pieces that are encoded before other tasks get a turn."""
+
+
+class PushPayload(NamedTuple):
+    """Metrics that are ready to be pushed."""
+
+    data: bytes
+    codec: int
+    told: list[Entry]
+    """What is in it."""
+
+
+async def make_payload(
+    wanted: Wanted,
+    tally: CountsTold,
+    subscription: Subscription,
+    resource: Mapping[str, str],
+    at_ns: int,
+    *,
+    codec: int,
+    most_bytes: int,
+) -> PushPayload | None:
+    """Return as much of `wanted`, from its beginning, as fits into `most_bytes`; None if nothing
+    does."""
+    parts: list[tuple[bytes, list[Entry]]] = []
+    size = 0
+    room = most_bytes * (_RATIO if codec else 1)
+    for number, piece in enumerate(pieces(wanted), 1):
+        one = series(piece, tally, is_delta=subscription.is_delta)
+        encoded = encode_series(one, at_ns, is_delta=subscription.is_delta)
+        parts.append((encoded, piece))
+        size += len(encoded)
+        if size > room:
+            break
+        if number % _PAYLOAD_TURN == 0:
+            await asyncio.sleep(0)
+    while parts:
+        data = encode_metrics(resource, _SCOPE, (encoded for encoded, _ in parts))
+        data = await _compressed(codec, data)
+        if len(data) <= most_bytes:
+            return PushPayload(data, codec, [entry for _, piece in parts for entry in piece])
+        del parts[int(len(parts) * _SPARE * most_bytes / len(data)) :]
+    return None
+
+
+async def _compressed(codec: int, data: bytes) -> bytes:
+    if codec == compression.NONE:
+        return data
+    if len(data) < _LARGE:
+        return compression.compress(codec, data)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, compression.compress, codec, data)
