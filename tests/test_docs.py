@@ -22,7 +22,7 @@ from aiokafka._config import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.producer import ProducerConfig
 from aiokafka.health import ConsumerHealth
-from aiokafka.oauth._config import OAuthConfig
+from aiokafka.oauth._tokens import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 
 REPOSITORY = Path(__file__).parent.parent

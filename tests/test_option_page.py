@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka import _config
 from aiokafka._config import consumer, producer
-from aiokafka.oauth import _config as oauth_config
+from aiokafka.oauth import _tokens as oauth_config
 
 FOLDER = Path(__file__).parent.parent / "docs" / "_ext"
 

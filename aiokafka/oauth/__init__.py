@@ -5,11 +5,10 @@ Each class is an `AbstractTokenProvider` for the option `sasl_oauth_token_provid
 
 from __future__ import annotations
 
-from aiokafka.oauth._assertion import FileAssertion, SignedAssertion
-from aiokafka.oauth._cache import CachedTokenProvider, Token
-from aiokafka.oauth._file import FileTokenProvider
+from aiokafka.oauth._file import FileAssertion, FileTokenProvider, SignedAssertion
 from aiokafka.oauth._grants import ClientCredentialsTokenProvider, JwtBearerTokenProvider
 from aiokafka.oauth._msk import MskIamTokenProvider
+from aiokafka.oauth._tokens import CachedTokenProvider, Token
 
 __all__ = [
     "CachedTokenProvider",

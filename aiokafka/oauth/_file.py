@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import _seams
-from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
-from aiokafka.oauth._cache import CachedTokenProvider, Token
-from aiokafka.oauth._jwt import expiry_of
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+)
+from aiokafka.oauth._tokens import ALGORITHMS, CachedTokenProvider, Token, expiry_of, sign
 
-__all__ = ["FileTokenProvider", "read_file"]
+__all__ = ["Assertion", "FileAssertion", "FileTokenProvider", "SignedAssertion", "read_file"]
 
 _MAX_FILE = 256 * 1024
 
@@ -85,3 +90,137 @@ class FileTokenProvider(CachedTokenProvider):
 
     def _refresh_after(self, lifetime: float) -> float:
         return 0.0
+
+
+# -- Assertions: what a client shows the identity provider in place of a secret (RFC 7523)
+
+
+class Assertion(Protocol):
+    """A source of assertions."""
+
+    def create(self) -> str:
+        """Return a JSON web token that is valid now. Blocks; called in the executor.
+
+        Raises KafkaError.
+        """
+
+
+class FileAssertion:
+    """An assertion that another program writes into a file. The file is read each time.
+
+    Kafka's `sasl.oauthbearer.assertion.file`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"FileAssertion({self._path!r})"
+
+    def create(self) -> str:
+        """Read the file. Raises KafkaConnectionError when that fails."""
+        return read_text(self._path, "assertion file")
+
+
+class SignedAssertion:
+    """An assertion that is created and signed for each request. Needs `aiokafka[oauth]`.
+
+    The arguments are Kafka's `sasl.oauthbearer.assertion.*`.
+
+    Args:
+        private_key_file: a private key in PEM format. It is read each time, so it can be replaced.
+        private_key_passphrase: the passphrase of an encrypted key.
+        algorithm: "RS256" (RSA) or "ES256" (curve P-256).
+        claim_aud: the audience; None leaves it out.
+        claim_iss: the issuer; None leaves it out.
+        claim_sub: the subject; None leaves it out.
+        claim_exp_seconds: how long an assertion is valid.
+        claim_nbf_seconds: how far back its validity begins, for clocks that differ.
+        claim_jti_include: give each assertion an id of its own.
+        template_file: a JSON file with further fields, `{"header": {...}, "payload": {...}}`; the
+            other arguments take precedence.
+    """
+
+    def __init__(
+        self,
+        private_key_file: str | os.PathLike[str],
+        *,
+        private_key_passphrase: str | None = None,
+        algorithm: str = "RS256",
+        claim_aud: str | None = None,
+        claim_iss: str | None = None,
+        claim_sub: str | None = None,
+        claim_exp_seconds: int = 300,
+        claim_nbf_seconds: int = 60,
+        claim_jti_include: bool = False,
+        template_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm={algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
+        for name, seconds in (("exp", claim_exp_seconds), ("nbf", claim_nbf_seconds)):
+            if not 0 <= seconds <= 86_400:
+                raise ValueError(f"claim_{name}_seconds={seconds!r}: must be from 0 to 86400")
+        _need_cryptography()
+        self._key_file = os.fspath(private_key_file)
+        self._passphrase = private_key_passphrase
+        self._algorithm = algorithm
+        self._claims = {"aud": claim_aud, "iss": claim_iss, "sub": claim_sub}
+        self._exp_seconds = claim_exp_seconds
+        self._nbf_seconds = claim_nbf_seconds
+        self._has_id = claim_jti_include
+        self._template_file = None if template_file is None else os.fspath(template_file)
+
+    def __repr__(self) -> str:
+        return f"SignedAssertion({self._key_file!r}, algorithm={self._algorithm!r})"
+
+    def create(self) -> str:
+        """Create and sign an assertion.
+
+        Raises AuthenticationFailedError for a key or template that is not valid, and
+        KafkaConnectionError when a file cannot be read.
+        """
+        header, claims = self._template()
+        header |= {"alg": self._algorithm, "typ": "JWT"}
+        now = int(_seams.wall_time())
+        claims |= {name: value for name, value in self._claims.items() if value is not None}
+        claims |= {"iat": now, "exp": now + self._exp_seconds, "nbf": now - self._nbf_seconds}
+        if self._has_id:
+            claims["jti"] = str(uuid.uuid4())
+        return sign(header, claims, self._key())
+
+    def _template(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self._template_file is None:
+            return {}, {}
+        content = read_file(self._template_file, "assertion template")
+        try:
+            parts = json.loads(content)
+            return dict(parts.get("header") or {}), dict(parts.get("payload") or {})
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise AuthenticationFailedError(
+                f"the assertion template {self._template_file!r} is not a JSON object with "
+                '"header" and "payload"'
+            ) from error
+
+    def _key(self) -> Any:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        content = read_file(self._key_file, "private key")
+        passphrase = None if self._passphrase is None else self._passphrase.encode()
+        try:
+            return load_pem_private_key(content, passphrase)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            # cryptography's messages are about formats and passwords in general, never their
+            # content.
+            raise AuthenticationFailedError(
+                f"the private key {self._key_file!r} cannot be used: {str(error)[:200]}"
+            ) from error
+
+
+def _need_cryptography() -> None:
+    try:
+        import cryptography.hazmat.primitives.serialization  # noqa: F401
+    except ImportError as error:
+        raise AuthenticationMethodNotSupported(
+            'signing assertions needs the package cryptography: pip install "aiokafka[oauth]"'
+        ) from error

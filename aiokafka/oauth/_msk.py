@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from aiokafka._version import __version__
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
-from aiokafka.oauth._cache import CachedTokenProvider, Token
+from aiokafka.oauth._tokens import CachedTokenProvider, Token
 
 __all__ = ["AwsCredentials", "MskIamTokenProvider", "presigned_token"]
 

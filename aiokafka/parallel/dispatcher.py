@@ -3,23 +3,231 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from contextvars import copy_context
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
+from aiokafka._handlers import check_result, refuse_generators
 from aiokafka._log import SubjectLog
-from aiokafka.parallel.meter import Meter
+from aiokafka._tasks import TaskOwner, together
+from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.work import PartitionWork, Work, WorkQueue, WorkState
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
     from aiokafka.parallel.flow import Flow
-    from aiokafka.parallel.retry import RetryTopics
+    from aiokafka.parallel.processor import DrainingListener
+    from aiokafka.parallel.retry import Delays, RetryTopics
     from aiokafka.structs import ConsumerRecord, TopicPartition
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "Handler", "Pump", "Workers"]
+
+
+# -- The tasks that call the handler
+
+
+Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
+
+# Handlers that never wait must not block the loop for longer than a turn of all workers.
+_TURN = 0.02
+
+
+class _Worker:
+    """Processes one record at a time. Its task has an owner of its own, so that it can be ended
+    alone."""
+
+    def __init__(self, name: str, owner: TaskOwner) -> None:
+        self.name = name
+        self.owner = owner
+        self.work: Work | None = None
+
+
+class Meter:
+    """Counts records, and for how long they are processed, all together.
+
+    Owns these counts. The time is that of one record after the other, as a worker spends it: each
+    time a record begins or ends, those that ran until then have taken so much longer.
+    """
+
+    __slots__ = ("_at", "_busy", "_loop", "_running", "failed", "finished")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = self._loop.time()
+        self._running = 0
+        self._busy = 0.0
+        self.finished = 0
+        """Records that are done, those that were sent to a retry topic among them."""
+        self.failed = 0
+        """Records whose handler or block has raised an exception."""
+
+    def moved(self, running: int) -> None:
+        """Take note that so many records are being processed from now on."""
+        now = self._loop.time()
+        self._busy += self._running * (now - self._at)
+        self._running = running
+        self._at = now
+
+    def finish(self, running: int) -> None:
+        """Take note that a record is done, and so many are still being processed."""
+        self.finished += 1
+        self.moved(running)
+
+    def fail(self) -> None:
+        """Take note that a handler or block has raised an exception."""
+        self.failed += 1
+
+    @property
+    def busy(self) -> float:
+        """Seconds that records have been processed for, those that still are included."""
+        return self._busy + self._running * max(0.0, self._loop.time() - self._at)
+
+
+class Workers:
+    """Runs as many tasks as handlers may run at once.
+
+    Owns: the tasks, those that were told to end until they do, what each is processing, and the
+    context variables of `run()`.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, count: int) -> None:
+        self._dispatcher = dispatcher
+        self._count = count
+        self._workers: dict[asyncio.Task[None], _Worker] = {}
+        self._handler: Handler | None = None
+        self._context = copy_context()
+
+    def start(self, handler: Handler) -> None:
+        """Start the tasks. Raises TypeError for a handler whose body would not run."""
+        refuse_generators("handler", handler)
+        self._handler = handler
+        self._context = copy_context()
+        for number in range(self._count):
+            self._start(f"worker-{number}")
+
+    def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
+        """Return whether this task is one that calls the handler."""
+        return task in self._workers
+
+    async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
+        """End the handlers that work on these partitions; wait at most until `deadline`."""
+        busy = [
+            worker
+            for worker in self._workers.values()
+            if worker.work is not None and worker.work.partition in partitions
+        ]
+        # The new tasks come first, so that a handler which ignores its end holds up no other
+        # partition.
+        for worker in busy:
+            if not worker.owner.is_stopping:
+                self._start(worker.name)
+        await together(_end(worker.owner, deadline) for worker in busy)
+
+    async def stop(self, deadline: float) -> None:
+        """End all; wait at most until `deadline`."""
+        owners = [worker.owner for worker in self._workers.values()]
+        await together(_end(owner, deadline) for owner in owners)
+
+    def abandon(self) -> None:
+        """End all without waiting for them."""
+        for worker in self._workers.values():
+            worker.owner.cancel()
+
+    def _start(self, name: str) -> None:
+        owner = TaskOwner("parallel", self._dispatcher.fail)
+        worker = _Worker(name, owner)
+        # A rebalance starts workers in place of others: not with its own context variables, but
+        # with those that `run()` was called with.
+        task = self._context.copy().run(owner.start, self._run(worker), name=name)
+        self._workers[task] = worker
+        task.add_done_callback(self._workers.pop)
+
+    async def _run(self, worker: _Worker) -> None:
+        """Process records until the processing ends."""
+        task = asyncio.current_task()
+        assert task is not None
+        # An eager task factory runs it before `_start()` knows its task.
+        self._workers[task] = worker
+        dispatcher, handler = self._dispatcher, self._handler
+        assert handler is not None
+        loop = asyncio.get_running_loop()
+        turn = _TURN / self._count
+        yield_at = loop.time() + turn
+        while True:
+            work = dispatcher.start_next()
+            if work is None:
+                work = await dispatcher.claim()
+                if work is None:
+                    return
+                yield_at = loop.time() + turn
+            worker.work = work
+            work.open()
+            try:
+                if work.failure is not None:
+                    raise work.failure
+                result = handler(work.record)
+                if result is not None:
+                    await (result if isinstance(result, CoroutineType) else _end_of(result))
+            except Exception as error:
+                await dispatcher.settle(work, error)
+            except asyncio.CancelledError as error:
+                if worker.owner.is_stopping or _is_cancelled(task):
+                    raise
+                await dispatcher.settle(work, _not_cancelled(work, error))
+            else:
+                dispatcher.finish(work)
+            finally:
+                dispatcher.maybe_release(work)
+                worker.work = None
+            if worker.owner.is_stopping:
+                dispatcher.resign()  # cancelled, which the handler ignored
+                return
+            if loop.time() > yield_at:
+                await asyncio.sleep(0)
+                yield_at = loop.time() + turn
+
+
+async def _end(owner: TaskOwner, deadline: float) -> None:
+    """End a worker's task; one that was told before is only waited for: its handler cleans up."""
+    if owner.is_stopping:
+        await owner.wait(deadline)
+    else:
+        await owner.stop(deadline)
+
+
+async def _nothing() -> None:
+    """Return what to wait for when a handler returned a plain value."""
+
+
+def _end_of(result: object) -> Awaitable[object]:
+    """Return what to wait for before the record counts as done."""
+    if inspect.isawaitable(result):
+        return result
+    check_result(result)
+    return _nothing()
+
+
+def _is_cancelled(task: asyncio.Task[None]) -> bool:
+    """Return whether this task was asked to end. Before Python 3.11 a task cannot tell."""
+    cancelling = getattr(task, "cancelling", None)
+    return cancelling is not None and cancelling() > 0
+
+
+def _not_cancelled(work: Work, error: asyncio.CancelledError) -> RuntimeError:
+    record = work.record
+    failure = RuntimeError(
+        f"the handler of {record.topic}-{record.partition}@{record.offset} was not cancelled, but "
+        "raised CancelledError: it awaited something that was, such as a task it cancelled itself"
+    )
+    failure.__cause__ = error
+    return failure
+
 
 log = logging.getLogger("aiokafka.parallel")
 
@@ -247,3 +455,65 @@ class Dispatcher:
         except asyncio.TimeoutError:
             return False
         return True
+
+
+# -- The task that takes records from the consumer
+
+
+# How long a call waits for records; only records that are due earlier end it sooner.
+_LONGEST_WAIT = 10.0
+
+
+class Pump:
+    """Asks the consumer for records all the time, also while everything is paused.
+
+    The calls tell the group that we are alive.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        dispatcher: Dispatcher,
+        flow: Flow,
+        delays: Delays | None,
+        listener: DrainingListener,
+    ) -> None:
+        self._consumer = consumer
+        self._dispatcher = dispatcher
+        self._flow = flow
+        self._delays = delays
+        self._listener = listener
+
+    async def run(self) -> None:
+        """Read until cancelled.
+
+        Raises what `getmany()` raises, and IllegalStateError if the listener is called no more.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            now = loop.time()
+            wait = _LONGEST_WAIT
+            if self._delays is not None:
+                self._dispatcher.add_all(self._delays.release(now))
+                due = self._delays.next_due()
+                wait = wait if due is None else min(wait, max(0.0, due - now))
+            batches = await self._consumer.getmany(
+                timeout_ms=wait * 1000, max_records=self._flow.most()
+            )
+            # Without it, what is revoked would be worked on, here and by its next owner.
+            if self._consumer.rebalance_listener is not self._listener:
+                raise IllegalStateError(
+                    "subscribe() or assign() was called while a ParallelConsumer ran, so it cannot "
+                    "know what is still its own: call them before it starts"
+                )
+            # No await from here on: no partition can be revoked in between.
+            # An interceptor may have left out all records of a partition.
+            batches = {tp: records for tp, records in batches.items() if records}
+            if batches:
+                # If something fails from here on, this is never taken back: no commit may pass over
+                # these records.
+                self._dispatcher.queue.begin_transit()
+                if self._delays is not None:
+                    batches = self._delays.hold_back(batches, loop.time())
+                self._dispatcher.add(batches)
+                self._dispatcher.queue.finish_transit()

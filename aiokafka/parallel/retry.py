@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import aiokafka
 from aiokafka import _seams
@@ -21,7 +24,227 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord
 
-__all__ = ["RetryInfo", "RetryTopics"]
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.parallel.flow import Flow
+    from aiokafka.structs import TopicPartition
+
+__all__ = ["Delays", "RetryInfo", "RetryTopics", "WaitingRoom"]
+
+
+def size_of(record: ConsumerRecord[Any, Any]) -> int:
+    """Return the bytes of key, value and headers as they were in the log."""
+    size = max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
+    if record.headers:
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
+    return size
+
+
+# -- When records of retry topics are due, and where they are until then
+
+
+Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
+
+
+class Delays:
+    """Holds back records that are not due. A partition is paused while records of it wait.
+
+    Clocks of other hosts, and our own, may be wrong by hours. Two facts need none of them:
+
+    1. At some moment of our loop's time the partition ends at an offset.
+    2. What is before that offset was written before that moment, so it is due one delay after it
+       at the latest, whatever its headers say.
+
+    Owns: those ends and moments.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        flow: Flow,
+        waiting: WaitingRoom,
+        retry: RetryTopics,
+        max_bytes: int,
+    ) -> None:
+        self._consumer = consumer
+        self._flow = flow
+        self._waiting = waiting
+        self._retry = retry
+        self._max_bytes = max_bytes
+        self._ends: dict[TopicPartition, tuple[int, float]] = {}
+
+    def hold_back(self, batches: Batches, now: float) -> Batches:
+        """Leave out what is not due yet."""
+        retry = self._retry
+        ready: Batches = {}
+        for tp, records in batches.items():
+            due = self._due(tp, records, now) if retry.is_retry_topic(tp.topic) else records
+            if due:
+                ready[tp] = due
+        return ready
+
+    def next_due(self) -> float | None:
+        """Return when to call `release()` next (loop time); None if nothing waits."""
+        return self._waiting.next_due()
+
+    def release(self, now: float) -> Batches:
+        """Return the held-back records that are due now."""
+        due = self._waiting.take_due(now)
+        for tp in due:
+            if tp not in self._waiting:
+                self._flow.release(tp)
+        return due
+
+    def _due(
+        self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
+    ) -> list[ConsumerRecord[Any, Any]]:
+        """Return the first of these records, those that are due; the rest waits."""
+        # A log that is shorter now is not the one of then: it was cut, or the topic made again.
+        if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
+            del self._ends[tp]
+        # Examining many records takes milliseconds: each is compared with the time by then.
+        clock = asyncio.get_running_loop().time
+        dues = [self._due_at(tp, record, clock()) for record in records]
+        ready = 0
+        if tp not in self._waiting:  # else they are behind those
+            while ready < len(records) and dues[ready] <= now:
+                ready += 1
+        if ready < len(records):
+            rest = zip(records[ready:], dues[ready:], strict=True)
+            kept = ready + self._waiting.keep(tp, rest, now, self._room())
+            self._flow.hold(tp)
+            if kept < len(records):
+                self._consumer.seek(tp, records[kept].offset)
+        return records[:ready]
+
+    def _due_at(self, tp: TopicPartition, record: ConsumerRecord[Any, Any], now: float) -> float:
+        end, seen_at = self._ends.get(tp, (0, 0.0))
+        if record.offset >= end:
+            end = max(record.offset + 1, self._consumer.highwater(tp) or 0)
+            seen_at = now
+            self._ends[tp] = end, seen_at
+        at_last = seen_at + self._retry.delay_for(tp.topic)
+        return min(now + self._retry.due_in(record), at_last)
+
+    def _room(self) -> int:
+        """Return how many bytes one partition may keep waiting.
+
+        All partitions together may keep as much as may be unfinished.
+        """
+        tps = self._consumer.assignment()
+        return self._max_bytes // max(1, sum(self._retry.is_retry_topic(tp.topic) for tp in tps))
+
+
+# -- Records of retry topics that were taken and are not due yet
+
+
+# Records of a retry topic become due one after the other: wait for a few, at most so long, or this
+# part of their delay.
+_GATHER = 0.1
+_GATHER_PART = 0.1
+
+Dated = tuple["ConsumerRecord[Any, Any]", float]
+
+
+class _Waiting:
+    """Records of one partition, in the order of the log, with the loop time when each is due."""
+
+    __slots__ = ("is_closed", "nbytes", "records", "wake_at")
+
+    def __init__(self) -> None:
+        self.records: deque[Dated] = deque()
+        self.nbytes = 0
+        self.wake_at = 0.0
+        self.is_closed = False
+
+
+class WaitingRoom:
+    """Keeps records that are not due, so that they are not fetched again.
+
+    Records behind one that is not due wait with it. Owns: these records. No I/O, no waiting.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.nbytes = 0
+        self._partitions: dict[TopicPartition, _Waiting] = {}
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._partitions
+
+    def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, room: int) -> int:
+        """Keep the first of these records, as many as fit; return how many.
+
+        They fit into `room` bytes together with those of the partition that wait already. At least
+        one is kept if none waits.
+        """
+        waiting = self._partitions.get(tp)
+        if waiting is None:
+            waiting = self._partitions[tp] = _Waiting()
+        count = 0
+        for record, due in records:
+            size = size_of(record)
+            # One is kept whatever its size, or its partition would never move.
+            if waiting.records and waiting.nbytes + size > room:
+                break
+            waiting.records.append((record, due))
+            waiting.nbytes += size
+            self.nbytes += size
+            count += 1
+        self.records += count
+        _set_alarm(waiting, now)
+        return count
+
+    def next_due(self) -> float | None:
+        """Return when to call `take_due()` next (loop time); None if nothing waits."""
+        return min((each.wake_at for each in self._partitions.values()), default=None)
+
+    def take_due(self, now: float) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Remove and return the records that are due."""
+        taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        for tp, waiting in list(self._partitions.items()):
+            if waiting.wake_at <= now:
+                due = self._pop_due(waiting, now)
+                if due:
+                    taken[tp] = due
+                if not waiting.records:
+                    del self._partitions[tp]
+        return taken
+
+    def _pop_due(self, waiting: _Waiting, now: float) -> list[ConsumerRecord[Any, Any]]:
+        due = []
+        while waiting.records and waiting.records[0][1] <= now:
+            record = waiting.records.popleft()[0]
+            size = size_of(record)
+            waiting.nbytes -= size
+            self.nbytes -= size
+            due.append(record)
+        self.records -= len(due)
+        _set_alarm(waiting, now)
+        return due
+
+    def close(self, tps: Iterable[TopicPartition]) -> None:
+        """Let nothing of these partitions become due any more, but remember that it is here."""
+        for tp in tps:
+            waiting = self._partitions.get(tp)
+            if waiting is not None:
+                waiting.is_closed = True
+                waiting.wake_at = math.inf
+
+    def drop(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget what waits of these partitions: they are given up."""
+        for tp in tps:
+            waiting = self._partitions.pop(tp, None)
+            if waiting is not None:
+                self.records -= len(waiting.records)
+                self.nbytes -= waiting.nbytes
+
+
+def _set_alarm(waiting: _Waiting, now: float) -> None:
+    if waiting.records and not waiting.is_closed:
+        due = waiting.records[0][1]
+        waiting.wake_at = due + min(_GATHER, max(0.0, due - now) * _GATHER_PART)
+
 
 log = logging.getLogger("aiokafka.parallel")
 

@@ -13,7 +13,7 @@ from sphinx import addnodes
 from aiokafka import _config
 from aiokafka._config import consumer, producer
 from aiokafka._config.options import MISSING, Option
-from aiokafka.oauth import _config as oauth_config
+from aiokafka.oauth import _tokens as oauth_config
 
 CONFIGS = ("ClientConfig", "SecurityConfig", "OAuthConfig", "ProducerConfig", "ConsumerConfig")
 _SIZES = ("bytes", "memory", "size")

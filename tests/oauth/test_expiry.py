@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka.oauth._jwt import expiry_of
+from aiokafka.oauth._tokens import expiry_of
 
 
 def token(claims: Any) -> str:

@@ -9,8 +9,7 @@ import pytest
 
 from aiokafka import TopicPartition
 from aiokafka.parallel import RetryInfo, RetryTopics
-from aiokafka.parallel.tracker import OffsetTracker
-from aiokafka.parallel.work import WorkQueue
+from aiokafka.parallel.work import OffsetTracker, WorkQueue
 from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka.parallel.tracker import OffsetTracker
+from aiokafka.parallel.work import OffsetTracker
 
 
 @st.composite

@@ -1,25 +1,200 @@
-"""Keep a token, and fetch the next one in time: once for all callers."""
+"""JSON web tokens: when one expires, and how one is signed."""
 
 from __future__ import annotations
 
 import abc
 import asyncio
+import base64
+import binascii
 import dataclasses
+import json
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
+from aiokafka._config.options import Milliseconds, Number, Options, option
 from aiokafka._tasks import is_told_to_end
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
-from aiokafka.oauth._config import OAuthConfig, texts
 
-__all__ = ["CachedTokenProvider", "Token"]
+__all__ = ["ALGORITHMS", "CachedTokenProvider", "OAuthConfig", "Token", "expiry_of", "sign"]
+
+
+# The year 2286; anything later is not a time in seconds.
+_LAST_SECOND = 10**10
+
+
+def expiry_of(token: str) -> float | None:
+    """Return the expiry time of a token in seconds since 1970, None if it does not state one.
+
+    The signature is not checked: the issuer is trusted, and the broker checks it.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        padded = parts[1] + "=" * (-len(parts[1]) % 4)
+        claims = json.loads(base64.urlsafe_b64decode(padded))
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    expiry = claims.get("exp") if isinstance(claims, dict) else None
+    if isinstance(expiry, bool) or not isinstance(expiry, (int, float)):
+        return None
+    return float(expiry) if 0 < expiry < _LAST_SECOND else None
+
+
+def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: Any) -> str:
+    """Return a token of these parts, signed with a private key of the `cryptography` package.
+
+    `header["alg"]` is one of `ALGORITHMS`. Raises AuthenticationFailedError for a key of the wrong
+    kind.
+    """
+    signed = f"{_segment(header)}.{_segment(claims)}"
+    signature = ALGORITHMS[header["alg"]](key, signed.encode())
+    return f"{signed}.{_base64url(signature)}"
+
+
+def _sign_rs256(key: Any, data: bytes) -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise AuthenticationFailedError("RS256 takes the private key of an RSA pair")
+    signature: bytes = key.sign(data, padding.PKCS1v15(), hashes.SHA256())
+    return signature
+
+
+def _sign_es256(key: Any, data: bytes) -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise AuthenticationFailedError("ES256 takes a private key on the curve P-256")
+    # RFC 7518, 3.4: two numbers of 32 bytes, not the ASN.1 around them.
+    first, second = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
+    signature: bytes = first.to_bytes(32, "big") + second.to_bytes(32, "big")
+    return signature
+
+
+ALGORITHMS: dict[str, Callable[[Any, bytes], bytes]] = {"RS256": _sign_rs256, "ES256": _sign_es256}
+"""The algorithms of Kafka's `sasl.oauthbearer.assertion.algorithm`."""
+
+
+def _segment(value: Mapping[str, Any]) -> str:
+    return _base64url(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+# -- The options of all token providers, modelled on Kafka's `sasl.login.*`
+
+
+class Real:
+    """A number within bounds."""
+
+    def __init__(self, minimum: float, maximum: float) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
+        self.accepts = f"a number from {minimum:g} to {maximum:g}"
+        self.annotation = "float"
+
+    def convert(self, value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError
+        return float(value)
+
+
+class OAuthConfig(Options):
+    """When a token is fetched again, and how long that may take."""
+
+    refresh_window_factor: float = option(
+        Real(0.5, 1.0),
+        "refresh_window_factor",
+        0.8,
+        "Share of its lifetime after which a token is replaced.",
+    )
+    refresh_window_jitter: float = option(
+        Real(0.0, 0.25),
+        "refresh_window_jitter",
+        0.05,
+        "Largest share of its lifetime that is added at random, so that clients that started "
+        "together do not refresh together.",
+    )
+    refresh_min_period: int = option(
+        Number(0, 900),
+        "refresh_min_period_seconds",
+        60,
+        "How long a token is kept at least; has no effect if its lifetime is shorter than this and "
+        "refresh_buffer_seconds together.",
+    )
+    refresh_buffer: int = option(
+        Number(0, 3600),
+        "refresh_buffer_seconds",
+        300,
+        "How long before it expires a token is replaced at the latest; the same exception applies.",
+    )
+    retry_backoff: float = option(
+        Milliseconds(1),
+        "retry_backoff_ms",
+        100,
+        "Pause after a failure to fetch a token; doubles with every further one, also from one "
+        "call to the next.",
+    )
+    retry_backoff_max: float = option(
+        Milliseconds(1), "retry_backoff_max_ms", 10_000, "Longest pause after a failure."
+    )
+    token_timeout: float = option(
+        Milliseconds(1),
+        "token_timeout_ms",
+        8_000,
+        "How long a connection waits for a token, retries included. Keep it below "
+        "socket_connection_setup_timeout_ms, which would hide the reason.",
+    )
+    connect_timeout: float = option(
+        Milliseconds(1),
+        "connect_timeout_ms",
+        4_000,
+        "How long connecting to the token endpoint may take, TLS included.",
+    )
+    read_timeout: float = option(
+        Milliseconds(1),
+        "read_timeout_ms",
+        6_000,
+        "How long the token endpoint may be silent.",
+    )
+
+
+def texts(argument: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
+    """Return a dict of texts, empty for None. Raises TypeError for what is none."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{argument}: must be a dict of strings, not {type(given).__name__}")
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"{argument}: {name!r}: must be a string, and have one as its value")
+    return dict(given)
+
+
+def text(argument: str, given: str | None) -> str | None:
+    """Return a text, or None. Raises TypeError for anything else."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"{argument}: must be a string or None, not {type(given).__name__}")
+    return given
+
+
+# -- Keep a token, and fetch the next one in time: once for all callers
+
 
 log = logging.getLogger("aiokafka.oauth")
 
