@@ -31,8 +31,7 @@ from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest
-from aiokafka.record.header import is_cut_short
-from aiokafka.record.scan import Scan, scan_record_set
+from aiokafka.record.header import Scan, is_cut_short, scan_record_set
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:

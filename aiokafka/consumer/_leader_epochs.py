@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from aiokafka.record.scan import MOST_SPANS, Span
+from aiokafka.record.header import MOST_SPANS, Span
 
 __all__ = ["LeaderEpochs"]
 

@@ -14,7 +14,7 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
-from aiokafka.record.scan import count_records
+from aiokafka.record.header import count_records
 from aiokafka.structs import TopicPartition
 
 __all__ = ["GROUP_REQUESTS", "ConsumerMeter", "TopicCounts"]

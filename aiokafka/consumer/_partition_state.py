@@ -10,7 +10,7 @@ from typing import Protocol
 from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.consumer._leader_epochs import LeaderEpochs
 from aiokafka.errors import IllegalStateError
-from aiokafka.record.scan import Span
+from aiokafka.record.header import Span
 from aiokafka.structs import TopicPartition
 
 __all__ = ["FetchCursor", "Home", "PartitionState", "Phase", "Retry", "StateWatcher"]

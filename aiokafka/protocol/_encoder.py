@@ -1,7 +1,7 @@
 """Write the Python source that encodes one version of one message.
 
 The values are not checked beforehand: a value that does not fit makes `struct` or a method call
-fail. `aiokafka.protocol._explain` then finds out which field it was.
+fail. `aiokafka.protocol.compiler` then finds out which field it was.
 """
 
 from __future__ import annotations

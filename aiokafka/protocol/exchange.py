@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from aiokafka.errors import CorrelationIdError, KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.headers import (
-    API_VERSIONS_KEY,
-    encode_request_header,
-    has_response_tags,
-)
 from aiokafka.protocol.primitives import skip_tags
 
 if TYPE_CHECKING:
@@ -25,12 +20,89 @@ if TYPE_CHECKING:
     from aiokafka.protocol.compiler import Codec
     from aiokafka.protocol.schema import Request
 
+
+# -- The headers in front of requests and responses
+
+# They are so small that they are written by hand: request header 1, or 2 (with tagged fields) for
+# flexible versions; response header 0, or 1 for flexible versions.
+
+
+API_VERSIONS_KEY = 18
+
+_REQUEST = struct.Struct(">hhih")
+_INT32 = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """The header of a request; the body follows at `body_offset` of the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def is_flexible(request: type[Request[Any]], version: int) -> bool:
+    """Return whether this version of an API has compact lengths and tagged fields."""
+    return request.FLEXIBLE is not None and version >= request.FLEXIBLE
+
+
+def has_response_tags(request: type[Request[Any]], version: int) -> bool:
+    """Return whether the response header has tagged fields.
+
+    ApiVersions never has them: the client cannot know yet what the broker speaks (KIP-511).
+    """
+    return request.API_KEY != API_VERSIONS_KEY and is_flexible(request, version)
+
+
+def encode_request_header(
+    request: type[Request[Any]], version: int, correlation_id: int, client_id: str | None
+) -> bytes:
+    """Encode the header of a request. The client id keeps its old form in flexible versions."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    head = _REQUEST.pack(request.API_KEY, version, correlation_id, length) + name
+    return head + b"\0" if is_flexible(request, version) else head
+
+
+def encode_response_header(request: type[Request[Any]], version: int, correlation_id: int) -> bytes:
+    """Encode the header of a response, for a broker."""
+    head = _INT32.pack(correlation_id)
+    return head + b"\0" if has_response_tags(request, version) else head
+
+
+def peek_request_header(frame: bytes | bytearray) -> tuple[int, int, int]:
+    """Return API key, version and correlation id of a request. Raises KafkaProtocolError."""
+    if len(frame) < 8:
+        raise KafkaProtocolError(f"a request of {len(frame)} bytes has no header")
+    api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
+    return api_key, version, correlation_id
+
+
+def decode_request_header(
+    request: type[Request[Any]], version: int, frame: bytes | bytearray
+) -> RequestHeader:
+    """Decode the header of a request, for a broker. Raises KafkaProtocolError."""
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
+        offset = _REQUEST.size + max(length, 0)
+        if offset > len(frame) or length < -1:
+            raise KafkaProtocolError(f"a client id of {length} bytes does not fit in the request")
+        client_id = None if length < 0 else frame[_REQUEST.size : offset].decode()
+        if is_flexible(request, version):
+            offset = skip_tags(frame, offset, len(frame))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise KafkaProtocolError(f"malformed request header: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id, offset)
+
+
 T = TypeVar("T")
 
 Buffers = list[bytes | bytearray | memoryview]
 
 _UNSUPPORTED_VERSION = 35
-_SIZE = _CORRELATION_ID = struct.Struct(">i")
+
 _HEAD = struct.Struct(">ihhi")  # how a request frame starts: size, API key, version, correlation id
 _ERROR_CODE = struct.Struct(">h")
 
@@ -81,7 +153,7 @@ def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> in
     """Check the header of a response; return where its body starts."""
     if len(frame) < 4 + plan.tags:
         raise KafkaProtocolError(f"{plan.name}: a response of {len(frame)} bytes has no header")
-    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    (correlation_id,) = _INT32.unpack_from(frame)
     if correlation_id != expected_id:
         raise CorrelationIdError(
             f"expected the response to request {expected_id} ({plan.name}), "
@@ -165,7 +237,7 @@ class Exchange(Generic[T]):
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
         """Do the same for bytes without header, as SASL tokens after SaslHandshake v0 are."""
         self._slots.append(_Slot(-1, None, deadline, token))
-        return [_SIZE.pack(len(payload)) + payload]
+        return [_INT32.pack(len(payload)) + payload]
 
     def maybe_skip(self, frame: bytes | bytearray) -> bool:
         """Take a response to a request that expects none, which Azure Event Hubs sends; return
@@ -177,7 +249,7 @@ class Exchange(Generic[T]):
         if len(frame) < 4:
             return False
         oldest = self._slots[0].correlation_id if self._slots else self._last_id + 1
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        (correlation_id,) = _INT32.unpack_from(frame)
         ahead = (correlation_id - self._answered_id) & 0x7FFFFFFF
         if not 0 < ahead < (oldest - self._answered_id) & 0x7FFFFFFF:
             return False

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol import _memory as mem
-from aiokafka.protocol.frame_errors import FrameTooLargeError
+
+# -- Errors of a frame as such
+
+
+class FrameTooLargeError(KafkaProtocolError):
+    """A response is longer than the client accepts."""
+
 
 SCRATCH_BYTES = 65536
 

@@ -40,3 +40,41 @@ cdef Py_ssize_t batch_size(mem.source_t data, Py_ssize_t at, Py_ssize_t end) exc
 cpdef RecordBatch parse_batch(object view, Py_ssize_t at)
 @cython.locals(data=mem.source_t, size=Py_ssize_t, base_offset=int64_t, last_delta=int32_t)
 cpdef Py_ssize_t valid_size(object view, Py_ssize_t at) except -1
+
+cdef Py_ssize_t _LEAST_LENGTH
+cdef int _CONTROL
+
+
+@cython.final
+cdef class Scan:
+    cdef readonly Py_ssize_t size
+    cdef readonly int64_t first
+    cdef readonly int64_t end
+    cdef readonly list spans
+
+
+@cython.locals(
+    data=mem.source_t,
+    size=Py_ssize_t,
+    at=Py_ssize_t,
+    end=int64_t,
+    epoch=int32_t,
+    spans=list,
+    found=Scan,
+    first=int64_t,
+    of_span=int32_t,
+    base_offset=int64_t,
+    delta=int32_t,
+)
+cpdef Scan scan_record_set(object buffer, int64_t until=*)
+
+
+@cython.locals(
+    data=mem.source_t,
+    at=Py_ssize_t,
+    left=Py_ssize_t,
+    length=Py_ssize_t,
+    promised=int32_t,
+    count=int64_t,
+)
+cpdef int64_t count_records(object record_set) except -1

@@ -23,7 +23,7 @@ from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
 from aiokafka.net.pool import ConnectionPool, Endpoint
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.headers import (
+from aiokafka.protocol.exchange import (
     decode_request_header,
     encode_response_header,
     peek_request_header,

@@ -10,7 +10,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.net.connector import Connector
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.headers import encode_response_header, peek_request_header
+from aiokafka.protocol.exchange import encode_response_header, peek_request_header
 from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest, ProduceRequest
 from aiokafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafka.protocol.messages.metadata import MetadataResponse

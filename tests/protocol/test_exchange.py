@@ -9,8 +9,8 @@ import pytest
 
 from aiokafka.errors import CorrelationIdError, KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.exchange import Exchange
-from aiokafka.protocol.headers import (
+from aiokafka.protocol.exchange import (
+    Exchange,
     decode_request_header,
     encode_response_header,
     peek_request_header,

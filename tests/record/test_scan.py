@@ -7,10 +7,18 @@ import itertools
 import pytest
 
 from aiokafka.errors import CorruptRecordError
-from aiokafka.record.header import RecordBatch, flat_view, is_cut_short, parse_batch
+from aiokafka.record.header import (
+    MOST_SPANS,
+    RecordBatch,
+    Scan,
+    count_records,
+    flat_view,
+    is_cut_short,
+    parse_batch,
+    scan_record_set,
+)
 from aiokafka.record.legacy import build_message_set
 from aiokafka.record.reader import RecordReader
-from aiokafka.record.scan import MOST_SPANS, Scan, count_records, scan_record_set
 from tests.record.fuzz import Dice
 from tests.record.samples import make_batch, make_empty, make_marker, make_record_sets, numbered
 

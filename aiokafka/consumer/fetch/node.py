@@ -28,7 +28,7 @@ from aiokafka.errors import (
     renewed,
 )
 from aiokafka.net.pool import ConnectionGroup
-from aiokafka.protocol.frame_errors import FrameTooLargeError
+from aiokafka.protocol.framing import FrameTooLargeError
 
 if TYPE_CHECKING:
     from aiokafka._vitals import Contact
