@@ -106,6 +106,8 @@ class ClientConfig(Options):
         "localhost",
         "Brokers to ask for the rest of the cluster. A few of them suffice; the port is 9092 "
         "where none is given.",
+        when="""Always, but on your own machine. Name two or three brokers, so that one may be
+        down.""",
     )
     client_dns_lookup: str = option(
         Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
@@ -113,69 +115,88 @@ class ClientConfig(Options):
         "use_all_dns_ips",
         "Names of bootstrap_servers are used as they are, or replaced by the canonical names of "
         "all their addresses, which Kerberos wants of an alias (KIP-235).",
+        when="With Kerberos, when the brokers stand behind an alias.",
     )
     client_id: str = option(
         Text(optional=True),
         "client_id",
         f"aiokafka-{__version__}",
         "Name of the client in the broker's logs; None for the default.",
+        when="Always in production: quotas, the logs of brokers and metrics go by this name.",
     )
     request_timeout: float = option(
         Milliseconds(1, is_sent=True),
         "request_timeout_ms",
         40_000,
         "How long to wait for the response to a request.",
+        when="""Larger if brokers are far away or overloaded; smaller to notice a dead broker
+        earlier.""",
     )
     retry_backoff: float = option(
         Milliseconds(0),
         "retry_backoff_ms",
         100,
         "Pause before a failed request is sent again; doubles with every further failure.",
+        when="Hardly ever.",
     )
     retry_backoff_max: float = option(
-        Milliseconds(0), "retry_backoff_max_ms", 1_000, "Longest pause between retries."
+        Milliseconds(0),
+        "retry_backoff_max_ms",
+        1_000,
+        "Longest pause between retries.",
+        when="Larger if many clients would disturb a cluster that recovers.",
     )
     reconnect_backoff: float = option(
         Milliseconds(0),
         "reconnect_backoff_ms",
         50,
         "Pause before a broken connection is made again; doubles with every further failure.",
+        when="Hardly ever.",
     )
     reconnect_backoff_max: float = option(
         Milliseconds(0),
         "reconnect_backoff_max_ms",
         1_000,
         "Longest pause between attempts to connect.",
+        when="Larger if many clients would disturb a cluster that recovers.",
     )
     connection_setup_timeout: float = option(
         Milliseconds(1),
         "socket_connection_setup_timeout_ms",
         10_000,
         "How long a connection may take to be made; doubles with every further failure.",
+        java="socket.connection.setup.timeout.ms",
+        when="Larger behind a slow VPN, or where logging in takes long.",
     )
     connection_setup_timeout_max: float = option(
         Milliseconds(1),
         "socket_connection_setup_timeout_max_ms",
         30_000,
         "Longest time that a connection may take to be made.",
+        java="socket.connection.setup.timeout.max.ms",
+        when="Together with the one above.",
     )
     connections_max_idle: float | None = option(
         Milliseconds(0, optional=True),
         "connections_max_idle_ms",
         540_000,
         "Close a connection that was not used for this long; None for never.",
+        when="""Below the idle timeout of a load balancer or firewall that drops connections in
+        silence.""",
     )
     metadata_max_age: float = option(
         Milliseconds(1),
         "metadata_max_age_ms",
         300_000,
         "Ask for the state of the cluster at least this often.",
+        when="Smaller to notice new partitions, and new topics that match a pattern, earlier.",
     )
     metadata_max_idle: float = option(
         Milliseconds(1000),
         "metadata_max_idle_ms",
         300_000,
         "Forget a topic that was not used for this long (KIP-526).",
+        when="Smaller in a producer that writes to many topics, each for a short time.",
     )
     rebootstrap_trigger: float | None = option(
         Milliseconds(0, optional=True),
@@ -183,18 +204,22 @@ class ClientConfig(Options):
         300_000,
         "Start again from bootstrap_servers when no known broker gives metadata: as soon as all "
         "of them were tried, at the latest after this long; None for never.",
+        when="None if the addresses of the brokers never change all at once.",
     )
     max_response_bytes: int = option(
         Number(1024),
         "receive_message_max_bytes",
         256 * _MEBIBYTE,
         "Refuse a response larger than this many bytes.",
+        java="",
+        when="Together with fetch_max_bytes, for very large records.",
     )
     allow_auto_create_topics: bool = option(
         Flag(),
         "allow_auto_create_topics",
         True,
         "Let a broker that is configured so create a missing topic when it is asked for it.",
+        when="False in production, so that a misspelt topic is an error.",
     )
     enable_metrics_push: bool = option(
         Flag(),
@@ -202,6 +227,7 @@ class ClientConfig(Options):
         True,
         "Push metrics to brokers that ask for them (KIP-714). An admin client does so only if it "
         "is set.",
+        when="False if the operators of the cluster must not see metrics of clients.",
     )
     client_rack: str | None = option(
         Text(optional=True),
@@ -209,6 +235,7 @@ class ClientConfig(Options):
         None,
         "Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4); told to the "
         "group, whose assignor may prefer partitions with such a replica.",
+        when="If brokers have racks: the zone of the client saves traffic between zones.",
     )
     security: SecurityConfig = field(default_factory=SecurityConfig)
 

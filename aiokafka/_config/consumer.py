@@ -134,12 +134,15 @@ class ConsumerConfig(Options):
         "group_id",
         None,
         "Group to join and to commit offsets for; None for neither: every partition is read.",
+        when="""To divide partitions among processes and to go on after a restart: nearly
+        always.""",
     )
     group_instance_id: str | None = option(
         Text(optional=True, empty=False),
         "group_instance_id",
         None,
         "Name of a static member, which keeps its partitions over a restart (KIP-345).",
+        when="If restarts must not rebalance: the name of the pod in a StatefulSet.",
     )
     group_protocol: str = option(
         Choice(GROUP_PROTOCOLS),
@@ -147,6 +150,8 @@ class ConsumerConfig(Options):
         "classic",
         """How members come to their partitions: with classic one of them assigns, with consumer the
         broker does (KIP-848, Kafka 4.0).""",
+        when="""To consumer with brokers of Kafka 4.0 and later: rebalances stop only what
+        moves.""",
     )
     group_remote_assignor: str | None = option(
         Text(optional=True, empty=False),
@@ -154,6 +159,7 @@ class ConsumerConfig(Options):
         None,
         """Assignor of the broker for group_protocol="consumer": uniform, range, or one that it is
         configured with (group.consumer.assignors); None for the broker's first.""",
+        when='With group_protocol="consumer", if the default of the brokers does not suit.',
     )
     key_deserializer: Callable[[bytes], Any] | None = option(
         Function(),
@@ -162,6 +168,7 @@ class ConsumerConfig(Options):
         """Turns the bytes of a key into what a record holds; called with None for a record without
         key. See value_deserializer.""",
         annotation="Callable[[bytes], Any] | None",
+        when="When keys are no bytes.",
     )
     value_deserializer: Callable[[bytes], Any] | None = option(
         Function(),
@@ -173,42 +180,60 @@ class ConsumerConfig(Options):
         it: consumer.seek(error.topic_partition, error.offset + 1). Records before it are returned
         first.""",
         annotation="Callable[[bytes], Any] | None",
+        when="When values are no bytes.",
     )
     fetch_max_wait: float = option(
         Milliseconds(0, is_sent=True),
         "fetch_max_wait_ms",
         500,
         "How long a broker waits until it has fetch_min_bytes.",
+        java="fetch.max.wait.ms",
+        when="Smaller for latency when fetch_min_bytes is large.",
     )
     fetch_min_bytes: int = option(
-        Number(0), "fetch_min_bytes", 1, "Bytes that a broker tries to collect before it answers."
+        Number(0),
+        "fetch_min_bytes",
+        1,
+        "Bytes that a broker tries to collect before it answers.",
+        when="""Larger (10,000 to 1,000,000) to spare brokers and processor, at the price of
+        latency.""",
     )
     fetch_max_bytes: int = option(
-        Number(0), "fetch_max_bytes", 50 * _MEBIBYTE, "Most bytes in one answer of a broker."
+        Number(0),
+        "fetch_max_bytes",
+        50 * _MEBIBYTE,
+        "Most bytes in one answer of a broker.",
+        when="Smaller in a small container.",
     )
     max_partition_fetch_bytes: int = option(
         Number(0),
         "max_partition_fetch_bytes",
         _MEBIBYTE,
         "Most bytes of one partition in one answer; one larger batch is sent all the same.",
+        when="Larger for throughput with few partitions; smaller with many and little memory.",
     )
     fetch_buffer_memory: int = option(
         Number(1, 2**63 - 1),
         "fetch_buffer_memory",
         64 * _MEBIBYTE,
         "Bytes fetched ahead of the application, over all brokers.",
+        java="",
+        when="Smaller in a small container; larger for throughput over slow links.",
     )
     max_decompressed_bytes: int = option(
         Number(1, 2**63 - 1),
         "max_decompressed_bytes",
         256 * _MEBIBYTE,
         "Refuse a batch that would decompress to more bytes than this.",
+        java="",
+        when="Larger if batches that are trusted compress that well.",
     )
     default_api_timeout: float = option(
         Milliseconds(1),
         "default_api_timeout_ms",
         60_000,
         "How long a call that has no time limit of its own may take.",
+        when="Smaller where a caller waits.",
     )
     unreachable_timeout: float | None = option(
         Milliseconds(1, optional=True),
@@ -216,6 +241,9 @@ class ConsumerConfig(Options):
         None,
         """Reading raises KafkaUnreachableError when the group's coordinator, or the brokers of all
         partitions, have not answered for this long; None: it waits for them without limit.""",
+        java="",
+        when="""If the program has to end or to tell when the cluster is away, not to wait for
+        it.""",
     )
     max_poll_records: int | None = option(
         _PollLimit(),
@@ -223,12 +251,15 @@ class ConsumerConfig(Options):
         None,
         "Most records that getmany returns; None: no limit.",
         opening="`max_poll_records` should be positive Integer",
+        when="To the number of records that are processed well within max_poll_interval_ms.",
     )
     consumer_timeout: float = option(
         Milliseconds(0),
         "consumer_timeout_ms",
         200,
         "Accepted for compatibility; the consumer waits for data without polling.",
+        java="",
+        when="Never.",
     )
     auto_offset_reset: str = option(
         _OffsetReset(),
@@ -237,6 +268,8 @@ class ConsumerConfig(Options):
         """Where to start without a valid position: the oldest record, after the newest, or, with
         none, raise NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
         by_duration:, the first record not older than that (KIP-1106).""",
+        when="""To earliest if a new group must not miss what is there; to none to decide in the
+        program.""",
     )
     enable_auto_commit: bool = option(
         Flag(),
@@ -244,12 +277,21 @@ class ConsumerConfig(Options):
         True,
         "Commit in the background what the application has finished: all that was returned before "
         "its latest call.",
+        when="False to commit after the work is done, or to keep offsets elsewhere.",
     )
     auto_commit_interval: float = option(
-        Milliseconds(0), "auto_commit_interval_ms", 5_000, "Time between such commits."
+        Milliseconds(0),
+        "auto_commit_interval_ms",
+        5_000,
+        "Time between such commits.",
+        when="Smaller to see fewer records again after a crash.",
     )
     check_crcs: bool = option(
-        Flag(), "check_crcs", True, "Check the checksum of every batch that is read."
+        Flag(),
+        "check_crcs",
+        True,
+        "Check the checksum of every batch that is read.",
+        when="Hardly ever.",
     )
     isolation_level: str = option(
         Choice(("read_uncommitted", "read_committed")),
@@ -257,36 +299,45 @@ class ConsumerConfig(Options):
         "read_uncommitted",
         "Whether records of open and aborted transactions are read.",
         opening="Incorrect isolation level {}",
+        when="To read_committed if producers use transactions.",
     )
     exclude_internal_topics: bool = option(
         Flag(),
         "exclude_internal_topics",
         True,
         "Leave internal topics out when topics are listed or matched by a pattern that is a str.",
+        java="exclude.internal.topics",
+        when="False to look at __consumer_offsets by a pattern.",
     )
     partition_assignment_strategy: tuple[Any, ...] = option(
         _Assignors(),
         "partition_assignment_strategy",
         (),
         "Ways to assign partitions in a group, in the order of preference.",
+        when="""To the cooperative assignor, so that a rebalance stops only what moves; in a group
+        with members of other clients, to an assignor that all of them have.""",
     )
     session_timeout: float = option(
         Milliseconds(1, is_sent=True),
         "session_timeout_ms",
         10_000,
         "The group removes a member that has sent no heartbeat for this long (classic protocol).",
+        when="""Larger (45,000) if the event loop or the network stalls; smaller to replace dead
+        members earlier.""",
     )
     heartbeat_interval: float = option(
         Milliseconds(1),
         "heartbeat_interval_ms",
         3_000,
         "Time between heartbeats, less than session_timeout_ms (classic protocol).",
+        when="Together with session_timeout_ms: a third of it.",
     )
     max_poll_interval: float = option(
         Milliseconds(1),
         "max_poll_interval_ms",
         300_000,
         "A member that has not asked for records for this long leaves the group.",
+        when="Larger if a batch takes longer; better: fewer records a batch.",
     )
     rebalance_timeout: float | None = option(
         Milliseconds(1, optional=True, is_sent=True),
@@ -294,6 +345,8 @@ class ConsumerConfig(Options):
         None,
         """How long a member may take to give up partitions in a rebalance. None:
         session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".""",
+        java="max.poll.interval.ms",
+        when="Larger if giving up partitions takes long, as flushing a buffer does.",
     )
 
     interceptors: tuple[ConsumerInterceptor, ...] = option(
@@ -301,12 +354,16 @@ class ConsumerConfig(Options):
         "interceptors",
         (),
         "See records before they are returned, and may change them, in this order.",
+        java="interceptor.classes",
+        when="To read headers or to count, in all programs alike.",
     )
     metrics_collector: ConsumerMetricsCollector | None = option(
         Instance(ConsumerMetricsCollector),
         "metrics_collector",
         None,
         "Is called with what is fetched, returned and committed.",
+        java="metric.reporters",
+        when="To feed a system for metrics that has no adapter here.",
     )
 
     def __post_init__(self) -> None:

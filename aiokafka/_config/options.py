@@ -50,6 +50,10 @@ class Option(NamedTuple):
     default: Any
     help: str
     annotation: str
+    java: str
+    """The option of Java's client, or "" if it has none."""
+    when: str
+    """When to change it."""
 
 
 class _Missing:
@@ -298,15 +302,25 @@ def option(
     repr: bool = True,
     opening: str = "",
     annotation: str = "",
+    java: str | None = None,
+    when: str = "",
 ) -> Any:
     """Declare an option as the default of a dataclass field.
 
     `default` is in public units. It is converted once, when the class is made. `opening` is what
     aiokafka says of a wrong value, where programs may match that: errors begin with it.
-    `annotation` is a narrower type than that of the kind.
+    `annotation` is a narrower type than that of the kind. `java` is the name in Java's client: by
+    default the keyword with dots, "" if Java has no such option. `when` says when to change it.
     """
-    told = " ".join(help.split())
-    described = Option(keyword, kind.accepts, default, told, annotation or kind.annotation)
+    described = Option(
+        keyword,
+        kind.accepts,
+        default,
+        " ".join(help.split()),
+        annotation or kind.annotation,
+        keyword.replace("_", ".") if java is None else java,
+        " ".join(when.split()),
+    )
     internal = default if default is MISSING else kind.convert(default)
     return dataclasses.field(
         default=internal,

@@ -63,6 +63,7 @@ class ProducerConfig(Options):
         """Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
         "all" (or -1) every replica in sync. By default "all".""",
         opening="Invalid ACKS parameter",
+        when="To 1 or 0 only for records that may be lost: it also turns idempotence off.",
     )
     enable_idempotence: bool = option(
         Flag(),
@@ -70,18 +71,24 @@ class ProducerConfig(Options):
         MISSING,
         """Let the broker drop what a retry would write twice. By default on, unless acks is set
         to 0 or 1; always on with a transactional_id.""",
+        when="True to insist on it: an old broker is then an error. False hardly ever.",
     )
     transactional_id: str | None = option(
         Text(optional=True, empty=False),
         "transactional_id",
         None,
         "Name of the producer across restarts; turns transactions on.",
+        when="""To write all or nothing. One name for each running producer, the same after its
+        restart.""",
     )
     transaction_timeout: float = option(
         Milliseconds(1, is_sent=True),
         "transaction_timeout_ms",
         60_000,
         "The broker aborts a transaction that lasts longer.",
+        java="transaction.timeout.ms",
+        when="""Larger for longer transactions. Readers of committed records wait as long for one
+        that died.""",
     )
     key_serializer: Callable[[Any], bytes | None] | None = option(
         Function(),
@@ -89,6 +96,7 @@ class ProducerConfig(Options):
         None,
         "Turns the key given to send into bytes, or None for none.",
         annotation="Callable[[Any], bytes | None] | None",
+        when="When keys are no bytes.",
     )
     value_serializer: Callable[[Any], bytes | None] | None = option(
         Function(),
@@ -96,6 +104,7 @@ class ProducerConfig(Options):
         None,
         "Turns the value given to send into bytes, or None for none.",
         annotation="Callable[[Any], bytes | None] | None",
+        when="When values are no bytes.",
     )
     partitioner: Callable[..., int] | None = option(
         Function(),
@@ -104,6 +113,8 @@ class ProducerConfig(Options):
         "Chooses a partition: partitioner(key bytes, all partitions, available partitions). By "
         "default as Java's client does, see DefaultPartitioner.",
         annotation="Callable[[bytes | None, list[int], list[int]], int] | None",
+        java="partitioner.class",
+        when="When the key does not decide, or another client has to find the same partition.",
     )
     compression_type: str | None = option(
         Choice(COMPRESSION_TYPES),
@@ -111,36 +122,52 @@ class ProducerConfig(Options):
         None,
         "How batches are compressed.",
         opening="Invalid compression type!",
+        when="In production nearly always: lz4 for speed, zstd for size.",
     )
     compression_level: int | None = option(
         Number(-(2**17), 22, optional=True),
         "compression_level",
         None,
         "Level of the codec, where it has levels; None for its default.",
+        java="compression.gzip.level, compression.lz4.level, compression.zstd.level",
+        when="When the network costs more than the processor, or the other way round.",
     )
     max_batch_size: int = option(
-        Number(0), "max_batch_size", 16_384, "Size in bytes at which a batch is full."
+        Number(0),
+        "max_batch_size",
+        16_384,
+        "Size in bytes at which a batch is full.",
+        java="batch.size",
+        when="Larger (65,536 to 1,000,000) for throughput, with linger_ms.",
     )
     max_request_size: int = option(
-        Number(1), "max_request_size", _MEBIBYTE, "Largest size of a request in bytes."
+        Number(1),
+        "max_request_size",
+        _MEBIBYTE,
+        "Largest size of a request in bytes.",
+        when="Larger for large records; the topic's max.message.bytes has to allow it.",
     )
     linger: float = option(
         Milliseconds(0),
         "linger_ms",
         0,
         "How long a batch that is not full waits for more records.",
+        when="""To 5 to 100 for throughput: fuller batches compress better and cost the brokers
+        less.""",
     )
     buffer_memory: int = option(
         Number(1, 2**63 - 1),
         "buffer_memory",
         32 * _MEBIBYTE,
         "Bytes of records that may wait to be sent; beyond it send waits.",
+        when="Larger for bursts and slow links; smaller in a small container.",
     )
     max_block: float = option(
         Milliseconds(0),
         "max_block_ms",
         60_000,
         "How long send waits for metadata and for memory.",
+        when="Smaller where a caller waits, as in a request of a web service.",
     )
     delivery_timeout: float = option(
         Milliseconds(1),
@@ -148,12 +175,15 @@ class ProducerConfig(Options):
         MISSING,
         """Time within which a record is delivered or fails, retries included. By default 120000,
         or linger_ms + request_timeout_ms when that is more.""",
+        when="Smaller if a late record is worthless; larger to survive a longer outage.",
     )
     max_in_flight_requests: int = option(
         Number(1, 1000),
         "max_in_flight_requests_per_connection",
         5,
         "Requests that may be in flight to each broker; at most 5 with idempotence.",
+        java="max.in.flight.requests.per.connection",
+        when="To 1 to keep the order without idempotence.",
     )
 
     interceptors: tuple[ProducerInterceptor, ...] = option(
@@ -161,12 +191,16 @@ class ProducerConfig(Options):
         "interceptors",
         (),
         "See records on their way out, and may change them, in this order.",
+        java="interceptor.classes",
+        when="To add headers or to count, in all programs alike.",
     )
     metrics_collector: ProducerMetricsCollector | None = option(
         Instance(ProducerMetricsCollector),
         "metrics_collector",
         None,
         "Is called with what becomes of the batches.",
+        java="metric.reporters",
+        when="To feed a system for metrics that has no adapter here.",
     )
 
     @classmethod

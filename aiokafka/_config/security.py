@@ -52,6 +52,7 @@ class SecurityConfig(Options):
         "PLAINTEXT",
         "Protocol of the listener: with or without TLS, with or without SASL.",
         opening="`security_protocol` should be SSL or PLAINTEXT",
+        when="To what the listener of the brokers wants: in production SASL_SSL or SSL.",
     )
     ssl_context: TlsSource | None = option(
         HavingOrFunction(
@@ -65,6 +66,8 @@ class SecurityConfig(Options):
         "TLS settings, or a function that gives them for each new connection; needed for SSL and "
         "SASL_SSL.",
         repr=False,
+        java="ssl.*",
+        when="With SSL and SASL_SSL, always.",
     )
     sasl_mechanism: str = option(
         Choice(SASL_MECHANISMS),
@@ -72,6 +75,7 @@ class SecurityConfig(Options):
         "PLAIN",
         "How SASL authenticates.",
         opening="only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`",
+        when="To what the brokers want.",
     )
     sasl_plain_username: Credential | None = option(
         TextSource(),
@@ -79,6 +83,8 @@ class SecurityConfig(Options):
         None,
         "User name for PLAIN and SCRAM, or a function that gives it for each authentication.",
         repr=False,
+        java="sasl.jaas.config",
+        when="With PLAIN and SCRAM, always.",
     )
     sasl_plain_password: Credential | None = option(
         TextSource(secret=True),
@@ -86,6 +92,9 @@ class SecurityConfig(Options):
         None,
         "Password for PLAIN and SCRAM, or a function that gives it for each authentication.",
         repr=False,
+        java="sasl.jaas.config",
+        when="""With PLAIN and SCRAM, always. A function can read it from a file that is
+        renewed.""",
     )
     sasl_scram_tokenauth: bool = option(
         Flag(),
@@ -93,15 +102,23 @@ class SecurityConfig(Options):
         False,
         "With SCRAM: the user name is the id of a delegation token, the password its HMAC in "
         "base64 (KIP-48).",
+        java="tokenauth in sasl.jaas.config",
+        when="True to log in with a delegation token.",
     )
     sasl_kerberos_service_name: str = option(
-        Text(), "sasl_kerberos_service_name", "kafka", "Service name of the brokers for GSSAPI."
+        Text(),
+        "sasl_kerberos_service_name",
+        "kafka",
+        "Service name of the brokers for GSSAPI.",
+        when="If the principal of the brokers does not begin with kafka/.",
     )
     sasl_kerberos_domain_name: str | None = option(
         Text(optional=True),
         "sasl_kerberos_domain_name",
         None,
         "Kerberos domain for GSSAPI; by default the host name of the broker.",
+        java="",
+        when="If brokers are reached by another name than that of their principal.",
     )
     sasl_kerberos_principal: str | None = option(
         Text(optional=True, empty=False),
@@ -109,6 +126,8 @@ class SecurityConfig(Options):
         None,
         "Principal of the client for GSSAPI; by default that of the ticket cache, or the first of "
         "the keytab.",
+        java="principal in sasl.jaas.config",
+        when="If the cache or the keytab has several.",
     )
     sasl_kerberos_keytab: str | None = option(
         Text(optional=True, empty=False),
@@ -116,6 +135,8 @@ class SecurityConfig(Options):
         None,
         "Path of a keytab to get tickets with, for GSSAPI; by default KRB5CCNAME and "
         "KRB5_CLIENT_KTNAME of the environment count.",
+        java="keyTab in sasl.jaas.config",
+        when="In services, where kinit is not run by hand.",
     )
     sasl_oauth_token_provider: AbstractTokenProvider | None = option(
         Having(
@@ -127,6 +148,8 @@ class SecurityConfig(Options):
         None,
         "Source of tokens for OAUTHBEARER.",
         repr=False,
+        java="sasl.login.callback.handler.class",
+        when="With OAUTHBEARER, always.",
     )
 
     @classmethod

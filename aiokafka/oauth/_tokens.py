@@ -122,6 +122,8 @@ class OAuthConfig(Options):
         "refresh_window_factor",
         0.8,
         "Share of its lifetime after which a token is replaced.",
+        java="sasl.login.refresh.window.factor",
+        when="Hardly ever.",
     )
     refresh_window_jitter: float = option(
         Real(0.0, 0.25),
@@ -129,6 +131,8 @@ class OAuthConfig(Options):
         0.05,
         "Largest share of its lifetime that is added at random, so that clients that started "
         "together do not refresh together.",
+        java="sasl.login.refresh.window.jitter",
+        when="Larger if very many clients start together.",
     )
     refresh_min_period: int = option(
         Number(0, 900),
@@ -136,12 +140,16 @@ class OAuthConfig(Options):
         60,
         "How long a token is kept at least; has no effect if its lifetime is shorter than this and "
         "refresh_buffer_seconds together.",
+        java="sasl.login.refresh.min.period.seconds",
+        when="Smaller with tokens that live for minutes.",
     )
     refresh_buffer: int = option(
         Number(0, 3600),
         "refresh_buffer_seconds",
         300,
         "How long before it expires a token is replaced at the latest; the same exception applies.",
+        java="sasl.login.refresh.buffer.seconds",
+        when="Smaller with tokens that live for minutes.",
     )
     retry_backoff: float = option(
         Milliseconds(1),
@@ -149,9 +157,16 @@ class OAuthConfig(Options):
         100,
         "Pause after a failure to fetch a token; doubles with every further one, also from one "
         "call to the next.",
+        java="sasl.login.retry.backoff.ms",
+        when="Hardly ever.",
     )
     retry_backoff_max: float = option(
-        Milliseconds(1), "retry_backoff_max_ms", 10_000, "Longest pause after a failure."
+        Milliseconds(1),
+        "retry_backoff_max_ms",
+        10_000,
+        "Longest pause after a failure.",
+        java="sasl.login.retry.backoff.max.ms",
+        when="Hardly ever.",
     )
     token_timeout: float = option(
         Milliseconds(1),
@@ -159,18 +174,24 @@ class OAuthConfig(Options):
         8_000,
         "How long a connection waits for a token, retries included. Keep it below "
         "socket_connection_setup_timeout_ms, which would hide the reason.",
+        java="",
+        when="Larger with a slow identity provider.",
     )
     connect_timeout: float = option(
         Milliseconds(1),
         "connect_timeout_ms",
         4_000,
         "How long connecting to the token endpoint may take, TLS included.",
+        java="sasl.login.connect.timeout.ms",
+        when="Larger with a slow network to the provider.",
     )
     read_timeout: float = option(
         Milliseconds(1),
         "read_timeout_ms",
         6_000,
         "How long the token endpoint may be silent.",
+        java="sasl.login.read.timeout.ms",
+        when="Larger with a slow identity provider.",
     )
 
 

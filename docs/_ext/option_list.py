@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from advice import advice
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx import addnodes
@@ -71,16 +70,15 @@ def entry(config: str, option: Option) -> addnodes.desc:
     head += nodes.reference("", "¶", internal=True, refuri=f"#{name}", classes=["headerlink"])
     content = addnodes.desc_content()
     content += nodes.paragraph(text=f"{option.help}{limits(option)}{larger_unit(option)}")
-    java, when = advice(config, option.keyword)
-    content += labelled("Change it", when)
-    content += labelled("In Java", java, nodes.literal) if java else labelled("In Java", "none")
+    content += labelled("Change it", option.when)
+    content += labelled("In Java", option.java, nodes.literal if option.java else nodes.inline)
     made += [head, content]
     return made
 
 
 def labelled(label: str, text: str, kind: Any = nodes.inline) -> nodes.paragraph:
     made = nodes.paragraph(classes=["option-note"])
-    made += [nodes.strong(text=f"{label}:"), nodes.Text(" "), kind(text=text)]
+    made += [nodes.strong(text=f"{label}:"), nodes.Text(" "), kind(text=text or "none")]
     return made
 
 
