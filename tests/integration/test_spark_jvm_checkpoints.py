@@ -114,5 +114,5 @@ def test_a_checkpoint_of_a_source_that_is_not_kafka(
     topic = make_topic(kafka)
     rows = with_options(both.readStream, OURS, kafka, subscribe=topic).load()
     writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
-    with pytest.raises(Exception, match=r'the checkpoint has \{"logOffset": 0\} in place of offsets'):
+    with pytest.raises(Exception, match=r'has \{"logOffset": 0\} in place of offsets of Kafka'):
         writer.trigger(availableNow=True).start().awaitTermination(60)
