@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.integration.spark_session import why_no_spark
@@ -19,6 +20,12 @@ from tests.kafka.jars import missing_tools
 __all__ = ["kafka", "kafka3", "make_topic", "scale", "topic"]
 
 pytest_plugins = ["tests.watchdog"]
+
+# No property test is timed: how long an example takes, also to draw, is the machine's affair.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 _INTEGRATION = Path(__file__).parent / "integration"
 _LOST = ("never retrieved", "was destroyed but it is pending", "Exception in callback")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer
@@ -32,6 +32,8 @@ _DISCOVERY_INTERVAL = 1.0
 _RETRY_INTERVAL = 0.05
 # Ends that take longer than this may be those of a topic that was deleted.
 _LOOK_INTERVAL = 1.0
+
+Bounds = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
@@ -220,10 +222,20 @@ class Cluster:
 
     def beyond(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """Return what logs lack that end before the query begins, at offsets that the options or a
-        group named."""
+        group named, or at records that a time found."""
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
             for tp in sorted(self._named & self._at_end)
+            if (last := end[tp.topic][tp.partition]) < (first := start[tp.topic][tp.partition])
+        ]
+
+    def crossed(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """Return the partitions whose reading would end, by the options, before it begins."""
+        if self._uses_group():
+            return []  # The group has read what was asked for, and more.
+        return [
+            OffsetRange(tp.topic, tp.partition, last, first)
+            for tp in sorted(self._named - self._at_end)
             if (last := end[tp.topic][tp.partition]) < (first := start[tp.topic][tp.partition])
         ]
 
@@ -235,13 +247,17 @@ class Cluster:
         """
         if known is None:
             await self.partitions()
-        found = await self._ends(known or {})
+        found = await self._bounds(known or {}, self._consumer.end_offsets)
         for _ in range(self._options.retries):
             if known is None or not _is_below(found, known):
                 break
             await asyncio.sleep(self._options.retry_interval)
-            found = await self._ends(known)
+            found = await self._bounds(known, self._consumer.end_offsets)
         return found
+
+    async def first(self, known: Iterable[str]) -> Offsets:
+        """Return the current first offsets of all partitions."""
+        return await self._bounds(known, self._consumer.beginning_offsets)
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """Return the first offsets of the partitions."""
@@ -260,8 +276,8 @@ class Cluster:
             later.setdefault(tp.topic, {})[tp.partition] = max(known, first)
         return later
 
-    async def _ends(self, known: Iterable[str]) -> Offsets:
-        """Return the ends of the subscribed partitions.
+    async def _bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
+        """Return the ends of the subscribed partitions, or their first offsets: what `ask` returns.
 
         A topic that was just deleted has no leader, and the consumer waits a minute for one. So
         this looks for topics again meanwhile, and starts over when there are others. When they have
@@ -271,10 +287,11 @@ class Cluster:
         while True:
             partitions, is_done = await self.partitions(refresh=False, known=known), asyncio.Event()
             if self._loop.time() >= deadline:
-                return await self._ask_ends(partitions, is_done)
+                return await self._ask_bounds(ask, partitions, is_done)
             try:
                 found, _ = await both(
-                    self._ask_ends(partitions, is_done), self._watch(partitions, known, is_done)
+                    self._ask_bounds(ask, partitions, is_done),
+                    self._watch(partitions, known, is_done),
                 )
             except _OtherPartitionsError:
                 continue
@@ -290,11 +307,11 @@ class Cluster:
             log.debug("topics cannot be looked up: %s", error)
             return False
 
-    async def _ask_ends(
-        self, partitions: Mapping[str, Iterable[int]], is_done: asyncio.Event
+    async def _ask_bounds(
+        self, ask: Bounds, partitions: Mapping[str, Iterable[int]], is_done: asyncio.Event
     ) -> Offsets:
         tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
-        found = _by_topic(await self._consumer.end_offsets(tps)) if tps else {}
+        found = _by_topic(await ask(tps)) if tps else {}
         is_done.set()
         return found
 
@@ -348,11 +365,11 @@ class Cluster:
             for tp, wish in wanted.items()
             if wish.offset is not None and wish.offset >= 0
         }
-        if side == "starting":
-            self._named.update(found)
         earliest = [tp for tp, wish in wanted.items() if wish.offset == EARLIEST]
         latest = [tp for tp, wish in wanted.items() if wish.offset == LATEST]
         latest += await self._find_times(wanted, side, found)
+        if side == "starting":
+            self._named.update(found)
         if earliest:
             found.update(await self._consumer.beginning_offsets(earliest))
             self._at_first.update(earliest)

@@ -6,6 +6,7 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from aiokafka.spark._security_options import SECURITY_SETTINGS, Security, parse_security
@@ -232,7 +233,7 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
         elif _has_no_effect(name, text, writing):
             idle.append(name)
         elif name not in SECURITY_SETTINGS and _LEVEL.fullmatch(name) is None:
-            raise ValueError(f"kafka.{name}: unknown setting; known: {known_settings(writing)}")
+            raise ValueError(_unknown(name, known_settings(writing)))
     if idle:
         _warn_once(tuple(idle))
     if writing:
@@ -280,11 +281,17 @@ def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
             role["compression_level"] = level
 
 
-def known_settings(writing: bool) -> str:
+def _unknown(name: str, known: list[str]) -> str:
+    similar = get_close_matches(name, known, 1)
+    question = f"; is it kafka.{similar[0]}?" if similar else ""
+    return f"kafka.{name}: unknown setting{question}; known: {', '.join(known)}"
+
+
+def known_settings(writing: bool) -> list[str]:
     """Return every supported setting, for a message and for the guide."""
     levels = [f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")] if writing else []
     names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *SECURITY_SETTINGS, *levels}
-    return ", ".join(sorted(names - _WITHOUT_EFFECT))
+    return sorted(names - _WITHOUT_EFFECT)
 
 
 def _converted(name: str, text: str, convert: Convert) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -81,15 +82,25 @@ def _numbers(offsets: dict[int, int]) -> dict[str, int]:
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
-    """Return the offsets, without the start of the batch that they end."""
-    return {
-        topic: {
-            int(partition): int(offset)
-            for partition, offset in numbers.items()
-            if not _is_start(partition)
+    """Return the offsets, without the start of the batch that they end.
+
+    Raises ValueError for anything else: the checkpoint of a query that had another source.
+    """
+    try:
+        return {
+            topic: {
+                int(partition): int(offset)
+                for partition, offset in numbers.items()
+                if not _is_start(partition)
+            }
+            for topic, numbers in raw.items()
         }
-        for topic, numbers in raw.items()
-    }
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"the checkpoint has {json.dumps(raw)} in place of offsets of Kafka, such as "
+            '{"topic": {"0": 23}}: it belongs to another query, or the order of the query\'s '
+            "sources has changed"
+        ) from None
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aiokafka.spark._kafka_options import ClientSettings, parse_settings
+from aiokafka.spark._kafka_options import ClientSettings, known_settings, parse_settings
 from aiokafka.spark._values import OptionReader
 
 __all__ = [
@@ -87,6 +87,12 @@ class Subscription(NamedTuple):
     assign: dict[str, list[int]] | None
     topics: list[str] | None
     pattern: str | None
+
+    def has(self, topic: str) -> bool:
+        """Return whether the query reads this topic."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in (self.assign or self.topics or ())
 
 
 class Bound(NamedTuple):
@@ -168,6 +174,10 @@ class WriteOptions:
     idle_timeout: float
 
 
+def _settings(*, writing: bool) -> list[str]:
+    return [f"kafka.{name}" for name in known_settings(writing)]
+
+
 # -- reading
 
 
@@ -210,7 +220,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
     for name in _OF_SPARK[:2]:
         reader.text(name)
-    reader.refuse_rest((*READ_OPTIONS, *WRITE_OPTIONS), what)
+    reader.refuse_rest((*READ_OPTIONS, *WRITE_OPTIONS), what, _settings(writing=False))
     _check_read(parsed, streaming)
     return parsed
 
@@ -285,7 +295,8 @@ def _ending(reader: OptionReader, streaming: bool) -> Bound:
 
 def _bound(reader: OptionReader, side: str, default: str) -> Bound:
     name = f"{side}Offsets"
-    text = (reader.text(name) or default).strip()
+    text = reader.text(name)
+    text = default if text is None else text.strip()
     offsets = None
     if text.startswith("{"):
         offsets = reader.by_partition(name)
@@ -417,7 +428,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     for name in _OF_SPARK:
         reader.text(name)
     what = "a streaming write" if streaming else "a batch write"
-    reader.refuse_rest((*WRITE_OPTIONS, *READ_OPTIONS), what)
+    reader.refuse_rest((*WRITE_OPTIONS, *READ_OPTIONS), what, _settings(writing=True))
     _check_write(parsed, reader)
     return parsed
 

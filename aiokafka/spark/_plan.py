@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.ranges import DataLoss, DataLossError, LossKind, PartitionRange
@@ -101,6 +101,11 @@ def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task
     async def look(cluster: Cluster) -> _Found:
         start = await cluster.starting()
         end = await cluster.ending(start)
+        for topic, number, last, first in cluster.crossed(start, end):
+            raise ValueError(
+                f"{topic}-{number}: the query would begin at offset {first} and end before it, at "
+                f"{last}: the options for its start and for its end contradict each other"
+            )
         gone = cluster.beyond(start, end)
         at_first = cluster.at_first(start)
         if pushed is not None and pushed.from_millis is not None:
@@ -152,6 +157,10 @@ class StreamPlan:
         """
         begin = from_json(start)
         end = self._ends(begin)
+        # Before Spark notes the end in its checkpoint: a batch that is noted is planned again by
+        # every restart, so a query that was started with the checkpoint of another one would spoil
+        # it.
+        self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
         # After the check, which is about what was read before; and before the count, to which they
         # add.
@@ -159,7 +168,7 @@ class StreamPlan:
         if wait and self._is_too_little(total_between(begin, end)):
             return start
         if most is not None:
-            end = pro_rata(begin, end, most)
+            end = pro_rata(self._readable(begin, end, most), end, most)
         plain = from_json(start)
         # `start` as it came: written again its text might be another one, which Spark would take
         # for a new batch.
@@ -240,6 +249,36 @@ class StreamPlan:
             for topic in begin.keys() | first.keys()
         }
 
+    def _readable(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
+        """Return where the records begin that a limited batch can read.
+
+        Deleted records do not count for the limit where their loss is tolerated. Otherwise the
+        query would go through their offsets in batches without a row.
+        """
+        if self._options.fail_on_data_loss or total_between(begin, end) <= most:
+            return begin
+        first = _ask(self._options, lambda cluster: cluster.first(begin))
+        return {
+            topic: {
+                number: max(offset, first.get(topic, {}).get(number, offset))
+                for number, offset in numbers.items()
+            }
+            for topic, numbers in begin.items()
+        }
+
+    def _check_same_partitions(self, begin: Offsets, end: Offsets) -> None:
+        gone = _missing(begin, end)
+        if not gone or not self._options.fail_on_data_loss:
+            return  # `tasks` warns of them.
+        others = [topic for topic in sorted(begin) if not self._options.subscription.has(topic)]
+        if others:
+            raise ValueError(
+                f"the checkpoint has offsets of topics that the query does not subscribe to: "
+                f"{', '.join(others)}. If it is the checkpoint of another query, choose another "
+                "checkpointLocation; to go on without these topics, set failOnDataLoss to false"
+            )
+        self._lose_partitions(gone)
+
     def _check_not_lower(self, begin: Offsets, end: Offsets) -> None:
         for topic, numbers in begin.items():
             for number, offset in numbers.items():
@@ -254,13 +293,7 @@ class StreamPlan:
         first, last = self._first(start, end), from_json(end)
         if first == last:
             return []
-        gone = [
-            f"{topic}-{number}"
-            for topic, numbers in first.items()
-            for number in numbers
-            if number not in last.get(topic, {})
-        ]
-        if gone:
+        if gone := _missing(first, last):
             self._lose_partitions(gone)
         ids = _ask(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
@@ -274,12 +307,7 @@ class StreamPlan:
     def _still_there(self, last: Offsets) -> Offsets:
         """Return `last` without partitions that were deleted since it was noted."""
         there = _ask(self._options, lambda cluster: cluster.existing(last))
-        gone = [
-            f"{topic}-{number}"
-            for topic, numbers in last.items()
-            for number in numbers
-            if number not in there.get(topic, ())
-        ]
+        gone = _missing(last, there)
         if not gone:
             return last
         self._lose_partitions(gone)
@@ -327,6 +355,16 @@ class StreamPlan:
             if wanted.topic in replaced:
                 raise DataLossError(DataLoss(LossKind.NEW_TOPIC, *wanted))
         self._ids = {**ids, **self._ids}
+
+
+def _missing(wanted: Mapping[str, Iterable[int]], there: Mapping[str, Container[int]]) -> list[str]:
+    """Return the names of the wanted partitions that are not there."""
+    return [
+        f"{topic}-{number}"
+        for topic, numbers in wanted.items()
+        for number in numbers
+        if number not in there.get(topic, ())
+    ]
 
 
 async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:

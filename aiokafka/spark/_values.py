@@ -6,7 +6,8 @@ import functools
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -123,8 +124,9 @@ class OptionReader:
         self._read.update(found)
         return {name[len(prefix) :]: text for name, text in found.items()}
 
-    def refuse_rest(self, known: tuple[str, ...], what: str) -> None:
-        """Raise ValueError naming the options that do not exist.
+    def refuse_rest(self, known: tuple[str, ...], what: str, others: Iterable[str] = ()) -> None:
+        """Raise ValueError naming the options that do not exist, with the most similar of those
+        that do: `known`, or `others` with a prefix.
 
         Those in `known` belong to another kind of query: a job may have one set of options for all
         its queries, so a warning is enough.
@@ -133,7 +135,8 @@ class OptionReader:
         proper = {name.lower(): name for name in known}
         unknown = [name for name in rest if name not in proper]
         if unknown:
-            similar = [proper[n] for name in unknown for n in get_close_matches(name, proper, 1)]
+            names = {**proper, **{name: name for name in others}}
+            similar = [names[n] for name in unknown for n in get_close_matches(name, names, 1)]
             raise ValueError(
                 f"unknown option for {what}: {', '.join(unknown)}"
                 + (f"; is it {', '.join(similar)}?" if similar else "")
@@ -149,12 +152,21 @@ def _warn_once(names: tuple[str, ...], what: str) -> None:
 
 
 def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
+    twice: list[str] = []
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Of two values for one name, one would be lost without a word.
+        twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return dict(pairs)
+
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=take)
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict) or not parsed or "" in parsed:
         raise ValueError(f"{name}={text!r}: must be JSON as {example}")
+    if twice:
+        raise ValueError(f"{name}={text!r}: {', '.join(twice)} is there more than once")
     return parsed
 
 

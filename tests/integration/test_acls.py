@@ -338,10 +338,10 @@ async def test_a_denied_topic_does_not_stop_the_reading_of_others(
     await consumer.start()
     if how == "assign":
         consumer.assign([TopicPartition(topic, 0), TopicPartition(other, 0)])
-    ends = time.monotonic() + 8
+    ends = time.monotonic() + 60
     while (len(values) < 10 or not errors) and time.monotonic() < ends:
         try:
-            async with timeout(4):
+            async with timeout(60):
                 record = await consumer.getone()
             assert record.topic == other
             values.append(record.value)
@@ -403,7 +403,7 @@ async def test_a_group_whose_right_is_taken_and_given_back(
         await rights.give(GROUP, group, READ)
         await fill(kafka, topic, 1)
         assert await eventually(consumer) in (b"0", b"1")
-        ends = time.monotonic() + 5
+        ends = time.monotonic() + 60
         while True:
             try:
                 await consumer.commit({TopicPartition(topic, 0): 5})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.spark_jvm import JVM, OURS, Copy, fill, make_topic, marks
+from tests.integration.spark_jvm import JVM, OURS, Copy, fill, make_topic, marks, with_options
 from tests.kafka.fixtures import Kafka
 
 pytestmark = marks
@@ -83,3 +83,36 @@ def test_several_sources_in_one_query(both: Any, kafka: Kafka, tmp_path: Path) -
         fill(kafka, other, 1000 + number * 10, 1010 + number * 10, partitions=1)
         copy.run(form, one, other)
     assert copy.values() == [*range(60), *range(1000, 1030)]
+
+
+def test_the_checkpoint_of_another_query_is_not_spoilt(
+    both: Any, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Spark plans the last batch in a checkpoint again, so none must be noted with other topics."""
+    topic, other = make_topic(kafka), make_topic(kafka)
+    copy = Copy(both, kafka, tmp_path)
+    fill(kafka, topic, 0, 20)
+    fill(kafka, other, 100, 120)
+    copy.run(OURS, topic)
+    with pytest.raises(Exception, match=f"does not subscribe to: {topic}"):
+        copy.run(OURS, other)
+    fill(kafka, topic, 20, 40)
+    copy.run(OURS, topic)
+    assert copy.values() == list(range(40))
+    assert copy.last_batch() == 1
+
+
+def test_a_checkpoint_of_a_source_that_is_not_kafka(
+    both: Any, kafka: Kafka, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    both.range(3).write.parquet(str(folder))
+    files = both.readStream.schema("id bigint").parquet(str(folder))
+    checkpoint = str(tmp_path / "checkpoint")
+    writer = files.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    topic = make_topic(kafka)
+    rows = with_options(both.readStream, OURS, kafka, subscribe=topic).load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    with pytest.raises(Exception, match=r'has \{"logOffset": 0\} in place of offsets of Kafka'):
+        writer.trigger(availableNow=True).start().awaitTermination(60)

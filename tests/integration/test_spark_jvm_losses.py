@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from tests.integration.spark_jvm import (
     JVM,
@@ -39,6 +39,10 @@ ERRORS = {
     "truncation": {OURS: "offsets 5 to 14 are gone: the log ends earlier", JVM: LOST},
     "gone": {OURS: "partitions are gone: .*-0", JVM: "have been deleted"},
     "before": {OURS: "offsets 5 to 9 are gone: the log begins later", JVM: LOST},
+    "crossed": {
+        OURS: "the query would begin at offset 2 and end before it, at 1",
+        JVM: "resolved start offset 2 is greater than the resolved end offset 1",
+    },
     "behind": {OURS: "offsets 30 to 39 are gone: the log ends earlier", JVM: LOST},
 }
 
@@ -47,6 +51,12 @@ async def delete_before(kafka: Kafka, topic: str, offset: int, partitions: int =
     wanted = {TopicPartition(topic, n): RecordsToDelete(offset) for n in range(partitions)}
     async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
         await admin.delete_records(wanted)
+
+
+async def send_at(kafka: Kafka, topic: str, stamps: list[int]) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for stamp in stamps:
+            await producer.send_and_wait(topic, b"", partition=0, timestamp_ms=stamp)
 
 
 async def delete_topic(kafka: Kafka, topic: str) -> None:
@@ -98,6 +108,18 @@ def test_a_topic_made_anew_that_is_shorter(
     copy.run(form, topic, **TOLERANT)
     # What was there when the query came back is skipped: it goes on from the new end.
     assert copy.values() == [*range(30), *range(110, 120)]
+
+
+def test_deleted_records_do_not_count_for_a_limit(both: Any, kafka: Kafka, tmp_path: Path) -> None:
+    """Spark's own source goes through their offsets in batches without a row."""
+    topic, copy = make_topic(kafka, 1), Copy(both, kafka, tmp_path)
+    fill(kafka, topic, 0, 10, partitions=1)
+    copy.run(OURS, topic)
+    fill(kafka, topic, 10, 1000, partitions=1)
+    run(delete_before(kafka, topic, 985, partitions=1))
+    copy.run(OURS, topic, **TOLERANT, maxOffsetsPerTrigger="10")
+    assert copy.values() == [*range(10), *range(985, 1000)]
+    assert copy.last_batch() == 2
 
 
 def test_a_topic_made_anew_while_the_query_runs(both: Any, kafka: Kafka, tmp_path: Path) -> None:
@@ -199,6 +221,17 @@ def test_a_partition_that_was_added_and_has_lost_its_start(
         copy.run(OURS, topic)
     copy.run(OURS, topic, **TOLERANT)
     assert copy.values() == [*range(10), *range(105, 120)]
+
+
+@FORMS
+def test_bounds_of_a_batch_that_cross(both: Any, kafka: Kafka, form: str) -> None:
+    topic = make_topic(kafka, 1)
+    stamp = 1_767_225_600_000
+    run(send_at(kafka, topic, [stamp, stamp + 1000, stamp + 2000]))
+    bounds = {"startingTimestamp": stamp + 1500, "endingTimestamp": stamp + 500}
+    rows = with_options(both.read, form, kafka, subscribe=topic, **bounds).load()
+    with pytest.raises(Exception, match=ERRORS["crossed"][form]):
+        rows.collect()
 
 
 @FORMS

@@ -36,6 +36,8 @@ class Source(CachedTokenProvider):
         return Token(f"{SECRET}-{number}", step)
 
 
+# Of a token that comes in the end, also on a busy machine.
+PATIENCE_MS = 50_000
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 10}
 
 
@@ -43,5 +45,8 @@ def client(
     provider: IdentityProvider, secret: Any = CLIENT_SECRET, **options: Any
 ) -> ClientCredentialsTokenProvider:
     return ClientCredentialsTokenProvider(
-        provider.url(), client_id=CLIENT_ID, client_secret=secret, **{**QUICK, **options}
+        provider.url(),
+        client_id=CLIENT_ID,
+        client_secret=secret,
+        **{**QUICK, "token_timeout_ms": PATIENCE_MS, **options},
     )

@@ -41,7 +41,7 @@ def test_one_byte_at_a_time() -> None:
     assert feed(FrameReader(10**6), framed(*contents), 1) == contents
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.binary(max_size=40) | st.integers(0, 150_000).map(bytes), max_size=8),
     st.lists(st.integers(1, 100_000), min_size=1),

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka.ranges import Rows
@@ -65,7 +65,6 @@ _RECORDS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(_RECORDS, st.data())
 def test_every_record_arrives(records: list[Record], data: st.DataObject) -> None:
     size = data.draw(st.integers(0, len(records)))
@@ -242,7 +241,6 @@ def test_no_rows_are_written() -> None:
         assert written(BATCH.slice(0, 0), topic) == []
 
 
-@settings(deadline=None)
 @given(_RECORDS, st.data())
 def test_every_row_arrives(records: list[Record], data: st.DataObject) -> None:
     stamps, keys, values, headers = zip(*records, strict=True)

@@ -114,6 +114,62 @@ async def test_a_log_that_ends_before_the_query_begins(
     assert await ranges(cluster, endingOffsets=json.dumps(until)) == [("t", 1, 0, 30)]
 
 
+CROSSED: list[dict[str, str]] = [
+    {"startingTimestamp": "3000", "endingTimestamp": "1500"},
+    {"startingTimestamp": "3000", "endingOffsets": '{"t": {"0": 10}}'},
+    {"startingOffsets": '{"t": {"0": 25}}', "endingTimestamp": "3000"},
+    {"startingOffsetsByTimestamp": '{"t": {"0": 3000}}', "endingTimestamp": "1500"},
+    {"startingTimestamp": "3000", "endingTimestamp": "1500", **TOLERANT},
+]
+
+
+@pytest.mark.parametrize("given", CROSSED, ids=str)
+async def test_bounds_that_cross_are_refused_when_they_are_known(
+    cluster: FakeCluster, given: dict[str, str]
+) -> None:
+    """As Spark's own source does; the query read nothing, and succeeded."""
+    for millis in (1000, 2000, 3000):
+        fill(cluster, 10, at=millis)
+    assign = {"subscribe": None, "assign": '{"t": [0]}'}
+    with pytest.raises(ValueError, match=r"t-0: the query would begin at offset 2[05] and end bef"):
+        await ranges(cluster, **assign, **given)
+
+
+async def test_a_group_may_be_beyond_the_end_that_is_asked_for(cluster: FakeCluster) -> None:
+    """Nothing is left to read."""
+    fill(cluster, 30)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="g"
+    ) as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        await consumer.commit({TopicPartition("t", 0): 20})
+    given = {"startingOffsets": "committed", "kafka.group.id": "g"}
+    given["kafka.request.timeout.ms"] = "20000"
+    until = json.dumps({"t": {"0": 10, "1": 0, "2": 0}})
+    assert await ranges(cluster, **given, endingOffsets=until) == []
+
+
+async def test_a_leader_that_is_behind_the_record_that_a_time_found(cluster: FakeCluster) -> None:
+    for millis in (1000, 2000):
+        fill(cluster, 10, 10, 10, at=millis)
+
+    def stale(response: ListOffsetsResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.timestamp == -1:  # the end, not a record of that time
+                    partition.offset = 5
+
+    given = {"startingTimestamp": "2000"}
+    expected = [("t", number, 10, 20) for number in range(3)]
+    with cluster.intercept(ListOffsetsRequest, Edit(stale), times=2):
+        assert await ranges(cluster, **given) == expected
+    with (
+        cluster.intercept(ListOffsetsRequest, Edit(stale)),
+        pytest.raises(DataLossError, match="t-0: offsets 5 to 9 are gone: the log ends earlier"),
+    ):
+        await ranges(cluster, **given)
+
+
 async def test_a_group_that_is_beyond_the_end_of_the_log(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     async with AIOKafkaConsumer(

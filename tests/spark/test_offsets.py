@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafka.spark._offsets import (
@@ -81,7 +81,6 @@ _START_AND_END = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(_START_AND_END, st.integers(1, 20_000))
 def test_every_partition_moves_and_none_too_far(
     sizes: dict[int, tuple[int, int]], limit: int
@@ -112,7 +111,6 @@ def covered(tasks: list[list[OffsetRange]]) -> dict[tuple[str, int], list[tuple[
     return found
 
 
-@settings(deadline=None)
 @given(
     _RANGES,
     st.none() | st.integers(1, 60),

@@ -89,6 +89,10 @@ def test_options_that_do_not_exist() -> None:
         batch(maxOffsetPerTrigger="5", zzz="1")
     with pytest.raises(ValueError, match=r"unknown option for a batch write: zzz$"):
         write(zzz="1")
+    with pytest.raises(ValueError, match=r"group\.id; is it kafka\.group\.id\?$"):
+        batch(**{"group.id": "g"})
+    with pytest.raises(ValueError, match=r"kafka\.linger: .* is it kafka\.linger\.ms\?; known: "):
+        write(**{"kafka.linger": "5"})
 
 
 def test_offsets_by_partition() -> None:
@@ -226,6 +230,11 @@ READ_ERRORS = [
     ({"startingTimestamp": "yesterday"}, "startingTimestamp='yesterday'"),
     ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "startingOffsetsByTimestamp"),
     ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy='x'"),
+    ({"startingOffsets": ""}, "startingOffsets='': must be earliest"),
+    ({"endingOffsets": " "}, "endingOffsets='': must be latest"),
+    ({"startingOffsets": '{"t": {"0": 1, "0": 2}}'}, "0 is there more than once"),
+    ({"endingOffsets": '{"t": {"0": 1}, "t": {"1": 2}}'}, "t is there more than once"),
+    ({"subscribe": None, "assign": '{"t": [0], "t": [1]}'}, "t is there more than once"),
     ({"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe'"),
     ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0'"),
     ({"maxTriggerDelay": "1 fortnight"}, "maxTriggerDelay='1 fortnight'"),
