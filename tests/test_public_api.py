@@ -21,6 +21,7 @@ from aiokafka.admin import (
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.helpers import create_ssl_context
 from aiokafka.producer import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -136,6 +137,7 @@ METHODS: dict[type[Any], dict[str, tuple[str, str]]] = {
         "abort_transaction": ("async", ""),
         "transaction": ("def", ""),
         "send_offsets_to_transaction": ("async", "offsets group_id"),
+        "_partition": ("def", "topic partition key value serialized_key serialized_value"),
         "__aenter__": ("async", ""),
         "__aexit__": ("async", "a b c"),
     },
@@ -204,6 +206,12 @@ METHODS: dict[type[Any], dict[str, tuple[str, str]]] = {
         "force_metadata_update": ("def", ""),
         "add_topic": ("def", "topic"),
         "set_topics": ("def", "topics"),
+        "_wait_on_metadata": ("async", "topic"),
+    },
+    GroupCoordinator: {
+        "commit_offsets": ("async", "assignment offsets"),
+        "fetch_committed_offsets": ("async", "partitions"),
+        "request_rejoin": ("def", ""),
     },
     ClusterMetadata: {
         "brokers": ("def", ""),
@@ -268,6 +276,16 @@ def check_parameters(written: list[str], parameters: list[inspect.Parameter]) ->
     for extra in named.values():
         variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         assert extra.kind in variable or extra.default is not inspect.Parameter.empty
+
+
+# Tracers copy the parameters of this one, so it must not be called with more.
+EXACT = [(GroupCoordinator, "commit_offsets")]
+
+
+@pytest.mark.parametrize(("cls", "name"), EXACT)
+def test_wrapped_method_has_no_further_parameters(cls: type[Any], name: str) -> None:
+    parameters = list(inspect.signature(getattr(cls, name)).parameters)
+    assert parameters == ["self", *METHODS[cls][name][1].split()]
 
 
 # Names that callers may give as keywords.

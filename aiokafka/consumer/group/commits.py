@@ -17,6 +17,7 @@ from aiokafka.consumer.group.chosen import ChosenPartitions, GivenUp
 from aiokafka.consumer.group.stored import Forfeit, Stored
 from aiokafka.consumer.group.turn import Turn, Turns
 from aiokafka.consumer.position.committed import (
+    ALREADY_REBALANCED,
     CommittedOffset,
     Identity,
     OffsetCommitter,
@@ -190,8 +191,9 @@ class GroupCommits:
         lost = [tp for tp, forfeit in forfeited.items() if forfeit.call == call]
         if lost:
             raise CommitFailedError(
-                f"group {self._committer.group_id!r}: taken away since their records were handed "
-                f"out: {some_names(lost)}; the present owners of these partitions read them again"
+                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: taken away since their "
+                f"records were handed out: {some_names(lost)}; the present owners of these "
+                "partitions read them again"
             )
 
     async def commit(
@@ -277,7 +279,7 @@ class GroupCommits:
             # No await until the identity is known: offsets of one assignment must not go out in the
             # name of another. What changes after that, the coordinator sees by the identity.
             if self._is_late(losses):
-                raise CommitFailedError("the group removed this member")
+                raise CommitFailedError(f"{ALREADY_REBALANCED}: it removed this member")
             positions = choose()
             offsets = positions.offsets
             if not offsets:
@@ -497,4 +499,5 @@ class GroupCommits:
 def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:
     """Raise CommitFailedError if there are any."""
     if foreign:
-        raise CommitFailedError(f"not this member's any more: {some_names(foreign)}")
+        names = some_names(foreign)
+        raise CommitFailedError(f"{ALREADY_REBALANCED}: not this member's any more: {names}")

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
 
-__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "Positions"]
+__all__ = ["ALREADY_REBALANCED", "CommittedOffset", "Identity", "OffsetCommitter", "Positions"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -72,6 +72,10 @@ _FIRST_STABLE_VERSION = 7
 _FIRST_MEMBER_VERSION = 9
 # Seconds to look for a coordinator, of which a silent broker has a part, and a slow one enough.
 _SHORTEST_SEARCH = 3.0
+
+# Faust looks for these words: with them it goes on after a commit that has failed, without them it
+# crashes.
+ALREADY_REBALANCED = "the group has already rebalanced"
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
@@ -392,7 +396,9 @@ class OffsetCommitter:
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
-            failed = CommitFailedError(f"{tp}: {error.__name__}")
+            # Of a fenced instance the program has to hear: another one runs under its name.
+            why = "" if error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
+            failed = CommitFailedError(f"{tp}: {why}{error.__name__}")
             failed.__cause__ = error(self._who_was_refused(error, tp))
             return failed
         if error is GroupAuthorizationFailedError:
