@@ -17,7 +17,7 @@ from aiokafka.errors import CommitFailedError
 from aiokafka.ranges import PartitionRange, RangeReader
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster
-from tests.test_public_api import METHODS
+from tests.support.signatures import METHODS
 
 TP = TopicPartition("t", 0)
 # In 0.14 it takes nothing; nobody replaces it, and which brokers to avoid is part of each choice.
@@ -185,7 +185,7 @@ async def test_a_tracer_of_commits_has_two_parameters(
         await consumer.commit({TP: (1, "mark")})
         found = (await consumer.committed_offsets([TP]))[TP]
         assert found is not None and (found.offset, found.metadata) == (1, "mark")
-        cluster.groups.expire("g", consumer._coordinator.member_id)
+        cluster.groups.expire("g", consumer.group_metadata().member_id)
         await consumer.getone()
         with pytest.raises(CommitFailedError):
             await consumer.commit({TP: 2})

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import GroupLoadInProgressError
@@ -16,7 +15,7 @@ from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
 from tests.support.consumers import Start, client_of
-from tests.support.groups import Log, until
+from tests.support.groups import Log, is_member, until
 
 OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 BOTH = pytest.mark.parametrize("assignor", [RoundRobinPartitionAssignor, CooperativeStickyAssignor])
@@ -34,8 +33,7 @@ async def matching(
         **options,
     )
     consumer.subscribe(pattern="t.*", listener=log)
-    async with timeout(10):
-        await consumer._subscription.wait_for_assignment()
+    await until(cluster, lambda: is_member(consumer))
     return consumer
 
 
@@ -78,8 +76,7 @@ async def test_a_listener_hears_of_each_join_once(cluster: FakeCluster, start: S
     for log in logs:
         consumer = await start(cluster, **OPTIONS)
         consumer.subscribe(["t"], listener=log)
-        async with timeout(10):
-            await consumer._subscription.wait_for_assignment()
+        await until(cluster, lambda log=log: len(log.calls) == 2)
         members.append(consumer)
     await until(cluster, lambda: all(len(member.assignment()) == 1 for member in members))
     second = {tp.partition for tp in members[1].assignment()}
@@ -87,8 +84,6 @@ async def test_a_listener_hears_of_each_join_once(cluster: FakeCluster, start: S
     members[1].unsubscribe()
     await until(cluster, lambda: len(members[0].assignment()) == 2)
     members[1].subscribe(["t"], listener=logs[1])
-    async with timeout(10):
-        await members[1]._subscription.wait_for_assignment()
     await until(cluster, lambda: all(len(member.assignment()) == 1 for member in members))
     assert logs[1].calls == [
         ("revoked", set()),
@@ -134,7 +129,7 @@ async def test_a_listener_hears_once_that_its_partitions_are_lost(
     consumer.subscribe(["t"], listener=log)
     await until(cluster, lambda: consumer.assignment())
     cluster.intercept(JoinGroupRequest, Fail(GroupLoadInProgressError), times=2)
-    cluster.groups.expire("g", consumer._coordinator.member_id)
+    cluster.groups.expire("g", consumer.group_metadata().member_id)
     await until(cluster, lambda: len(log.calls) == 4)
     assert log.calls == [("revoked", set()), ("assigned", {0}), ("lost", {0}), ("assigned", {0})]
 

@@ -82,7 +82,9 @@ class Group(CoordinatorNames):
         self._standing = Standing(shared)
         self._polls = PollWatch(shared, self._standing)
         self._committer = committer
-        self._commits = GroupCommits(shared, committer, identify, self._on_commit_refused)
+        self._commits = GroupCommits(
+            shared, committer, identify, self._on_commit_refused, self._tasks
+        )
         self._handover = Handover(shared, route, self._commits, self._tasks)
         parts = GroupParts(
             shared,
@@ -218,6 +220,8 @@ class Group(CoordinatorNames):
             await self._farewell.say(self._leave("the consumer unsubscribed", deadline))
         self._commits.resume()
         await self._commits.finish(commit_by, auto=self._may_commit_finished())
+        if self.generation < 0 or self._config.group_instance_id is not None:
+            await self._commits.look_once_more(commit_by)
         self._commits.close()
         await self._farewell.say(self._leave("the consumer is stopped", deadline))
 

@@ -44,7 +44,7 @@ class Handover:
     3. What is finished is committed, if auto-commit is on. The member still has its old identity,
        which the coordinator takes until the next generation begins.
     4. The listener hears of it. It may commit, too, and its own state is still that of the
-       partition's owner.
+       partition's owner. After it, no older commit may be in the place of these.
     5. Only then the assignment changes, and the group is told: another member can get the partition
        from here on. Late fetch responses and commits of it are void (`PartitionState.retire()`,
        `GroupCommits.forget()`).
@@ -103,6 +103,9 @@ class Handover:
         if self._commits.is_lost:
             return False
         await self._tell_revoked(revoked)
+        await self._commits.restore_overwritten(
+            asyncio.get_running_loop().time() + self._commit_limit
+        )
         return True
 
     async def begin(self) -> None:

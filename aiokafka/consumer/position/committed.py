@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -124,7 +124,8 @@ class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
 
-    Owns nothing but its `LateCommits` and `KnownIds`: the positions are the partitions' own.
+    Owns nothing but its `LateCommits` and `KnownIds`, and what its `OffsetsWay` has: the positions
+    are the partitions' own.
     `contact` learns whether the coordinator answers; `identify` says who reads, for groups that
     want to know (KIP-848); `kept` are the requests of the membership behind which nothing may have
     to wait.
@@ -287,7 +288,7 @@ class OffsetCommitter:
         # All by id, or all by name: one unknown id decides for the whole request.
         by_id = topic_ids.keys() >= {tp.topic for tp in pending}
         last = None if by_id else _LAST_VERSION_WITH_NAMES
-        response = await self._way.commit(node_id, make, last)
+        response = await self._way.commit(node_id, make, last, pending)
         names = {topic_id: name for name, topic_id in topic_ids.items()}
         for topic in response.topics if response is not None else ():
             topic.name = names.get(topic.topic_id, topic.name)
@@ -378,7 +379,9 @@ class OffsetCommitter:
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
                     # Not sent again with the rest: what is stored may be overtaken by then.
-                    if pending.pop(tp, None) is not None:
+                    if (stored := pending.pop(tp, None)) is not None:
+                        if self._way.unanswered:
+                            self._way.unanswered.confirm(tp, stored, _now())
                         on_stored(tp)
                 elif error in _GONE:
                     # No retry brings a topic back, and the others must not wait for it.
@@ -410,6 +413,33 @@ class OffsetCommitter:
             return tp
         instance_id = self._config.group_instance_id
         return f"group {self.group_id!r}: another member joined with group_{instance_id=}"
+
+    # -- commits without a response ----------------------------------------------------------------
+
+    @property
+    def to_look_up(self) -> frozenset[TopicPartition]:
+        """Partitions of which an earlier commit without a response may overwrite a later one."""
+        unanswered = self._way.unanswered
+        return unanswered.to_look_up(_now()) if unanswered else frozenset()
+
+    @property
+    def look_up_pause(self) -> float:
+        """Seconds until the next look at them."""
+        return self._way.unanswered.pause(_now())
+
+    def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
+        """Look up no other partitions than these any more."""
+        if self._way.unanswered:
+            self._way.unanswered.forget_all_but(kept)
+
+    async def overwritten(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the offsets to store again, as an earlier commit was carried out after theirs.
+        Raises as `fetch`."""
+        found = await self.fetch(partitions, deadline)
+        again = self._way.unanswered.overwritten(found)
+        return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 
     # -- fetch -------------------------------------------------------------------------------------
 
@@ -474,6 +504,10 @@ class OffsetCommitter:
 
     def _is_late(self, tp: TopicPartition, offset: int) -> bool:
         return self._late.is_of_former_topic(tp, self.topic_ids([tp]).get(tp.topic), offset)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _commit_topic(
