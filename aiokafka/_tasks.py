@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
-__all__ = ["TaskOwner", "both", "is_told_to_end", "together", "unless"]
+__all__ = ["TaskOwner", "both", "is_told_to_end", "together", "unless", "with_second"]
 
 log = logging.getLogger("aiokafka")
 
@@ -211,11 +211,35 @@ async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]
         await asyncio.wait((calling, ending), return_when=asyncio.FIRST_COMPLETED)
         return await calling if calling.done() else None
     finally:
-        calling.cancel()
-        ending.cancel()
-        await asyncio.wait((calling, ending))
-        # Where one fails in the turn in which this call is cancelled, asyncio would log that.
-        if not calling.cancelled():
-            calling.exception()
-        if not ending.cancelled():
-            ending.exception()
+        await _end((calling, ending))
+
+
+async def with_second(
+    first: Coroutine[Any, Any, T], after: float, second: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
+    """Return what `first` returns; if that takes more than `after` seconds, `second()` runs beside
+    it, and the one that returns first counts. Raises what the last of them raises."""
+    calls = [asyncio.ensure_future(first)]
+    try:
+        done, _ = await asyncio.wait(calls, timeout=after)
+        if not done:
+            calls.append(asyncio.ensure_future(second()))
+        pending = set(calls)
+        while True:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for call in done:
+                if call.cancelled() or call.exception() is None or not pending:
+                    return call.result()
+    finally:
+        await _end(calls)
+
+
+async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
+    """Cancel calls and wait for their ends."""
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    for call in calls:
+        # Where one fails in the turn in which the caller is cancelled, asyncio would log that.
+        if not call.cancelled():
+            call.exception()

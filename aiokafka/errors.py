@@ -346,8 +346,8 @@ class CommitFailedError(KafkaError):
 
 
 _COMMIT_FAILED = (
-    "Commit cannot be completed since the group has already rebalanced and no longer counts this "
-    "consumer as the owner of the partitions, so another member will read the records again. "
+    "Commit cannot be completed since the group no longer counts this consumer as the owner of the "
+    "partitions, so another member will read the records again. "
     "Usually the time between two calls of getmany() or getone() was longer than "
     "max_poll_interval_ms, or the event loop was blocked for longer than session_timeout_ms. Raise "
     "these, take fewer records at once with max_poll_records, or do the work elsewhere while "

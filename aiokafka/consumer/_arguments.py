@@ -23,6 +23,11 @@ _MOST_RECORDS = 2**31 - 1
 DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
+class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
+    """The offsets of `commit()` without arguments: the positions of all assigned partitions. A type
+    and not an argument, since tracers copy the parameters of `commit_offsets`."""
+
+
 def topic_names(topics: Any) -> frozenset[str]:
     """Check the names of topics."""
     if not isinstance(topics, (tuple, list, Set)):

@@ -14,7 +14,12 @@ from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._partitions import as_partition
 from aiokafka._typing import later
 from aiokafka.client import AIOKafkaClient
-from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
+from aiokafka.consumer._arguments import (
+    AllPositions,
+    as_partitions,
+    is_offset,
+    offsets_to_commit,
+)
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.group.no_group import no_group
@@ -298,7 +303,7 @@ class ConsumerPositions:
             with self._unless_stopped():
                 entries = _with_epochs(assignment, entries)
                 await self._joined.commit_offsets(
-                    assignment, entries, are_positions=offsets is None
+                    assignment, AllPositions(entries) if offsets is None else entries
                 )
         if offsets is None:
             # After the rest is stored: only what was taken away has failed, and the error names

@@ -35,13 +35,14 @@ class ConnectionGroup(enum.IntEnum):
 
     A broker answers the requests of a connection in order, so those that it answers late, of
     groups and fetches, must not hold up others. OFFSETS is for what a group stores and reads while
-    COORDINATION waits for other members.
+    COORDINATION waits for other members, HEARTBEAT for heartbeats that get no response on that.
     """
 
     DEFAULT = 0
     COORDINATION = 1
     FETCH = 2
     OFFSETS = 3
+    HEARTBEAT = 4
 
 
 _PURPOSES = tuple(map(int, ConnectionGroup))

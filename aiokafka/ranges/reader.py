@@ -589,14 +589,14 @@ class RangeReader:
             isolation_level=int(self._read_committed),
             topics=fetch_topics((state.tp, self._spec(state, limit, has_ids)) for state in states),
         )
+        timeout = limits.max_wait + min(limits.timeout, self._client.config.request_timeout)
+        last = None if has_ids else LAST_VERSION_WITH_NAMES
         try:
-            response = await self._client.send(
-                node_id,
-                request,
-                group=ConnectionGroup.FETCH,
-                max_version=None if has_ids else LAST_VERSION_WITH_NAMES,
-                timeout=limits.max_wait + min(limits.timeout, self._client.config.request_timeout),
+            connection = await self._client.connection(
+                node_id, ConnectionGroup.FETCH, timeout=timeout
             )
+            version = connection.pick(FetchRequest, last)
+            response = await connection.request(request, version=version, timeout=timeout)
         except KafkaError as error:
             self._busy.discard(node_id)
             self._on_failed_fetch(node_id, states, error)

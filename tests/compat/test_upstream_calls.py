@@ -15,16 +15,19 @@ from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, NewTopic
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
+    CommitFailedError,
     ConsumerStoppedError,
+    FencedInstanceId,
     IllegalOperation,
     IllegalStateError,
     KafkaConnectionError,
     ProducerFenced,
 )
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v0, MetadataResponse_v5
 from aiokafka.record import MemoryRecords  # type: ignore[attr-defined]
 from aiokafka.structs import OffsetAndTimestamp
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Fail, FakeCluster
 
 TP = TopicPartition("t", 0)
 
@@ -88,6 +91,37 @@ def test_the_warning_of_an_unclosed_producer() -> None:
 
     with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
         asyncio.run(forget())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_faust_goes_on_after_a_rebalance(cluster: FakeCluster, protocol: str) -> None:
+    """It looks for these words in a commit that has failed, and ends its worker without them."""
+    async with AIOKafkaConsumer(
+        "t",
+        group_id="g",
+        group_protocol=protocol,
+        enable_auto_commit=False,
+        bootstrap_servers=cluster.bootstrap_servers,
+    ) as consumer:
+        cluster.groups.expire("g", consumer._coordinator.member_id)
+        with pytest.raises(CommitFailedError, match="already rebalanced"):
+            await consumer.commit({TP: 1})
+
+
+async def test_faust_ends_when_another_worker_has_its_name(cluster: FakeCluster) -> None:
+    async with AIOKafkaConsumer(
+        "t",
+        group_id="g",
+        group_instance_id="one",
+        enable_auto_commit=False,
+        bootstrap_servers=cluster.bootstrap_servers,
+    ) as consumer:
+        cluster.intercept(OffsetCommitRequest, Fail(FencedInstanceId))
+        with pytest.raises(CommitFailedError) as found:
+            await consumer.commit({TP: 1})
+        assert "already rebalanced" not in str(found.value)
+    # Nor may the words be part of what every such error says: Faust's own tests make one.
+    assert "already rebalanced" not in str(CommitFailedError("a cause of its own"))
 
 
 # -- clients

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 from tests.kafka.fixtures import Kafka, MakeTopic
+from tests.kafka.topics import create_topic
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[..., bool]) -> None:
     async with timeout(40):
         while not condition():
             await asyncio.sleep(0.05)
@@ -84,3 +87,68 @@ async def test_with_confluent_kafka(kafka: Kafka, make_topic: MakeTopic, assigno
                 await asyncio.to_thread(theirs.poll, 0.2)
         await asyncio.to_thread(theirs.close)
         await until(lambda: len(ours.assignment()) == 4)
+
+
+class Calls(ConsumerRebalanceListener):
+    """Counts the calls of a listener."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self.names.append("revoked")
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self.names.append("assigned")
+
+
+async def test_a_new_topic_is_shared_in_one_rebalance(kafka: Kafka) -> None:
+    """As in aiokafka's own tests: members with a pattern find a topic at different times."""
+    prefix = f"topics-{uuid.uuid4().hex[:10]}"
+    calls = [Calls(), Calls()]
+    async with contextlib.AsyncExitStack() as members:
+        consumers = []
+        # Only the first one looks for topics by itself.
+        for number, age in enumerate((200, 3_600_000)):
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=kafka.bootstrap_servers,
+                group_id=prefix,
+                metadata_max_age_ms=age,
+                heartbeat_interval_ms=100,
+            )
+            consumer.subscribe(pattern=f"^{prefix}-.*$", listener=calls[number])
+            consumers.append(await members.enter_async_context(consumer))
+        await until(lambda: [len(each.names) for each in calls] == [4, 2])
+        for count in (1, 2):
+            name = f"{prefix}-{count}"
+            await create_topic(kafka.bootstrap_servers, name, partitions=2)
+            await until(
+                lambda count=count: all(len(each.assignment()) == count for each in consumers)
+            )
+            assert all(len(each.subscription()) == count for each in consumers)
+        assert [len(each.names) for each in calls] == [8, 6]
+
+
+async def test_a_member_that_goes_and_comes_back_causes_one_rebalance_each_time(
+    kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    """As in aiokafka's own tests of dynamic members."""
+    topic = await make_topic(partitions=2)
+    calls = [Calls(), Calls()]
+    async with contextlib.AsyncExitStack() as members:
+        consumers = []
+        for each in calls:
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=kafka.bootstrap_servers, group_id=topic, heartbeat_interval_ms=200
+            )
+            consumer.subscribe([topic], listener=each)
+            consumers.append(await members.enter_async_context(consumer))
+        await until(lambda: len(calls[0].names) == 4)
+        consumers[1].unsubscribe()
+        await until(lambda: len(consumers[0].assignment()) == 2)
+        consumers[1].subscribe([topic], listener=calls[1])
+        await until(lambda: all(len(each.assignment()) == 1 for each in consumers))
+        await consumers[1].stop()
+        await until(lambda: len(consumers[0].assignment()) == 2)
+    assert calls[1].names == ["revoked", "assigned"] * 2
+    assert calls[0].names == ["revoked", "assigned"] * 5

@@ -231,15 +231,16 @@ class NodeFetcher:
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
         request.rack_id = self._host.rack_id()
-        sent_at = self._loop.time()
+        sent_at, limit = self._loop.time(), max_wait + config.client.request_timeout
         with self._contact.asked("Fetch", max_wait):
             try:
-                await self._shared.client.send(
-                    self.node_id,
+                connection = await self._shared.client.connection(
+                    self.node_id, ConnectionGroup.FETCH, timeout=limit
+                )
+                await connection.request(
                     request,
-                    group=ConnectionGroup.FETCH,
-                    max_version=self._session.max_version,
-                    timeout=max_wait + config.client.request_timeout,
+                    version=connection.pick(type(request), self._session.max_version),
+                    timeout=limit,
                     # When it is read, and not a turn of the loop later: so the readers run before
                     # this task, which makes the next request.
                     on_response=partial(self._take_in, sent_at),

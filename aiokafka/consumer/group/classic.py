@@ -36,6 +36,8 @@ __all__ = ["ClassicProtocol"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
+# Part of the rebalance timeout, of which the application and the last commit have more than half.
+_PART_TO_LOOK = 0.2
 
 
 class ClassicProtocol:
@@ -141,6 +143,7 @@ class ClassicProtocol:
         """Go through one generation: revoke, join, sync, take over.
 
         1. `_prepare()`: an eager member revokes everything; a cooperative one keeps all it has.
+           With a pattern, the topics are looked up again.
         2. The pending reason is taken. One that comes up from here on leads to another join.
         3. JoinGroup and SyncGroup, in which the broker has us wait for the other members. Commits
            wait on our side: on this connection they would wait behind the join.
@@ -154,6 +157,7 @@ class ClassicProtocol:
            can get it; an eager one takes over all.
         """
         await self._prepare()
+        await self._look_for_topics()
         if not self._standing.may_take_part():
             return
         reason = self._standing.take_reason()
@@ -206,6 +210,25 @@ class ClassicProtocol:
             goes_on = follows and not self._standing.is_stopping
             self._commits.end_all_but(partitions_of(data) if goes_on else frozenset())
 
+    async def _look_for_topics(self) -> None:
+        """Refresh the metadata before a join by pattern.
+
+        1. A topic is created, and one member finds it and joins.
+        2. The others join because of that. Without the topic in their subscriptions they get
+           nothing of it.
+        3. When each of them finds it, the group rebalances again.
+
+        At start there is metadata from a moment ago.
+        """
+        standing = self._standing
+        if self._subscriptions.pattern is None or standing.is_starting:
+            return
+        if standing.may_take_part():
+            known = self._client.force_metadata_update()
+            limit = self._config.rebalance_timeout or self._config.session_timeout
+            await asyncio.wait([known], timeout=limit * _PART_TO_LOOK)
+            self._parts.on_metadata()
+
     async def _prepare(self) -> None:
         """Give up what a join needs: everything without membership, everything of an eager
         member."""
@@ -222,7 +245,9 @@ class ClassicProtocol:
                 self._is_revoked = True
         elif not self._assignors.is_cooperative and not self._is_revoked:
             owned = self._handover.owned
-            if owned and not await self._handover.revoke(owned):
+            if not owned:
+                await self._handover.begin()
+            elif not await self._handover.revoke(owned):
                 self._assignors.forget()
                 await self._handover.lose()
                 self._handover.release()

@@ -41,6 +41,8 @@ _STABLE = "Stable"
 
 # The broker answers a join when all members have joined or their time is up, and takes a moment.
 _JOIN_SLACK = 5.0
+# A heartbeat without a response for so long is sent a second time.
+_PART_OF_SESSION = 1 / 3
 _UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
@@ -200,9 +202,10 @@ class ClassicMember:
         )
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
-        limit = min(self._config.client.request_timeout, self._config.session_timeout)
+        session = self._config.session_timeout
         # Not longer: the session runs out while the first broker to be asked keeps silent.
-        response = await self.link.send(request, limit, search=limit)
+        limit = min(self._config.client.request_timeout, session)
+        response = await self.link.send_in_time(request, limit, session * _PART_OF_SESSION)
         self.link.check(response.error_code)
 
     async def shares(self) -> Shares | None:

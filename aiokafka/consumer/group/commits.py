@@ -17,6 +17,7 @@ from aiokafka.consumer.group.chosen import ChosenPartitions, GivenUp
 from aiokafka.consumer.group.stored import Forfeit, Stored
 from aiokafka.consumer.group.turn import Turn, Turns
 from aiokafka.consumer.position.committed import (
+    ALREADY_REBALANCED,
     CommittedOffset,
     Identity,
     OffsetCommitter,
@@ -33,6 +34,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._tasks import TaskOwner
     from aiokafka.consumer._partition_state import PartitionState
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.subscription_state import Assignment
@@ -79,7 +81,7 @@ class GroupCommits:
 
     Owns: the offsets committed last, by partition; the commits under way, and which of them are
     sent; which partitions were taken away with records in the application's hands, and at which of
-    its calls.
+    its calls; the task that looks for commits that were carried out late.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class GroupCommits:
         committer: OffsetCommitter,
         identity: Callable[[], Identity],
         on_refused: Callable[[Identity, CommitFailedError], None],
+        tasks: TaskOwner,
     ) -> None:
         self._config = shared.config
         self._log = SubjectLog(log, shared.config.subject)
@@ -96,6 +99,8 @@ class GroupCommits:
         self._desk = shared.desk
         self._identity = identity
         self._on_refused = on_refused
+        self._tasks = tasks
+        self._guard: asyncio.Task[None] | None = None
         self._committed: dict[TopicPartition, Stored] = {}
         self._turns = Turns()
         self._out: set[Turn] = set()
@@ -156,6 +161,7 @@ class GroupCommits:
     def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
         """Refuse the commits called so far for other partitions than these, also if the member has
         them again when they could be sent."""
+        self._committer.forget_all_but(kept)
         for turn in self._turns:
             turn.end_all_but(kept)
 
@@ -190,8 +196,9 @@ class GroupCommits:
         lost = [tp for tp, forfeit in forfeited.items() if forfeit.call == call]
         if lost:
             raise CommitFailedError(
-                f"group {self._committer.group_id!r}: taken away since their records were handed "
-                f"out: {some_names(lost)}; the present owners of these partitions read them again"
+                f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: taken away since their "
+                f"records were handed out: {some_names(lost)}; the present owners of these "
+                "partitions read them again"
             )
 
     async def commit(
@@ -277,7 +284,7 @@ class GroupCommits:
             # No await until the identity is known: offsets of one assignment must not go out in the
             # name of another. What changes after that, the coordinator sees by the identity.
             if self._is_late(losses):
-                raise CommitFailedError("the group removed this member")
+                raise CommitFailedError(f"{ALREADY_REBALANCED}: it removed this member")
             positions = choose()
             offsets = positions.offsets
             if not offsets:
@@ -287,6 +294,7 @@ class GroupCommits:
             try:
                 with self._sending(offsets):
                     await self._committer.commit(noted, identity, deadline)
+                self._maybe_guard()
                 return
             except CommitFailedError as error:
                 # A refusal of who we were says nothing about who we are. A join that is under way,
@@ -339,6 +347,51 @@ class GroupCommits:
         finally:
             self._out.remove(turn)
             self._changed.notify()
+
+    # -- commits without a response --------------------------------------------------------------
+
+    def _maybe_guard(self) -> None:
+        """See to it, in the background, that the commit that was just confirmed stays in place."""
+        is_guarded = self._guard is not None and not self._guard.done()
+        if self._committer.to_look_up and not is_guarded and not self._tasks.is_stopping:
+            self._guard = self._tasks.start(self._guard_commits(), name="late-commits")
+
+    async def _guard_commits(self) -> None:
+        while self._committer.to_look_up:
+            await asyncio.sleep(self._committer.look_up_pause)
+            now = asyncio.get_running_loop().time()
+            await self.restore_overwritten(now + self._config.client.request_timeout)
+
+    async def look_once_more(self, deadline: float) -> None:
+        """Look for late commits once more, a moment later, before this consumer is gone: no
+        generation ends with it, so that they would be refused."""
+        left = deadline - asyncio.get_running_loop().time()
+        if self._committer.to_look_up and left > 0:
+            await asyncio.sleep(min(self._committer.look_up_pause, left / 2))
+            await self.restore_overwritten(deadline)
+
+    async def restore_overwritten(self, deadline: float) -> None:
+        """Store again what an older commit has overwritten that the coordinator carried out later,
+        until `deadline` (loop time) at most; see `UnansweredCommits`. Failures are logged."""
+        partitions = self._committer.to_look_up & self._subscriptions.assignment.tps
+        if not partitions:
+            return
+        try:
+            # No other commit of them goes out between the look and what follows from it.
+            async with self._turn(partitions, deadline) as turn:
+                found = await self._committer.overwritten(partitions, deadline)
+                # In a new generation the older commit is refused, and what the member has may be
+                # less.
+                gone = turn.ended | (found.keys() - self._subscriptions.assignment.tps)
+                offsets = {tp: entry for tp, entry in found.items() if tp not in gone}
+                if not offsets or self._is_suspended or self._is_lost or self._is_closed:
+                    return
+                names = some_names(offsets)
+                self._log.info("Stored again, as a late commit has overwritten it: %s", names)
+                positions = Positions(offsets, self._committer.topic_ids(offsets))
+                await self._committer.commit(positions, self._identity(), deadline)
+        except KafkaError as error:
+            self._log.debug("Not looked for late commits: %s", error)
 
     def _is_late(self, losses: int) -> bool:
         """Return whether the group has removed the member since a commit was called, after so many
@@ -404,6 +457,7 @@ class GroupCommits:
             await self.commit_finished(deadline - asyncio.get_running_loop().time())
         while self._turns and await self._changed.wait(deadline):
             pass
+        await self.restore_overwritten(deadline)
 
     def complain(self, error: Exception) -> None:
         """Log what keeps commits from being made, once until one is."""
@@ -497,4 +551,5 @@ class GroupCommits:
 def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:
     """Raise CommitFailedError if there are any."""
     if foreign:
-        raise CommitFailedError(f"not this member's any more: {some_names(foreign)}")
+        names = some_names(foreign)
+        raise CommitFailedError(f"{ALREADY_REBALANCED}: not this member's any more: {names}")

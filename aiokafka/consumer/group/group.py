@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
+from aiokafka.consumer._arguments import AllPositions
 from aiokafka.consumer.group.commits import GroupCommits
 from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.consumer.group.coordinator_names import CoordinatorNames
@@ -81,7 +82,9 @@ class Group(CoordinatorNames):
         self._standing = Standing(shared)
         self._polls = PollWatch(shared, self._standing)
         self._committer = committer
-        self._commits = GroupCommits(shared, committer, identify, self._on_commit_refused)
+        self._commits = GroupCommits(
+            shared, committer, identify, self._on_commit_refused, self._tasks
+        )
         self._handover = Handover(shared, route, self._commits, self._tasks)
         parts = GroupParts(
             shared,
@@ -217,6 +220,8 @@ class Group(CoordinatorNames):
             await self._farewell.say(self._leave("the consumer unsubscribed", deadline))
         self._commits.resume()
         await self._commits.finish(commit_by, auto=self._may_commit_finished())
+        if self.generation < 0 or self._config.group_instance_id is not None:
+            await self._commits.look_once_more(commit_by)
         self._commits.close()
         await self._farewell.say(self._leave("the consumer is stopped", deadline))
 
@@ -462,18 +467,14 @@ class Group(CoordinatorNames):
     # -- offsets -----------------------------------------------------------------------------------
 
     async def commit_offsets(
-        self,
-        assignment: object,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        *,
-        are_positions: bool = False,
+        self, assignment: object, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Store `offsets`, which tracers look for here. Raises as `GroupCommits.commit`, or as
-        `commit_positions` if they are the positions of all partitions."""
+        """Store `offsets`. Raises as `GroupCommits.commit`, or as `commit_positions` if they are
+        `AllPositions`. Tracers replace this method by functions with exactly these parameters."""
         self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
         found = {tp: CommittedOffset(*each, each.leader_epoch) for tp, each in offsets.items()}
-        if are_positions:
+        if isinstance(offsets, AllPositions):
             await self._commits.commit_positions(found, deadline)
         else:
             await self._commits.commit(found, deadline)

@@ -44,7 +44,7 @@ class Handover:
     3. What is finished is committed, if auto-commit is on. The member still has its old identity,
        which the coordinator takes until the next generation begins.
     4. The listener hears of it. It may commit, too, and its own state is still that of the
-       partition's owner.
+       partition's owner. After it, no older commit may be in the place of these.
     5. Only then the assignment changes, and the group is told: another member can get the partition
        from here on. Late fetch responses and commits of it are void (`PartitionState.retire()`,
        `GroupCommits.forget()`).
@@ -55,6 +55,7 @@ class Handover:
     of that in step 2 or 3, `revoke()` ends there, and leaves the rest to `lose()`.
 
     Owns: which partitions the listener has heard of and has to hear the end of, and that listener;
+    the listener that has heard of an end and waits for the next assignment;
     the last assignment by the group, and as it was when the application unsubscribed, for what is
     finished then.
     """
@@ -77,6 +78,7 @@ class Handover:
         self._given_up = commits.give_up(self._held)
         self._listener: ConsumerRebalanceListener | None = None
         self._told: Partitions = frozenset()
+        self._waiting: ConsumerRebalanceListener | None = None
 
     @property
     def owned(self) -> Partitions:
@@ -101,13 +103,18 @@ class Handover:
         if self._commits.is_lost:
             return False
         await self._tell_revoked(revoked)
+        await self._commits.restore_overwritten(
+            asyncio.get_running_loop().time() + self._commit_limit
+        )
         return True
 
     async def begin(self) -> None:
-        """Call the listener before an eager member joins, though it has nothing to give up: those
-        of aiokafka always were."""
+        """Call the listener before an eager member joins with nothing to give up, as aiokafka does
+        before every join. Not again if `unsubscribe()`, or the loss of the partitions, was the
+        reason for a call since it was last assigned something: calls come in pairs."""
         listener = self._subscriptions.listener
-        if listener is not None:
+        if listener is not None and listener is not self._waiting:
+            self._waiting = listener
             self._desk.hold()
             await self._call(listener.on_partitions_revoked, frozenset())
 
@@ -205,7 +212,7 @@ class Handover:
 
     async def _tell_assigned(self, added: Partitions) -> None:
         self._log.info("Assigned %s", _names(added))
-        self._listener = self._subscriptions.listener
+        self._listener, self._waiting = self._subscriptions.listener, None
         if self._listener is not None:
             # Before the call: a listener that fails half-way has to hear the end of it all the
             # same.
@@ -219,11 +226,13 @@ class Handover:
         # Before the call, so that a listener whose call is cancelled is not called again for them.
         self._told -= revoked
         if self._listener is not None and revoked:
+            self._waiting = self._listener
             await self._call(self._listener.on_partitions_revoked, revoked)
 
     async def _tell_lost(self, lost: Partitions) -> None:
         self._told -= lost
         if self._listener is not None and lost:
+            self._waiting = self._listener
             # Duck-typed listeners know the other two only.
             on_lost = getattr(
                 self._listener, "on_partitions_lost", self._listener.on_partitions_revoked

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._tasks import with_second
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
@@ -129,6 +130,7 @@ class GroupLink:
         patience: float = 0.0,
         pick: Callable[[BrokerConnection, Request[R]], int] | None = None,
         search: float | None = None,
+        connections: ConnectionGroup = ConnectionGroup.COORDINATION,
     ) -> R:
         """Send a request to the coordinator, on the connection of the group; returns the response.
 
@@ -138,6 +140,7 @@ class GroupLink:
             pick: Chooses another version than the highest.
             search: Seconds after which a search for the coordinator is given up, of which a silent
                 broker gets a part; None for the request timeout.
+            connections: Which connection to use instead.
 
         Raises errors of the connection.
         """
@@ -147,9 +150,7 @@ class GroupLink:
             sent_at = loop.time()
             with self._contact.asked(type(request).__name__.removesuffix("Request"), patience):
                 try:
-                    connection = await self._client.connection(
-                        node_id, ConnectionGroup.COORDINATION, timeout=limit
-                    )
+                    connection = await self._client.connection(node_id, connections, timeout=limit)
                     choose = pick or _newest
                     version = choose(connection, request)
                     response = await connection.request(request, version=version, timeout=limit)
@@ -164,6 +165,48 @@ class GroupLink:
             return response
 
         return await self._ask(ask, search)
+
+    async def send_in_time(self, request: Request[R], limit: float, after: float) -> R:
+        """Return the response to `request`, for which `limit` seconds are left. If there is none
+        `after` so many, send it a second time, elsewhere. Raises errors of the connection.
+
+        1. The network drops all packets of a connection, or the coordinator has moved and its
+           former broker keeps silent. With the whole session for the response, there is no time for
+           another heartbeat when it is over.
+        2. With a part of it, a slow line would be given up that brings the response a moment later,
+           and each time again.
+        3. So the first one keeps its time. The second one goes to the coordinator that other
+           brokers name, over a connection of its own, and whichever response comes first counts.
+        """
+        deadline = asyncio.get_running_loop().time() + limit
+
+        async def send_again() -> R:
+            return await self._send_elsewhere(request, deadline)
+
+        return await with_second(self.send(request, limit, search=limit), after, send_again)
+
+    async def _send_elsewhere(self, request: Request[R], deadline: float) -> R:
+        """Send a request to the coordinator, which is looked up, over another connection, again and
+        again until there is a response. Raises the last error at `deadline` (loop time)."""
+        loop, client = asyncio.get_running_loop(), self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        self._client.forget_coordinator(
+            CoordinationType.GROUP, self.group_id, "a heartbeat got no response"
+        )
+        while True:
+            left = deadline - loop.time()
+            try:
+                return await self.send(
+                    # Of a connection that was used before, another one may be needed.
+                    request,
+                    max(left / 2, 0.0),
+                    search=left,
+                    connections=ConnectionGroup.HEARTBEAT,
+                )
+            except KafkaError:
+                if loop.time() + (pause := delays.next()) >= deadline:
+                    raise
+            await asyncio.sleep(pause)
 
     async def send_aside(self, make: Callable[[BrokerConnection], Request[R]]) -> R:
         """Send what `make` makes for a connection on which no join can be waiting."""

@@ -29,8 +29,8 @@ class GroupParts(NamedTuple):
     handover: Handover
     errors: MendableErrors
     polls: PollWatch
-    on_assigned: Callable[[], None]
-    """Called when the member has its assignment."""
+    on_metadata: Callable[[], None]
+    """Looks at the metadata again, for topics, partitions and leaders."""
 
     def settle(self) -> None:
         """Let readers get records again: the member has its assignment."""
@@ -39,7 +39,7 @@ class GroupParts(NamedTuple):
         self.standing.settle()
         # After the state has changed: metadata that came while the member joined was passed over,
         # and is compared with the assignment now.
-        self.on_assigned()
+        self.on_metadata()
         self.shared.meter.rebalanced()
 
 

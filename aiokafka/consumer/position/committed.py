@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
 
-__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "Positions"]
+__all__ = ["ALREADY_REBALANCED", "CommittedOffset", "Identity", "OffsetCommitter", "Positions"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -70,6 +70,10 @@ _FIRST_STABLE_VERSION = 7
 _FIRST_MEMBER_VERSION = 9
 # Seconds to look for a coordinator, of which a silent broker has a part, and a slow one enough.
 _SHORTEST_SEARCH = 3.0
+
+# Faust looks for these words: with them it goes on after a commit that has failed, without them it
+# crashes.
+ALREADY_REBALANCED = "the group has already rebalanced"
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
@@ -118,7 +122,8 @@ class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
 
-    Owns nothing but its `LateCommits` and `KnownIds`: the positions are the partitions' own.
+    Owns nothing but its `LateCommits` and `KnownIds`, and what its `OffsetsWay` has: the positions
+    are the partitions' own.
     `contact` learns whether the coordinator answers; `identify` says who reads, for groups that
     want to know (KIP-848); `kept` are the requests of the membership behind which nothing may have
     to wait.
@@ -281,7 +286,7 @@ class OffsetCommitter:
         # All by id, or all by name: one unknown id decides for the whole request.
         by_id = topic_ids.keys() >= {tp.topic for tp in pending}
         last = None if by_id else _LAST_VERSION_WITH_NAMES
-        response = await self._way.commit(node_id, make, last)
+        response = await self._way.commit(node_id, make, last, pending)
         names = {topic_id: name for name, topic_id in topic_ids.items()}
         for topic in response.topics if response is not None else ():
             topic.name = names.get(topic.topic_id, topic.name)
@@ -372,7 +377,9 @@ class OffsetCommitter:
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
                     # Not sent again with the rest: what is stored may be overtaken by then.
-                    if pending.pop(tp, None) is not None:
+                    if (stored := pending.pop(tp, None)) is not None:
+                        if self._way.unanswered:
+                            self._way.unanswered.confirm(tp, stored, _now())
                         on_stored(tp)
                 elif error in _GONE:
                     # No retry brings a topic back, and the others must not wait for it.
@@ -390,7 +397,9 @@ class OffsetCommitter:
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
-            failed = CommitFailedError(f"{tp}: {error.__name__}")
+            # Of a fenced instance the program has to hear: another one runs under its name.
+            why = "" if error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
+            failed = CommitFailedError(f"{tp}: {why}{error.__name__}")
             failed.__cause__ = error(self._who_was_refused(error, tp))
             return failed
         if error is GroupAuthorizationFailedError:
@@ -402,6 +411,33 @@ class OffsetCommitter:
             return tp
         instance_id = self._config.group_instance_id
         return f"group {self.group_id!r}: another member joined with group_{instance_id=}"
+
+    # -- commits without a response ----------------------------------------------------------------
+
+    @property
+    def to_look_up(self) -> frozenset[TopicPartition]:
+        """Partitions of which an earlier commit without a response may overwrite a later one."""
+        unanswered = self._way.unanswered
+        return unanswered.to_look_up(_now()) if unanswered else frozenset()
+
+    @property
+    def look_up_pause(self) -> float:
+        """Seconds until the next look at them."""
+        return self._way.unanswered.pause(_now())
+
+    def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
+        """Look up no other partitions than these any more."""
+        if self._way.unanswered:
+            self._way.unanswered.forget_all_but(kept)
+
+    async def overwritten(
+        self, partitions: Collection[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the offsets to store again, as an earlier commit was carried out after theirs.
+        Raises as `fetch`."""
+        found = await self.fetch(partitions, deadline)
+        again = self._way.unanswered.overwritten(found)
+        return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 
     # -- fetch -------------------------------------------------------------------------------------
 
@@ -466,6 +502,10 @@ class OffsetCommitter:
 
     def _is_late(self, tp: TopicPartition, offset: int) -> bool:
         return self._late.is_of_former_topic(tp, self.topic_ids([tp]).get(tp.topic), offset)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _commit_topic(

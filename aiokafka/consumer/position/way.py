@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.consumer.position.unanswered import UnansweredCommits
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetCommitResponse
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
+    from aiokafka.structs import TopicPartition
 
 __all__ = ["OffsetsWay"]
 
@@ -43,7 +46,11 @@ class OffsetsWay:
 
     So while a commit has no response, whatever follows goes the same way, even behind a join.
 
-    Owns: the connection of the latest commit, and how many calls are about to use it.
+    Without a response until its connection is gone, a commit may still arrive behind those that go
+    over the next connection: see `UnansweredCommits`.
+
+    Owns: the connection of the latest commit, and how many calls are about to use it; the commits
+    without a response.
 
     Args:
         kept: The requests of the membership to which the coordinator may respond late.
@@ -52,7 +59,9 @@ class OffsetsWay:
     def __init__(self, client: AIOKafkaClient, kept: tuple[type[Request[Any]], ...]) -> None:
         self._client = client
         self._kept = kept
+        self.unanswered = UnansweredCommits()
         self._latest: tuple[int, BrokerConnection] | None = None
+        self._numbers = itertools.count()
         self._calls = 0
 
     async def commit(
@@ -60,9 +69,10 @@ class OffsetsWay:
         node_id: int,
         make: Callable[[int], OffsetCommitRequest | None],
         max_version: int | None,
+        offsets: Mapping[TopicPartition, tuple[int, str, int]],
     ) -> OffsetCommitResponse | None:
         """Send the commit that `make(version)` returns; return the response. Both may be None, for
-        nothing to send. Raises errors of the network."""
+        nothing to send. `offsets` are those in the request. Raises errors of the network."""
         connection = await self.for_look_up(node_id)
         # Before anything waits: whatever follows looks here for where it has to go.
         self._latest = node_id, connection
@@ -71,7 +81,19 @@ class OffsetsWay:
         try:
             version = connection.pick(OffsetCommitRequest, max_version)
             request = make(version)
-            return None if request is None else await connection.request(request, version=version)
+            if request is None:
+                return None
+            if not connection.gate.is_open:
+                await connection.gate.wait(self._client.config.request_timeout)
+            number, sent = next(self._numbers), connection.send_nowait(request, version)
+            try:
+                response = await sent
+            except BaseException:
+                self.unanswered.add(offsets, connection, number)
+                raise
+            if self.unanswered:
+                self.unanswered.settle(connection, number)
+            return response
         finally:
             self._calls -= 1
 
