@@ -18,7 +18,7 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
 REQUEST = ConsumerGroupDescribeRequest
-_CONSUMER = 1
+_CLASSIC, _CONSUMER = 0, 1
 
 
 def handle(
@@ -78,7 +78,7 @@ def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerMembe
         subscribed_topic_regex=member.regex,
         assignment=_assignment(context.state, member.assigned),
         target_assignment=_assignment(context.state, group.target[member.member_id]),
-        member_type=_CONSUMER,
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 
