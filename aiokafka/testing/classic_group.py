@@ -412,12 +412,14 @@ class ClassicGroup:
             self._touch(member)
         self._store()
 
-    def give_up(self) -> None:
-        """End: the group goes on with the other protocol. Members that wait join again there."""
-        self.close()
+    def interrupt(self) -> None:
+        """Have members join again that wait for a response, in whatever group there is then."""
         for member in self.members.values():
+            if member.joining is not None:
+                self._touch(member)
             _fail(member.joining, codes.REBALANCE_IN_PROGRESS)
             _fail(member.syncing, codes.REBALANCE_IN_PROGRESS)
+            member.joining = member.syncing = None
 
     # -- timers --------------------------------------------------------------------------------
 

@@ -107,12 +107,15 @@ class Groups:
         """Make a group of the consumer protocol of a classic one; its members are to join again."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
             raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+        classic.interrupt()
+        if not classic.protocol:
+            # The first members still wait for others. Kafka does not expect that, up to 4.3.
+            raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR)
         try:
             members = [self._as_hosted(classic, member) for member in classic.members.values()]
         except KafkaProtocolError:
             raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND) from None
-        classic.give_up()
-        del self.classic[classic.group_id]
+        self._forget_classic(classic.group_id)
         group = self._new_consumer(classic.group_id)
         group.take_over(classic.generation, members)
         return group

@@ -57,8 +57,10 @@ class Joined(NamedTuple):
     is_kept: bool = False
     """Whether the assignment stands, so that the leader makes no other (KIP-814)."""
     leads_untold: bool = False
-    """Whether this is the leader, and was not told so: brokers before 3.2 name a static leader that
-    was restarted by its former id, so that it makes no new assignment."""
+    """Whether this is the leader, or may be, and was not told so: brokers before 3.2 name a static
+    leader that was restarted by its former id, so that it makes no new assignment; and those of
+    Kafka 4 name no leader to a member whose group is one of the consumer protocol, or was until
+    this static member replaced the last one of that protocol."""
 
 
 class Shares(NamedTuple):
@@ -130,7 +132,7 @@ class ClassicMember:
             {m.member_id: bytes(m.metadata) for m in found},
             {m.member_id: m.group_instance_id for m in found if m.group_instance_id is not None},
             is_leader and bool(response.skip_assignment),
-            not is_leader and self._is_former_self(response.leader),
+            not response.leader or (not is_leader and self._is_former_self(response.leader)),
         )
 
     def _is_former_self(self, member_id: str) -> bool:
