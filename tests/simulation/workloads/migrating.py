@@ -1,5 +1,5 @@
-"""Consumer groups on their way from one protocol to the other, and back: each member comes back with
-the other one when it was gone."""
+"""Consumer groups on their way from one protocol to the other, and back: each member comes back
+with the other one when it was gone."""
 
 from __future__ import annotations
 
