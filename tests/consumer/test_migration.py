@@ -83,7 +83,8 @@ async def test_members_are_replaced_one_by_one(
 
 
 async def test_static_members_keep_their_partitions(four: FakeCluster, start: Start) -> None:
-    """Each comes back with the other protocol under its instance id."""
+    """Each comes back with the other protocol under its instance id; the last one on the way back
+    makes the leader assign them again, which is the same assignment here."""
     members = [await start(four, "t", **CLASSIC, group_instance_id=name) for name in "ab"]
     await settle(four, *members)
     owned = [member.assignment() for member in members]
@@ -110,6 +111,23 @@ async def test_new_partitions_are_read_after_a_static_member_came_back(
     assert kind(four) == "classic"
     four.add_partitions("t", 8)
     await until(four, lambda: len(old.assignment() | new.assignment()) == 8)
+
+
+async def test_a_member_that_waits_for_its_share_gets_it_after_a_static_member_came_back(
+    four: FakeCluster, start: Start
+) -> None:
+    """It makes the group a classic one, in which nobody is told what the target was before."""
+    new = await start(four, "t", **MODERN, group_instance_id="new", enable_auto_commit=False)
+    await settle(four, new)
+    fill(four, 0, 1)
+    assert await new.getmany(timeout_ms=1000)
+    # Nothing is given up while its records are in hand.
+    old = await start(four, "t", **{**CLASSIC, "heartbeat_interval_ms": 1000})
+    assert not old.assignment()
+    await new.stop()
+    new = await start(four, "t", **CLASSIC, group_instance_id="new")
+    assert kind(four) == "classic"
+    await settle(four, old, new)
 
 
 async def test_a_member_of_the_consumer_protocol_waits_for_the_first_rebalance(

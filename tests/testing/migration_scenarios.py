@@ -652,3 +652,41 @@ async def policy_dialogue(side: Side) -> Seen:
     old = Classic(side, client, group, topic)
     seen.append((await old.join()).error_code)
     return seen
+
+
+@scenario
+async def a_static_member_comes_back_before_others_have_their_share(side: Side) -> Seen:
+    """Nobody is told to join again, so who waited for its share has to ask for it."""
+    topic, client = await with_old_topics(side), side.client
+    group = await new_group(side)
+    new = Modern(side, client, group, topic)
+    new.instance = "new"
+    seen: Seen = [await new.join()]
+    await settle(new)
+    one = Classic(side, client, group, topic)
+    one.instance = "one"
+    seen.append((await one.join()).error_code)
+    while not (await one.sync() == 0 and len(one.owned) == 0 and len(new.owned) == 2):
+        if await one.is_called():
+            await one.join()
+        await new.heartbeat(topic_partitions=None)
+        await asyncio.sleep(PAUSE)
+    seen.append(await new.heartbeat(-2, topic_partitions=None))
+    again = Classic(side, client, group, topic)
+    again.instance = "new"
+    seen.append((await again.join()).error_code)
+    seen += [await again.sync(), len(again.owned)]
+    seen.append((await describe(client, group))[:4])
+    seen += [await one.beat(), await one.beat(), await one.sync(), len(one.owned)]
+    # With news, all join again.
+    changed = subscription(topic, again.owned) + b"!"
+    rejoin = join(client, group, again.member_id, instance="new", metadata=changed)
+    joining = asyncio.create_task(rejoin)
+    async with side.connect() as other:
+        while not (errno := await beat(other, group, one.member_id, one.generation, "one")):
+            await asyncio.sleep(PAUSE)
+        seen.append(errno)
+        one.client = other
+        await one.join()
+        seen.append((await joining).error_code)
+    return seen

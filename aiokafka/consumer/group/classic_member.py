@@ -57,10 +57,11 @@ class Joined(NamedTuple):
     is_kept: bool = False
     """Whether the assignment stands, so that the leader makes no other (KIP-814)."""
     leads_untold: bool = False
-    """Whether this is the leader, or may be, and was not told so: brokers before 3.2 name a static
-    leader that was restarted by its former id, so that it makes no new assignment; and those of
-    Kafka 4 name no leader to a member whose group is one of the consumer protocol, or was until
-    this static member replaced the last one of that protocol."""
+    """Whether this is the leader, and was not told so: brokers before 3.2 name a static leader that
+    was restarted by its former id, so that it makes no new assignment."""
+    is_hosted: bool = False
+    """Whether no member leads: the coordinator assigns, for the group is one of the consumer
+    protocol, or was until this member joined (KIP-848)."""
 
 
 class Shares(NamedTuple):
@@ -132,7 +133,8 @@ class ClassicMember:
             {m.member_id: bytes(m.metadata) for m in found},
             {m.member_id: m.group_instance_id for m in found if m.group_instance_id is not None},
             is_leader and bool(response.skip_assignment),
-            not response.leader or (not is_leader and self._is_former_self(response.leader)),
+            not is_leader and self._is_former_self(response.leader),
+            not response.leader,
         )
 
     def _is_former_self(self, member_id: str) -> bool:
