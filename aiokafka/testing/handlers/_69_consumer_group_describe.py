@@ -11,7 +11,8 @@ from aiokafka.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.consumer_group import ConsumerGroup, ConsumerMember, Slots
+from aiokafka.testing.consumer_group import ConsumerGroup, ConsumerMember
+from aiokafka.testing.embedded import Slots
 from aiokafka.testing.group_refusals import refused_group
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
