@@ -13,9 +13,11 @@ from aiokafka.errors import (
     CommitFailedError,
     GroupIdNotFound,
     InconsistentGroupProtocolError,
+    UnknownError,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumer_protocol import CONFIG, shares
 from tests.support.consumers import Start, fill
 from tests.support.groups import Log, until
@@ -144,6 +146,21 @@ async def test_a_member_of_the_consumer_protocol_waits_for_the_first_rebalance(
         await settle(cluster, await joining, new)
         heartbeats = cluster.requests(ConsumerGroupHeartbeatRequest)
         assert sum(seen.request.member_epoch == 0 for seen in heartbeats) > 1
+
+
+def test_an_unexpected_error_that_stays_is_raised() -> None:
+    """Once it is too late for the first rebalance of a classic group."""
+
+    async def main(simulation: Simulation) -> float:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            cluster.intercept(ConsumerGroupHeartbeatRequest, Fail(UnknownError))
+            consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, **MODERN)
+            with pytest.raises(UnknownError, match="group 'g'"):
+                await consumer.start()
+            return asyncio.get_running_loop().time()
+
+    assert 15 <= simulate(main) < 20
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
