@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -398,6 +398,28 @@ class ClassicGroup:
         for member in self.members.values():
             self._touch(member, seconds)
         self.changed()
+
+    # -- change of the protocol (KIP-848) ------------------------------------------------------
+
+    def take_over(self, generation: int, protocol_type: str, members: Iterable[Member]) -> None:
+        """Go on with members that have their assignments, from a group of the other protocol."""
+        self.generation, self.protocol_type = generation, protocol_type
+        self.members = {member.member_id: member for member in members}
+        self.leader = next(iter(self.members))
+        self.protocol = self._vote()
+        self.state = GroupState.STABLE
+        for member in self.members.values():
+            self._touch(member)
+        self._store()
+
+    def interrupt(self) -> None:
+        """Have members join again that wait for a response, in whatever group there is then."""
+        for member in self.members.values():
+            if member.joining is not None:
+                self._touch(member)
+            _fail(member.joining, codes.REBALANCE_IN_PROGRESS)
+            _fail(member.syncing, codes.REBALANCE_IN_PROGRESS)
+            member.joining = member.syncing = None
 
     # -- timers --------------------------------------------------------------------------------
 

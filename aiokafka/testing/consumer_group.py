@@ -1,18 +1,25 @@
-"""A consumer group of the next-generation protocol, which the broker assigns (KIP-848)."""
+"""A consumer group of the next-generation protocol, which the broker assigns (KIP-848). It can
+have members of the classic protocol, which see a group that is always ready to be joined."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aiokafka import _seams
+from aiokafka.errors import KafkaProtocolError
 from aiokafka.testing import codes
-from aiokafka.testing.group_members import GroupRefusedError
-
-Slot = tuple[bytes, int]
-"""Topic id and partition."""
-Slots = frozenset[Slot]
+from aiokafka.testing.embedded import (
+    CONSUMERS,
+    Slot,
+    Slots,
+    Subscription,
+    read_subscription,
+    write_assignment,
+)
+from aiokafka.testing.group_members import Application, GroupRefusedError, Joined, Protocols
 
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 ASSIGNORS = ("uniform", "range")
@@ -43,6 +50,23 @@ class Heartbeat:
 
 
 @dataclass(slots=True, eq=False)
+class ClassicSide:
+    """What a member of the classic protocol has beside the others."""
+
+    session_timeout: float
+    protocols: Protocols
+    joining: asyncio.TimerHandle | None = None
+    """Removes a member that does not join again after it was told to."""
+    syncing: asyncio.TimerHandle | None = None
+    """Removes a member that does not ask for the assignment after it has joined."""
+
+    @property
+    def metadata(self) -> bytes:
+        """What the member wants; all of its protocols say the same."""
+        return self.protocols[0][1]
+
+
+@dataclass(slots=True, eq=False)
 class ConsumerMember:
     """A member of such a group."""
 
@@ -63,6 +87,8 @@ class ConsumerMember:
     """What it was told to give up and has not confirmed yet."""
     away: bool = False
     """A static member that left for a while; its partitions are kept for it."""
+    classic: ClassicSide | None = None
+    """None for a member of the consumer protocol."""
     expiry: asyncio.TimerHandle | None = None
     revocation: asyncio.TimerHandle | None = None
 
@@ -87,6 +113,11 @@ class ConsumerGroup:
     """Topic name to its id and number of partitions, as of now."""
     max_size: int
     changed: Callable[[], None]
+    hosts_classic: bool
+    """Whether classic members may join (group.consumer.migration.policy)."""
+    downgrade: Callable[[ConsumerGroup, Collection[str]], bool]
+    """Makes a classic group of the members but those with these ids, which leave; False if it may
+    not be."""
     epoch: int = 1
     """Goes up when members or topics change."""
     assignment_epoch: int = 0
@@ -124,6 +155,7 @@ class ConsumerGroup:
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
             raise GroupRefusedError(codes.UNSUPPORTED_ASSIGNOR)
         member = self._join(beat) if beat.epoch == JOINING else self._known(beat)
+        _end_classic(member)
         before = member.assigned
         reasons = (
             self._update(member, beat),
@@ -143,7 +175,7 @@ class ConsumerGroup:
         if beat.topics is None and beat.regex is None:
             raise GroupRefusedError(codes.INVALID_REQUEST)
         former = self._static(beat.instance_id)
-        if former is not None and not former.away:
+        if former is not None and not former.away and former.classic is None:
             # Also to the member itself, when it got no response to its first join.
             raise GroupRefusedError(codes.UNRELEASED_INSTANCE_ID)
         known = self.members.get(beat.member_id)
@@ -226,6 +258,152 @@ class ConsumerGroup:
         self.changed()
         return Reply(beat.member_id, beat.epoch, None)
 
+    # -- classic members -----------------------------------------------------------------------
+
+    def take_over(self, generation: int, members: Iterable[ConsumerMember]) -> None:
+        """Go on with members of a classic group, which have their assignments."""
+        self.epoch = self.assignment_epoch = generation
+        for member in members:
+            self.members[member.member_id] = member
+            self.target[member.member_id] = member.assigned
+            self._touch(member)
+
+    def join(self, application: Application) -> Joined:
+        """Take a JoinGroup request: its member is assigned what can be, and waits for nobody.
+
+        Raises:
+            GroupRefusedError: with the broker's error code.
+        """
+        is_new = application.member_id not in self.members
+        if is_new and len(self.members) >= self.max_size:
+            raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
+        self._check_protocols(application)
+        is_dynamic = application.instance_id is None
+        if not application.member_id and is_dynamic and application.needs_member_id:
+            raise GroupRefusedError(codes.MEMBER_ID_REQUIRED, str(_seams.random_uuid()))
+        try:
+            metadata = application.protocols[0][1]
+            subscription = read_subscription(metadata, self.topics_by_name())
+        except KafkaProtocolError:
+            raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR) from None
+        former = self._static(application.instance_id)
+        member = self._classic_member(application, former)
+        self._follow(member, application, subscription)
+        if former is not None and former.classic is None and self._is_classic:
+            self.downgrade(self, ())
+        self.changed()
+        protocol = application.protocols[0][0]
+        return Joined(member.epoch, CONSUMERS, protocol, "", member.member_id, [])
+
+    def _check_protocols(self, application: Application) -> None:
+        names = {name for name, _ in application.protocols}
+        for member in self.members.values():
+            if member.classic is not None:
+                names &= {name for name, _ in member.classic.protocols}
+        is_known = application.protocol_type == CONSUMERS and bool(names)
+        if not is_known or not self.hosts_classic:
+            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _classic_member(
+        self, application: Application, former: ConsumerMember | None
+    ) -> ConsumerMember:
+        """Return the member that joins; a static one that is back has what it had before."""
+        instance_id, member_id = application.instance_id, application.member_id
+        if member_id:
+            if instance_id is not None:
+                self._check_static(former, member_id)
+            if (known := self.members.get(member_id)) is not None:
+                return known
+        else:
+            member_id = str(_seams.random_uuid())
+        member = ConsumerMember(
+            member_id, instance_id, application.client_id, application.client_host
+        )
+        if former is not None:
+            self._take_over(member, former)
+        self.members[member_id] = member
+        return member
+
+    def _follow(
+        self, member: ConsumerMember, application: Application, subscription: Subscription
+    ) -> None:
+        """Take over what a classic member says, and assign to it what can be."""
+        _end_classic(member)
+        member.classic = ClassicSide(application.session_timeout, application.protocols)
+        has_changed = member.topics != subscription.topics or member.regex is not None
+        member.topics, member.regex = subscription.topics, None
+        member.rack_id = subscription.rack_id or member.rack_id
+        member.rebalance_timeout = application.rebalance_timeout
+        if self._topics_changed() or has_changed or member.member_id not in self.target:
+            self._reassign()
+        self._reconcile(member, subscription.owned)
+        member.classic.syncing = self._remove_later(member)
+        self._touch(member)
+
+    def sync(
+        self, member_id: str, instance_id: str | None, generation: int, told: Sequence[str | None]
+    ) -> bytes:
+        """Take a SyncGroup request, which tells the type and the name of the protocol, if at all;
+        the response is the assignment.
+
+        Raises:
+            GroupRefusedError: with the broker's error code.
+        """
+        member, classic = self._check_classic(member_id, instance_id, generation)
+        real = (CONSUMERS, classic.protocols[0][0])
+        if any(name not in (None, expected) for name, expected in zip(told, real, strict=True)):
+            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+        if self.epoch > member.epoch and not member.revoking:
+            self._call(member, classic)
+            raise GroupRefusedError(codes.REBALANCE_IN_PROGRESS)
+        _cancel(classic.syncing)
+        classic.syncing = None
+        self._touch(member)
+        return write_assignment(member.assigned, self.topics_by_name(), classic.metadata)
+
+    def beat(self, member_id: str, instance_id: str | None, generation: int) -> int:
+        """Take a Heartbeat request; the error code, 0 if there is no reason to join again.
+
+        Raises:
+            GroupRefusedError: with the broker's error code.
+        """
+        member, classic = self._check_classic(member_id, instance_id, generation)
+        self._touch(member)
+        missing = self.target[member_id] - member.assigned
+        can_get_all = bool(missing) and all(self._is_free(slot, member) for slot in missing)
+        if self.epoch == member.epoch and not member.revoking and not can_get_all:
+            return codes.NONE
+        self._call(member, classic)
+        return codes.REBALANCE_IN_PROGRESS
+
+    def _check_classic(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> tuple[ConsumerMember, ClassicSide]:
+        if instance_id is not None:
+            self._check_static(self._static(instance_id), member_id)
+        member = self.members.get(member_id)
+        if member is None or member.classic is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if member.epoch != generation:
+            raise GroupRefusedError(codes.ILLEGAL_GENERATION)
+        return member, member.classic
+
+    def _check_static(self, static: ConsumerMember | None, member_id: str) -> None:
+        if static is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if static.member_id != member_id:
+            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+
+    def _call(self, member: ConsumerMember, classic: ClassicSide) -> None:
+        """Expect a member to join again."""
+        if classic.joining is None:
+            classic.joining = self._remove_later(member)
+
+    @property
+    def _is_classic(self) -> bool:
+        """Whether all members are classic ones."""
+        return all(member.classic is not None for member in self.members.values())
+
     # -- assignment ----------------------------------------------------------------------------
 
     def _topics_changed(self) -> bool:
@@ -283,7 +461,9 @@ class ConsumerGroup:
             member.assigned &= target
             member.revoking |= surplus if owned is None or owned & surplus else _NOTHING
         if member.revoking:
-            self._expect_revocation(member)
+            # A classic member has to join again in time.
+            if member.classic is None:
+                self._expect_revocation(member)
             return
         _cancel(member.revocation)
         member.revocation = None
@@ -300,33 +480,50 @@ class ConsumerGroup:
 
     def _expect_revocation(self, member: ConsumerMember) -> None:
         if member.revocation is None:
-            loop = asyncio.get_running_loop()
-            member.revocation = loop.call_later(member.rebalance_timeout, self._expire, member)
+            member.revocation = self._remove_later(member)
+
+    def _remove_later(self, member: ConsumerMember) -> asyncio.TimerHandle:
+        """Remove a member at the end of its rebalance timeout."""
+        loop = asyncio.get_running_loop()
+        return loop.call_later(member.rebalance_timeout, self._expire, member)
 
     # -- leaving -------------------------------------------------------------------------------
 
-    def remove(self, member_id: str) -> None:
-        """Take a member out and assign its partitions to others."""
-        self._remove(self.members[member_id])
-        self.target.pop(member_id, None)
+    def remove(self, *member_ids: str) -> None:
+        """Take members out and assign their partitions to others."""
+        leaving = [self.members[member_id] for member_id in member_ids]
+        others = [m for m in self.members.values() if m.member_id not in member_ids]
+        is_classic = all(member.classic is not None for member in others)
+        was_mixed = any(member.classic is None for member in leaving)
+        if others and is_classic and was_mixed and self.downgrade(self, member_ids):
+            return
+        for member in leaving:
+            self._remove(member)
+            self.target.pop(member.member_id, None)
         self._reassign()
 
-    def dismiss(self, member_id: str, instance_id: str | None) -> None:
-        """Take out a member that an administrator names by its id, its instance id, or both."""
+    def dismiss(self, names: Iterable[tuple[str, str | None]]) -> list[int]:
+        """Take out members that leave, or that an administrator names, by their ids, instance ids,
+        or both; an error code for each."""
+        found: list[int | str] = [self._to_dismiss(*name) for name in names]
+        leaving = dict.fromkeys(each for each in found if isinstance(each, str))
+        if leaving:
+            self.remove(*leaving)
+            self.changed()
+        return [codes.NONE if isinstance(each, str) else each for each in found]
+
+    def _to_dismiss(self, member_id: str, instance_id: str | None) -> int | str:
+        """Return the id of a member; an error code if there is none."""
         if instance_id is None:
             member = self.members.get(member_id)
         else:
             member = self._static(instance_id)
         if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
-        if member_id not in ("", member.member_id):
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
-        self.remove(member.member_id)
-        self.changed()
+            return codes.UNKNOWN_MEMBER_ID
+        return member.member_id if member_id in ("", member.member_id) else codes.FENCED_INSTANCE_ID
 
     def _remove(self, member: ConsumerMember) -> None:
-        _cancel(member.expiry)
-        _cancel(member.revocation)
+        self._stop_timers(member)
         del self.members[member.member_id]
 
     def load(self, seconds: float) -> None:
@@ -338,8 +535,10 @@ class ConsumerGroup:
 
     def _touch(self, member: ConsumerMember, later: float = 0.0) -> None:
         _cancel(member.expiry)
+        classic = member.classic
+        session = self.session_timeout if classic is None else classic.session_timeout
         loop = asyncio.get_running_loop()
-        member.expiry = loop.call_later(later + self.session_timeout, self._expire, member)
+        member.expiry = loop.call_later(later + session, self._expire, member)
 
     def _expire(self, member: ConsumerMember) -> None:
         if self.members.get(member.member_id) is member:
@@ -355,9 +554,14 @@ class ConsumerGroup:
     def close(self) -> None:
         """Stop all timers."""
         for member in self.members.values():
-            _cancel(member.expiry)
-            _cancel(member.revocation)
-            member.revocation = None
+            self._stop_timers(member)
+
+    @staticmethod
+    def _stop_timers(member: ConsumerMember) -> None:
+        _cancel(member.expiry)
+        _cancel(member.revocation)
+        member.revocation = None
+        _stop_classic(member)
 
 
 def _check_regex(regex: str) -> None:
@@ -365,6 +569,18 @@ def _check_regex(regex: str) -> None:
         re.compile(regex)
     except re.error:
         raise GroupRefusedError(codes.INVALID_REGULAR_EXPRESSION) from None
+
+
+def _end_classic(member: ConsumerMember) -> None:
+    """Take a member for one of the consumer protocol."""
+    _stop_classic(member)
+    member.classic = None
+
+
+def _stop_classic(member: ConsumerMember) -> None:
+    if member.classic is not None:
+        _cancel(member.classic.joining)
+        _cancel(member.classic.syncing)
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
+from aiokafka.errors import KafkaProtocolError
 from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
-from aiokafka.testing.consumer_group import ConsumerGroup
+from aiokafka.testing.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
 from aiokafka.testing.coordinators import Coordinators
-from aiokafka.testing.group_members import GroupRefusedError, GroupState
+from aiokafka.testing.embedded import (
+    CONSUMERS,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from aiokafka.testing.group_members import GroupRefusedError, GroupState, Member
 from aiokafka.testing.offsets import CommittedOffset, GroupOffsets, Key, ProducerEpochs
 from aiokafka.testing.state import ClusterState
 
 _GROUP = 0
+_POLICY = "group.consumer.migration.policy"
 
 
 class Groups:
@@ -44,24 +52,14 @@ class Groups:
         if group is not None:
             group.load(seconds)
 
-    def classic_for_join(self, group_id: str) -> ClassicGroup:
-        """Return the classic group to join; create it if there is none.
-
-        Raises:
-            GroupRefusedError: a group of the other protocol has that id and members.
-        """
+    def for_join(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        """Return the group that a classic member joins; create a classic one if there is none."""
         other = self.consumer.get(group_id)
         if other is not None:
             if other.members:
-                raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+                return other
             self._forget_consumer(group_id)
-        group = self.classic.get(group_id)
-        if group is None:
-            setting = self._state.setting
-            delay = setting("group.initial.rebalance.delay.ms") / 1000
-            group = ClassicGroup(group_id, delay, setting("group.max.size"), self._changed)
-            self.classic[group_id] = group
-        return group
+        return self.classic.get(group_id) or self._new_classic(group_id)
 
     def consumer_for_heartbeat(self, group_id: str, *, joining: bool) -> ConsumerGroup:
         """Return the group of the consumer protocol (KIP-848); create it for a member that joins.
@@ -72,20 +70,107 @@ class Groups:
         group = self.consumer.get(group_id)
         if group is not None:
             return group
-        other = self.classic.get(group_id)
-        if not joining or (other is not None and other.members):
+        if not joining:
             raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
-        if other is not None:
+        other = self.classic.get(group_id)
+        if other is None:
+            return self._new_consumer(group_id)
+        if not other.members:
             self._forget_classic(group_id)
+            return self._new_consumer(group_id)
+        return self._upgrade(other)
+
+    def _new_classic(self, group_id: str) -> ClassicGroup:
+        setting = self._state.setting
+        delay = setting("group.initial.rebalance.delay.ms") / 1000
+        group = ClassicGroup(group_id, delay, setting("group.max.size"), self._changed)
+        self.classic[group_id] = group
+        return group
+
+    def _new_consumer(self, group_id: str) -> ConsumerGroup:
         group = ConsumerGroup(
             group_id,
             self._state.setting("group.consumer.session.timeout.ms") / 1000,
             self._topics,
             self._state.setting("group.max.size"),
             self._changed,
+            self._state.config[_POLICY] != "disabled",
+            self._downgrade,
         )
         self.consumer[group_id] = group
         return group
+
+    def _allows(self, change: str) -> bool:
+        return self._state.config[_POLICY] in (change, "bidirectional")
+
+    def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
+        """Make a group of the consumer protocol of a classic one; its members are to join again."""
+        if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
+            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+        classic.interrupt()
+        if not classic.protocol:
+            # The first members still wait for others. Kafka does not expect that, up to 4.3.
+            raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR)
+        try:
+            members = [self._as_hosted(classic, member) for member in classic.members.values()]
+        except KafkaProtocolError:
+            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND) from None
+        self._forget_classic(classic.group_id)
+        group = self._new_consumer(classic.group_id)
+        group.take_over(classic.generation, members)
+        return group
+
+    def _as_hosted(self, group: ClassicGroup, member: Member) -> ConsumerMember:
+        """Return a classic member as one of a group of the consumer protocol, with what the leader
+        has assigned to it.
+
+        Raises:
+            KafkaProtocolError: what it wants or what it has is malformed.
+        """
+        subscription = read_subscription(member.metadata(group.protocol), self._topics())
+        return ConsumerMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            rack_id=subscription.rack_id,
+            rebalance_timeout=member.rebalance_timeout,
+            topics=subscription.topics,
+            epoch=group.generation,
+            previous_epoch=group.generation,
+            assigned=read_assignment(member.assignment, self._topics()),
+            classic=ClassicSide(member.session_timeout, member.protocols),
+        )
+
+    def _downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+        """Make a classic group of the members that do not leave, which are classic ones; they
+        rebalance, unless none leaves: then one has replaced the last one of the other kind."""
+        if not self._allows("downgrade"):
+            return False
+        topics = self._topics()
+        members = []
+        for member in group.members.values():
+            if member.member_id in leaving or member.classic is None:
+                continue
+            target, side = group.target[member.member_id], member.classic
+            members.append(
+                Member(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    side.session_timeout,
+                    member.rebalance_timeout,
+                    side.protocols,
+                    write_assignment(target, topics, side.metadata),
+                )
+            )
+        self._forget_consumer(group.group_id)
+        classic = self._new_classic(group.group_id)
+        classic.take_over(group.epoch, CONSUMERS, members)
+        if leaving:
+            classic.rebalance()
+        return True
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
         """Return the committed positions of a group; create them if there are none."""

@@ -17,6 +17,7 @@ BROKER_DEFAULTS: dict[str, str] = {
     "delegation.token.secret.key": "",
     "delete.topic.enable": "true",
     "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.migration.policy": "bidirectional",
     "group.consumer.session.timeout.ms": "45000",
     "group.initial.rebalance.delay.ms": "0",
     "group.max.session.timeout.ms": "1800000",
@@ -165,6 +166,13 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "remote.storage.enable": _BOOLEANS,
     "unclean.leader.election.enable": _BOOLEANS,
 }
+_BROKER_CHOICES: dict[str, tuple[str, ...]] = {
+    "group.consumer.migration.policy": ("disabled", "upgrade", "downgrade", "bidirectional"),
+}
+_BROKER_WORDS = {name for name, value in BROKER_DEFAULTS.items() if value in _BOOLEANS} | set(
+    _BROKER_CHOICES
+)
+"""Settings of brokers in which the case of letters does not count."""
 _NEVER = "connections.max.idle.ms"  # -1: not at all
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
@@ -185,7 +193,7 @@ def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
     if problem is not None:
         raise ValueError(f"config: {problem}")
     return {
-        name: value.strip().lower() if BROKER_DEFAULTS[name] in _BOOLEANS else value
+        name: value.strip().lower() if name in _BROKER_WORDS else value
         for name, value in given.items()
     }
 
@@ -196,6 +204,8 @@ def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
         default = BROKER_DEFAULTS[name]
         if default in _BOOLEANS and value.strip().lower() not in _BOOLEANS:
             wanted = "Expected value to be either true or false"
+        elif name in _BROKER_CHOICES and value.lower() not in _BROKER_CHOICES[name]:
+            wanted = f"Expected one of {', '.join(_BROKER_CHOICES[name])}"
         elif default.isdigit() and not re.fullmatch(r"\s*-?\d+\s*", value):
             wanted = "Not a number"
         elif default.isdigit() and int(value) < 0 and name != _NEVER:

@@ -18,7 +18,7 @@ from aiokafka import (
     TopicPartition,
 )
 from aiokafka._compat import timeout
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -284,6 +284,47 @@ async def test_a_live_group_moves_to_the_other_protocol(
     assert sorted(n for reader in readers for n in reader.seen) == list(range(sent))
 
 
+async def test_new_partitions_after_a_static_member_came_back(
+    kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    """It makes the group a classic one again, and the coordinator tells nobody to be the leader."""
+    topic = await make_topic(partitions=PARTITIONS)
+    servers = kafka.bootstrap_servers
+
+    def static(name: str, protocol: str) -> AIOKafkaConsumer:
+        return member(servers, topic, group=topic, group_instance_id=name, group_protocol=protocol)
+
+    async with reading(static("one", "classic")) as one:
+        async with reading(static("two", "consumer")) as two:
+            await until(lambda: are_shared(one, two))
+            owned = two.owned
+        async with reading(static("two", "classic")) as two:
+            await until(lambda: are_shared(one, two))
+            assert two.owned == owned
+            async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+                await admin.create_partitions({topic: NewPartitions(2 * PARTITIONS)})
+            await until(lambda: len(one.owned | two.owned) == 2 * PARTITIONS)
+
+
+async def test_a_member_that_comes_during_the_first_rebalance_of_a_classic_group() -> None:
+    """Kafka answers with an unexpected error until that is over."""
+    need_own_brokers()
+    with KafkaCluster(config={"group.initial.rebalance.delay.ms": "1500"}) as cluster:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("t", b"0")
+        old = member(servers, "t", group="g", group_protocol="classic")
+        async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+            starting = asyncio.create_task(old.start())
+            async with timeout(40):
+                while ("g", "consumer") not in await admin.list_consumer_groups():
+                    await asyncio.sleep(0.05)
+            async with member(servers, "t", group="g") as new:
+                await starting
+                await until(lambda: len(old.assignment() | new.assignment()) == 1)
+                await old.stop()
+
+
 async def test_a_broker_without_the_feature() -> None:
     need_own_brokers()
     config = {"group.coordinator.rebalance.protocols": "classic"}
@@ -305,5 +346,5 @@ async def test_a_broker_that_does_not_convert_groups() -> None:
             assert len(old.assignment()) == 1
         async with member(servers, "t", group="g") as new:
             assert len(new.assignment()) == 1
-            with pytest.raises(InconsistentGroupProtocolError):
+            with pytest.raises(InconsistentGroupProtocolError, match=r"migration\.policy"):
                 await member(servers, "t", group="g", group_protocol="classic").start()

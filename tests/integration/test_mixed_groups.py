@@ -229,20 +229,25 @@ async def test_next_generation_with_confluent(kafka: Kafka, make_topic: MakeTopi
     assert group.seen == set(range(flow.sent))
 
 
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 async def test_from_classic_to_next_generation_and_back(
-    kafka: Kafka, make_topic: MakeTopic
+    kafka: Kafka, make_topic: MakeTopic, assignor: str
 ) -> None:
-    """A live group whose members change the protocol one by one, those of librdkafka among them."""
+    """A live group whose members change the protocol one by one, those of librdkafka among them;
+    kafka-python knows the classic one only."""
     servers = kafka.bootstrap_servers
     topic = await make_topic(partitions=PARTITIONS)
     async with MixedGroup(servers, topic) as group, flowing(servers, topic) as flow:
-        for client in ("ours", "confluent", "ours"):
-            await group.join(client, "cooperative-sticky")
+        for client in ("kafka-python", "confluent", "ours"):
+            await group.join(client, assignor)
         await group.settle()
-        for options in (NEXT, {}):
-            for client in ("ours", "confluent", "ours"):
+        for clients, options in (
+            (("ours", "confluent", "ours"), NEXT),
+            (("ours", "kafka-python", "confluent"), {}),
+        ):
+            for client in clients:
                 await group.leave(group.members[0])
-                await group.join(client, "cooperative-sticky", **options)
+                await group.join(client, assignor, **options)
                 await group.settle()
         await flow.stop()
         await group.read_up_to(flow.sent)

@@ -149,6 +149,9 @@ class Audience:
         """What each static member has while all are there."""
         self.goes_back = False
         """Whether members go back by themselves, so that commits may be of earlier offsets."""
+        self.renumbers = False
+        """Whether numbers of generations come again: a group of one protocol that is empty, and
+        begins again with the other, counts from the beginning."""
         self.mixes_commits = False
         """Whether a member names some offsets, and has others taken from its positions, which are
         behind the marks of transactions."""
@@ -303,7 +306,7 @@ class Reading:
             self._check_place(tp, record.offset, self.positions.get(tp))
             self._check_generation(tp, record.offset, generation)
         self._check_member(tp, generation)
-        if generation is not None:
+        if generation is not None and not audience.renumbers:
             self._check_owner(tp, generation)
         if self.held is not None and tp not in self.held and tp not in self._had:
             text = f"{self.name}: {tp} {record.offset}, which it does not have"
@@ -340,7 +343,8 @@ class Reading:
             return
         before, last = self._newest.get(tp, (generation, -1))
         self._newest[tp] = generation, offset
-        if before == generation and offset <= last and not self.audience.goes_back:
+        is_same = before == generation and not self.audience.renumbers
+        if is_same and offset <= last and not self.audience.goes_back:
             text = f"{self.name}: {tp} {offset} after {last} in generation {generation}"
             self._world.violate("twice in a generation", text)
 

@@ -160,6 +160,7 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
     from tests.simulation.aims import draw_aim
     from tests.simulation.faults import draw_faults
     from tests.simulation.workloads import draw_workloads
+    from tests.simulation.workloads.migrating import let_groups_migrate
 
     source = random.Random(f"scenario {seed} {' '.join(kinds)}")
     draft = Draft(
@@ -173,12 +174,15 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
         faults = draw_faults(draft)
     else:
         faults = aim.draw()
+    workloads = tuple(draft.workloads)
+    if not kinds and not draft.promises:
+        workloads = let_groups_migrate(seed, draft.cluster, workloads)
     return Scenario(
         seed=seed,
         active_s=draft.active_s,
         cluster=draft.cluster,
         topics=tuple(draft.topics),
-        workloads=tuple(draft.workloads),
+        workloads=workloads,
         faults=tuple(faults),
         promises=tuple(draft.promises),
     )

@@ -47,7 +47,8 @@ class ClassicProtocol:
     Owns: the topics and partitions that this member assigned as leader; whether an eager member
     has given up everything for a join that is still to come; whether a join is under way; whether
     it leads the group, as far as it knows; whether a static member has come back, and is to look if
-    something was left out meanwhile, and whether the next join is because of that.
+    something was left out meanwhile, and whether the next join is because of that; whether the
+    coordinator assigned the partitions.
     """
 
     def __init__(self, parts: GroupParts, member: ClassicMember) -> None:
@@ -69,6 +70,7 @@ class ClassicProtocol:
         self._is_joining = False
         self._is_leader = False
         self._is_back = False
+        self._is_hosted = False
         self._has_unread = False
         self._shared_out: dict[str, frozenset[int] | None] = {}
 
@@ -199,6 +201,7 @@ class ClassicProtocol:
         if is_wanted:
             await self._adopt(frozenset(assignment.partitions()))
         self._is_back = before < 0 and self._config.group_instance_id is not None
+        self._is_hosted = joined.is_hosted
 
     def _close_books(self, follows: bool, data: bytes) -> None:
         """End what an eager member had, except what is its own here, too. `follows` says that this
@@ -381,6 +384,10 @@ class ClassicProtocol:
         3. This member asks for the assignments, once. It joins, and so the leader assigns again. A
            join of one that does not lead makes the group rebalance only if it says something new,
            which is the generation (KIP-792), as with Java's members.
+
+        In a group with members of both protocols, it may have replaced the last one of the other.
+        Then the coordinator has made the group a classic one, also without a rebalance: no member
+        knows that it leads, and one that waited for partitions is not told that they are its own.
         """
         generation = self.member.generation
         try:
@@ -394,7 +401,12 @@ class ClassicProtocol:
         if generation != self.member.generation or self._is_joining:
             return
         self._is_back = False
-        if shares is not None and (unread := self._unread(shares)):
+        if shares is None:
+            return
+        if self._is_hosted:
+            self._has_unread = True
+            self._standing.request_join("the group became a classic one without a rebalance")
+        elif unread := self._unread(shares):
             self._has_unread = True
             # Not all of them: the coordinator is told why, and takes no text of over 32,767 bytes.
             self._standing.request_join(f"no member has {some_topics(unread)}")

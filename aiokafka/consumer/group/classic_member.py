@@ -63,6 +63,9 @@ class Joined(NamedTuple):
     leads_untold: bool = False
     """Whether this is the leader, and was not told so: brokers before 3.2 name a static leader that
     was restarted by its former id, so that it makes no new assignment."""
+    is_hosted: bool = False
+    """Whether no member leads: the coordinator assigns, for the group is one of the consumer
+    protocol, or was until this member joined (KIP-848)."""
 
 
 class Shares(NamedTuple):
@@ -135,6 +138,7 @@ class ClassicMember:
             {m.member_id: m.group_instance_id for m in found if m.group_instance_id is not None},
             is_leader and bool(response.skip_assignment),
             not is_leader and self._is_former_self(response.leader),
+            not response.leader,
         )
 
     def _is_former_self(self, member_id: str) -> bool:

@@ -28,6 +28,7 @@ from aiokafka.errors import (
     GroupIdNotFound,
     KafkaError,
     StaleMemberEpoch,
+    UnknownError,
     UnknownMemberIdError,
     UnreleasedInstanceId,
 )
@@ -44,6 +45,10 @@ _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
 # Heartbeats in a session, which members are not told the length of, by the broker's defaults.
 _BEATS_IN_A_SESSION = 9
+
+# Seconds. The first members of a classic group wait for others, 3 s by the brokers' default, and
+# again for each that comes meanwhile.
+_FIRST_REBALANCE = 15.0
 
 
 class Kip848Protocol:
@@ -70,7 +75,7 @@ class Kip848Protocol:
     - The application unsubscribes. `_may_go_on()` is asked after every wait.
 
     Owns: when to send the next heartbeat, and whether one is out; the topic ids of the partitions
-    that we have.
+    that we have; since when it joins.
     """
 
     def __init__(self, parts: GroupParts, member: Kip848Member) -> None:
@@ -94,6 +99,7 @@ class Kip848Protocol:
         self._not_before = 0.0
         self._is_hurried = False
         self._is_beating = False
+        self._began_to_join = 0.0
 
     @property
     def session_timeout(self) -> float:
@@ -162,6 +168,7 @@ class Kip848Protocol:
             if not self.member.is_member:
                 self._ids.clear()
                 self.member.begin()
+                self._began_to_join = asyncio.get_running_loop().time()
             self._beats.notify()
         else:
             await self._reconcile()
@@ -348,8 +355,18 @@ class Kip848Protocol:
         # the other protocol, which no retry changes.
         if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
             self._lose_membership(error)
+        elif is_joining and isinstance(error, UnknownError) and self._is_early():
+            # Up to Kafka 4.3 the coordinator fails to convert a classic group until its first
+            # rebalance is over (group.initial.rebalance.delay.ms).
+            self._standing.note_trouble(error)
         elif not self._parts.errors.may_pass(error):
             self._end_with(_explained(error))
+
+    def _is_early(self) -> bool:
+        """Return whether a classic group that began when this member did may be in its first
+        rebalance."""
+        now = asyncio.get_running_loop().time()
+        return now < self._began_to_join + _FIRST_REBALANCE
 
     def _lose_membership(self, error: BaseException) -> None:
         if not self.member.is_member:
@@ -388,8 +405,10 @@ def _explained(error: KafkaError) -> KafkaError:
         )
     elif isinstance(error, GroupIdNotFound):
         hint = (
-            "the group has members of the classic protocol, and the broker does not convert it: "
-            "see group.consumer.migration.policy there"
+            "the group has members of the classic protocol, and the broker does not convert it. "
+            "Its group.consumer.migration.policy has to be 'bidirectional' or 'upgrade', and these "
+            "members have to be consumers; else stop them first, or join with "
+            "group_protocol='classic'"
         )
     else:
         return error

@@ -18,6 +18,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
+    InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaError,
     NotCoordinatorForGroupError,
@@ -274,6 +275,13 @@ class GroupLink:
         if error is FencedInstanceId:
             return (
                 f"another member joined with group_instance_id={self._config.group_instance_id!r}"
+            )
+        if error is InconsistentGroupProtocolError:
+            names = [assignor.name for assignor in self._config.partition_assignment_strategy]
+            return (
+                f"partition_assignment_strategy has {', '.join(map(repr, names))}: the members of "
+                "the group have none of them in common, or are no consumers; or they use the "
+                "consumer protocol, and group.consumer.migration.policy of the broker is 'disabled'"
             )
         if error is InvalidSessionTimeoutError:
             return f"session_timeout_ms={round(self._config.session_timeout * 1000)} was asked for"

@@ -160,7 +160,10 @@ def _check_member(context: RequestContext, asked: OffsetFetchRequestGroup) -> in
     member = group.members.get(asked.member_id)
     if member is None:
         return codes.UNKNOWN_MEMBER_ID
-    return codes.NONE if member.epoch == asked.member_epoch else codes.STALE_MEMBER_EPOCH
+    if member.epoch == asked.member_epoch:
+        return codes.NONE
+    is_classic = member.classic is not None
+    return codes.ILLEGAL_GENERATION if is_classic else codes.STALE_MEMBER_EPOCH
 
 
 def _topic(

@@ -1,8 +1,8 @@
-"""JoinGroup: enter a classic group and wait until all its members have."""
+"""JoinGroup: enter a classic group and wait until all its members have; or at once a group of the
+consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
-from aiokafka import _seams
 from aiokafka.protocol.messages.classic_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -24,13 +24,10 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
     errno = _check(context, request)
     if errno:
         return _refused(context, request.member_id, errno)
-    if _needs_id(context, request):
-        return _refused(
-            context, f"{context.client_id or ''}-{_seams.random_uuid()}", codes.MEMBER_ID_REQUIRED
-        )
     try:
-        group = context.services.groups.classic_for_join(request.group_id)
-        joined = await group.join(_application(context, request))
+        group = context.services.groups.for_join(request.group_id)
+        answer = group.join(_application(context, request))
+        joined = answer if isinstance(answer, Joined) else await answer
     except GroupRefusedError as exc:
         return _refused(context, exc.member_id or request.member_id, exc.errno)
     return _joined(context, joined)
@@ -50,14 +47,6 @@ def _check(context: RequestContext, request: JoinGroupRequest) -> int:
     if not shortest <= request.session_timeout_ms <= longest:
         return codes.INVALID_SESSION_TIMEOUT
     return context.services.groups.check_coordinator(context.node_id, request.group_id)
-
-
-def _needs_id(context: RequestContext, request: JoinGroupRequest) -> bool:
-    """Return whether a group of the other protocol asks for a member id, before it refuses."""
-    group = context.services.groups.consumer.get(request.group_id)
-    if group is None or not group.members or context.api_version < _FIRST_NEEDING_ID:
-        return False
-    return not request.member_id and request.group_instance_id is None
 
 
 def _application(context: RequestContext, request: JoinGroupRequest) -> Application:

@@ -1,4 +1,4 @@
-"""Heartbeat: stay in a classic group."""
+"""Heartbeat: stay in a group as a member of the classic protocol."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRespo
         return refuse(context, request, codes.INVALID_GROUP_ID)
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
-    group = groups.classic.get(request.group_id)
     if errno:
         return refuse(context, request, errno)
-    if group is None:
-        return refuse(context, request, codes.UNKNOWN_MEMBER_ID)
+    who = (request.member_id, request.group_instance_id, request.generation_id)
     try:
-        errno = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id)
+        if (modern := groups.consumer.get(request.group_id)) is not None:
+            errno = modern.beat(*who)
+        elif (group := groups.classic.get(request.group_id)) is not None:
+            errno = group.heartbeat(*who)
+        else:
+            errno = codes.UNKNOWN_MEMBER_ID
     except GroupRefusedError as exc:
         errno = exc.errno
     return HeartbeatResponse(error_code=errno)

@@ -9,6 +9,7 @@ from aiokafka.protocol.messages.classic_group import (
     MemberResponse,
 )
 from aiokafka.testing import codes
+from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 
@@ -24,7 +25,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
     members = request.members
     if context.api_version < _FIRST_SEVERAL:
         members = [MemberIdentity(member_id=request.member_id)]
-    answers = [_leave(context, request.group_id, member) for member in members]
+    answers = _leave(context, request.group_id, members)
     if context.api_version < _FIRST_SEVERAL:
         return LeaveGroupResponse(error_code=answers[0].error_code)
     return LeaveGroupResponse(members=answers)
@@ -35,20 +36,26 @@ def refuse(context: RequestContext, request: LeaveGroupRequest, errno: int) -> L
     return LeaveGroupResponse(error_code=errno)
 
 
-def _leave(context: RequestContext, group_id: str, member: MemberIdentity) -> MemberResponse:
-    errno = codes.NONE
+def _leave(
+    context: RequestContext, group_id: str, members: list[MemberIdentity]
+) -> list[MemberResponse]:
     groups = context.services.groups
+    names = [(member.member_id, member.group_instance_id) for member in members]
+    if (modern := groups.consumer.get(group_id)) is not None:
+        found = modern.dismiss(names)
+    else:
+        found = [_leave_classic(groups.classic.get(group_id), *name) for name in names]
+    return [
+        MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=errno)
+        for (member_id, instance_id), errno in zip(names, found, strict=True)
+    ]
+
+
+def _leave_classic(group: ClassicGroup | None, member_id: str, instance_id: str | None) -> int:
+    if group is None:
+        return codes.UNKNOWN_MEMBER_ID
     try:
-        if (modern := groups.consumer.get(group_id)) is not None:
-            modern.dismiss(member.member_id, member.group_instance_id)
-        elif (group := groups.classic.get(group_id)) is not None:
-            group.leave(member.member_id, member.group_instance_id)
-        else:
-            errno = codes.UNKNOWN_MEMBER_ID
+        group.leave(member_id, instance_id)
     except GroupRefusedError as exc:
-        errno = exc.errno
-    return MemberResponse(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        error_code=errno,
-    )
+        return exc.errno
+    return codes.NONE

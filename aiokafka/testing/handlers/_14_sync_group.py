@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiokafka.protocol.messages.classic_group import SyncGroupRequest, SyncGroupResponse
 from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
+from aiokafka.testing.consumer_group import ConsumerGroup
 from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 
@@ -15,11 +16,13 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
     """Respond with the assignment, when the leader has sent it."""
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
-    group = groups.classic.get(request.group_id)
-    if not errno and group is None:
-        errno = codes.UNKNOWN_MEMBER_ID
-    if errno or group is None:
+    if errno:
         return refuse(context, request, errno)
+    if (modern := groups.consumer.get(request.group_id)) is not None:
+        return _sync_modern(request, modern)
+    group = groups.classic.get(request.group_id)
+    if group is None:
+        return refuse(context, request, codes.UNKNOWN_MEMBER_ID)
     try:
         group.check_member(request.member_id, request.group_instance_id, request.generation_id)
         told = (request.protocol_type, request.protocol_name)
@@ -36,6 +39,18 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )
+
+
+def _sync_modern(request: SyncGroupRequest, group: ConsumerGroup) -> SyncGroupResponse:
+    """Respond to a classic member of a group of the consumer protocol, which has no leader."""
+    told = (request.protocol_type, request.protocol_name)
+    try:
+        assignment = group.sync(
+            request.member_id, request.group_instance_id, request.generation_id, told
+        )
+    except GroupRefusedError as exc:
+        return SyncGroupResponse(error_code=exc.errno, assignment=b"")
+    return SyncGroupResponse(protocol_type=told[0], protocol_name=told[1], assignment=assignment)
 
 
 def refuse(context: RequestContext, request: SyncGroupRequest, errno: int) -> SyncGroupResponse:

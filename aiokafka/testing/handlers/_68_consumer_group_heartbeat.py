@@ -13,7 +13,8 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.consumer_group import JOINING, Heartbeat, Slots
+from aiokafka.testing.consumer_group import JOINING, Heartbeat
+from aiokafka.testing.embedded import Slots
 from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 

@@ -11,14 +11,15 @@ from aiokafka.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.consumer_group import ConsumerGroup, ConsumerMember, Slots
+from aiokafka.testing.consumer_group import ConsumerGroup, ConsumerMember
+from aiokafka.testing.embedded import Slots
 from aiokafka.testing.group_refusals import refused_group
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
 REQUEST = ConsumerGroupDescribeRequest
-_CONSUMER = 1
+_CLASSIC, _CONSUMER = 0, 1
 
 
 def handle(
@@ -78,7 +79,7 @@ def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerMembe
         subscribed_topic_regex=member.regex,
         assignment=_assignment(context.state, member.assigned),
         target_assignment=_assignment(context.state, group.target[member.member_id]),
-        member_type=_CONSUMER,
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 

@@ -56,5 +56,5 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
         return codes.UNKNOWN_MEMBER_ID
     if member.epoch == epoch:
         return codes.NONE
-    is_plain = context.api_key == _OFFSET_COMMIT
+    is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
     return codes.STALE_MEMBER_EPOCH if is_plain else codes.ILLEGAL_GENERATION

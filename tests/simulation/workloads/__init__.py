@@ -16,6 +16,7 @@ from tests.simulation.workloads.arriving import LatestWorkload
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
+from tests.simulation.workloads.migrating import MigratingWorkload
 from tests.simulation.workloads.odd import OddWorkload
 from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.pipeline import PipelineWorkload
@@ -42,6 +43,8 @@ KINDS: dict[type[Workload], int] = {
     LatestWorkload: 1,
     OddWorkload: 1,
     TurmoilWorkload: 1,
+    # Drawn by `let_groups_migrate`, from other numbers.
+    MigratingWorkload: 0,
 }
 #: Those whose programs may have interceptors.
 INTERCEPTED = ("producer", "transactions", "turmoil", "lone", "group", "pipeline")
@@ -54,7 +57,8 @@ def draw_workloads(draft: Draft, kinds: Sequence[str] = ()) -> None:
     wanted = [BY_NAME[name] for name in kinds] or list(KINDS)
     possible = [kind for kind in wanted if kind.is_possible(draft.cluster)] or [ProducerWorkload]
     count = draft.random.choice((1, 1, 2, 2, 2, 3, 4))
-    drawn = draft.random.choices(possible, [KINDS[kind] for kind in possible], k=count)
+    weights = [KINDS[kind] or len(kinds) for kind in possible]
+    drawn = draft.random.choices(possible, weights, k=count)
     if all(kind.rank for kind in drawn):
         # There has to be something to read.
         drawn[0:1] = [ProducerWorkload, drawn[0]]

@@ -116,6 +116,7 @@ class GroupWorkload(Workload):
             member["listener"] == "seek" or member["committed_rate"] or member["commits"] == "mixed"
             for member in self.options["members"]
         )
+        audience.renumbers = not self.protocol
         audience.mixes_commits = any(
             member["listener"] == "commit" and member["commits"] in ("auto", "sync")
             for member in self.options["members"]
@@ -127,12 +128,23 @@ class GroupWorkload(Workload):
             for member in plans
         )
         if all(member["listener"] != "none" for member in plans) or not audience.again.by_hand:
-            audience.again.protocol = plans[0]["client"].get("group_protocol", CLASSIC)
+            audience.again.protocol = self.protocol
         members = [
-            Member(self, audience, f"{self.plan.name} member {number}", options)
+            self.member_class(self, audience, f"{self.plan.name} member {number}", options)
             for number, options in enumerate(self.options["members"])
         ]
         await asyncio.gather(*[member.run() for member in members])
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of all members; "" if it is none for sure."""
+        found: str = self.options["members"][0]["client"].get("group_protocol", CLASSIC)
+        return found
+
+    @property
+    def member_class(self) -> type[Member]:
+        """What its members are."""
+        return Member
 
     @property
     def recovery_s(self) -> float:
@@ -185,8 +197,8 @@ class Member:
             caller.has_stopped = False
             reading = Reading(self.world, caller.name, self.audience)
             reading.is_told = self.options["listener"] != "none"
-            consumer = self._make(reading)
-            options = self.options["client"]
+            options = self.choose_options()
+            consumer = self._make(reading, options)
             if await start_consumer(caller, consumer, options, group_wait_s(options)):
                 readers = range(self.options.get("readers", 1))
                 await together([self._read(consumer, reading) for _ in readers])
@@ -234,8 +246,13 @@ class Member:
                 text = f"{self.caller.name} is gone, but of {tp} {found} is committed, not {offset}"
                 self.world.violate("not committed", text)
 
-    def _make(self, reading: Reading) -> AIOKafkaConsumer:
-        options = dict(self.options["client"])
+    def choose_options(self) -> dict[str, Any]:
+        """The options of the next consumer."""
+        options: dict[str, Any] = self.options["client"]
+        return options
+
+    def _make(self, reading: Reading, options: dict[str, Any]) -> AIOKafkaConsumer:
+        options = dict(options)
         assignors = options.pop("assignors", None)
         if assignors:
             options["partition_assignment_strategy"] = [ASSIGNORS[name] for name in assignors]
