@@ -21,6 +21,7 @@ LAYERS = {
     "_consumer_record": 0,
     "_gc": 0,
     "_handlers": 0,
+    "_jaas": 0,
     "_names": 0,
     "_ready": 0,
     "_interpreter": 0,
@@ -107,10 +108,12 @@ PARALLEL_MAY_IMPORT = {
     "parallel",
     "structs",
 }
-# What docs/api.rst lists, what all of the library starts tasks and waits with, and which form runs.
+# What docs/api.rst lists, what all of the library starts tasks and waits with, which form runs, and
+# how Java writes logins.
 SPARK_MAY_IMPORT = {
     "_backoff",
     "_form",
+    "_jaas",
     "_tasks",
     "admin",
     "errors",
@@ -124,10 +127,11 @@ SPARK_MAY_IMPORT = {
     "structs",
     *("AIOKafkaClient", "AIOKafkaConsumer", "AIOKafkaProducer"),
 }
-# What users have, the vocabulary, what `aiokafka info` tells of the installation, and who owns
-# tasks.
+# What users have, the vocabulary, what `aiokafka info` tells of the installation, who owns
+# tasks, and how Java writes logins.
 CLI_MAY_IMPORT = {
     "__version__",
+    "_jaas",
     "_tasks",
     "admin",
     "cli",
