@@ -354,9 +354,7 @@ WRITINGS = {
     "line ends of Windows": lambda pem: pem.replace("\n", "\r\n"),
     "continued lines": lambda pem: pem.replace("\n", " \\\n"),
     "indented": lambda pem: "".join(f"    {line}\n" for line in pem.splitlines()),
-    "attributes around": lambda pem: (
-        f"Bag Attributes\n    name: M\xfcller\n{pem}  the end\n"
-    ),
+    "attributes around": lambda pem: f"Bag Attributes\n    name: M\xfcller\n{pem}  the end\n",
 }
 
 
