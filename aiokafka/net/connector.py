@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
     from aiokafka._config import ClientConfig
+    from aiokafka.net.authentication import CredentialBackoff
 
 __all__ = ["Connector"]
 
@@ -47,12 +48,19 @@ class Connector:
     """
 
     def __init__(
-        self, config: ClientConfig, host: str, port: int, label: str, node_id: int | None = None
+        self,
+        config: ClientConfig,
+        host: str,
+        port: int,
+        label: str,
+        node_id: int | None = None,
+        credentials: CredentialBackoff | None = None,
     ) -> None:
         """Set the address; `label` and `node_id` say which broker this is, for messages."""
         self.host = host
         self.port = port
         self._config = config
+        self._credentials = credentials
         self.peer = self.rename(label, node_id)
         self._greeting = Greeting()
         self._first_address = 0
@@ -267,7 +275,8 @@ class Connector:
             from aiokafka.net.authentication import authenticate  # not all have SASL
 
             left = deadline - asyncio.get_running_loop().time()
-            await authenticate(connection, self._config.security, self.host, left)
+            security = self._config.security
+            await authenticate(connection, security, self.host, left, self._credentials)
         # Longer responses only now: an unknown peer could have us reserve what it likes.
         connection.admit()
         return connection

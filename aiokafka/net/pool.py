@@ -18,6 +18,7 @@ from aiokafka.net.connector import Connector
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
+    from aiokafka.net.authentication import CredentialBackoff
     from aiokafka.protocol.versions import BrokerVersions
 
 __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
@@ -71,12 +72,18 @@ class _Node:
 
     __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
 
-    def __init__(self, config: ClientConfig, node_id: int, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        node_id: int,
+        endpoint: Endpoint,
+        credentials: CredentialBackoff | None,
+    ) -> None:
         self.endpoint = endpoint
         # The id of a bootstrap server is none of the cluster.
         known = node_id if node_id >= 0 else None
         host, port, label, _ = endpoint
-        self.connector = Connector(config, host, port, label, known)
+        self.connector = Connector(config, host, port, label, known, credentials)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         # KIP-601: the time to connect grows with each failure, so that a slow network is given a
         # chance.
@@ -151,6 +158,11 @@ class ConnectionPool:
         self._is_modern = False  # a broker of the cluster is Kafka 2.4 or later
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._credentials: CredentialBackoff | None = None
+        if config.security.uses_sasl:
+            from aiokafka.net import authentication  # not all have SASL
+
+            self._credentials = authentication.CredentialBackoff(config)
         if config.security.shows_password:
             log.warning(
                 "%s: the password goes to the brokers unencrypted (sasl_mechanism PLAIN with "
@@ -335,7 +347,8 @@ class ConnectionPool:
             raise KafkaConnectionError(f"node {node_id}: its address is unknown")
         node = self._nodes.get(node_id)
         if node is None or node.endpoint[:2] != endpoint[:2]:
-            node = self._nodes[node_id] = _Node(self._config, node_id, endpoint)
+            node = _Node(self._config, node_id, endpoint, self._credentials)
+            self._nodes[node_id] = node
         return node
 
     def _has_moved(self, node_id: int, connection: BrokerConnection) -> bool:
@@ -441,10 +454,11 @@ class ConnectionPool:
                 connection.close(KafkaConnectionError(text))
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
-        if connection.session_lifetime:
+        if connection.session_lifetime and self._credentials is not None:
             from aiokafka.net.session import SessionKeeper  # only those with SASL have one
 
-            keeper = SessionKeeper(connection, self._config, node.connector.host)
+            host = node.connector.host
+            keeper = SessionKeeper(connection, self._config, host, self._credentials)
             self._spawn(keeper.run(), name=f"session {node_id}")
 
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:
