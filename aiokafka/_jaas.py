@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 __all__ = ["Login", "LoginModule", "parse_jaas", "read_login"]
 
-_SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|/[^\r\n]*)+", re.DOTALL)
+# Java takes the character after a single slash into the comment, even a line end.
+_SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
 # A word does not begin with a digit, a dot or a minus: to Java that would be a number.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(

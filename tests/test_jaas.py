@@ -68,6 +68,7 @@ def test_jaas_that_is_none(text: str, message: str) -> None:
         f"{PLAIN} username=u password=.5hush;",
         f"{PLAIN} username=u password=5;",
         f"{PLAIN} username=u password=h@hush;",
+        f"{PLAIN} username=u /\n password=hush;\n",
         f'{PLAIN} username="u", password="hush";',
         f'{PLAIN} username="u" password="hush',
     ],

@@ -180,17 +180,17 @@ def parse(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> list[str]:
     lines: list[str] = []
-    pending: str | None = None
+    pending = ""
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.lstrip(" \t\f")
-        if pending is None and (not line or line[0] in "#!"):
+        if not pending and (not line or line[0] in "#!"):
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            pending = (pending or "") + line[:-1]
+            pending += line[:-1]
             continue
-        lines.append((pending or "") + line)
-        pending = None
+        lines.append(pending + line)
+        pending = ""
     return [*lines, pending] if pending else lines
 
 
