@@ -204,5 +204,5 @@ def _as_file(*texts: str) -> Iterator[str]:
             stack.callback(os.unlink, path)
         stack.callback(os.close, descriptor)
         with open(descriptor, "wb", closefd=False) as file:
-            file.write("\n".join(texts).encode("latin-1"))
+            file.write("".join(texts).encode("latin-1"))
         yield path
