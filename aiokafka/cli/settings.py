@@ -127,6 +127,8 @@ def _check_variables(environment: Mapping[str, str]) -> None:
         if name == variable or name in known:
             continue
         near = difflib.get_close_matches(name, known, 1, 0.8)
+        if name.startswith(("BOOTSTRAP", "SASL_", "SECURITY_", "SSL_")):
+            near = near or difflib.get_close_matches(name, known, 1, 0)
         if near:
             raise KafkaConfigurationError(
                 f"{variable}: is unknown; did you mean {prefix}{near[0]}?"

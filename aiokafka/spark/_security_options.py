@@ -115,12 +115,21 @@ class Security:
 
     def make_token_provider(self) -> Any:
         """Create a provider of tokens; None without OAuth."""
-        from aiokafka.oauth import ClientCredentialsTokenProvider, MskIamTokenProvider
+        from aiokafka.oauth import (
+            ClientCredentialsTokenProvider,
+            FileTokenProvider,
+            MskIamTokenProvider,
+        )
 
         if self.token_provider is not None:
             return _load(self.token_provider)()
         if self.msk is not None:
             return MskIamTokenProvider(**self.msk)
+        url = self.oauth.get("token_endpoint_url", "")
+        if url.startswith("file:"):
+            # Java reads the token from such a file.
+            path = "/" + url.removeprefix("file:").lstrip("/")
+            return FileTokenProvider(path, extensions=self.oauth.get("extensions"))
         return ClientCredentialsTokenProvider(**self.oauth) if self.oauth else None
 
 
@@ -179,7 +188,9 @@ def _read_tls(options: Mapping[str, str], found: Security) -> None:
                 f"kafka.{store}.location: only PEM files can be read; convert the store, and set "
                 f"kafka.{store}.type to PEM"
             )
-    found.tls = _renamed(options, _TLS)
+    # What librdkafka calls the authorities of the system.
+    given = {n: text for n, text in options.items() if (n, text) != ("ssl.ca.location", "probe")}
+    found.tls = _renamed(given, _TLS)
     if _VERIFY in options:
         found.checks_names = _checks_names(options[_VERIFY])
     if _VERSIONS in options:

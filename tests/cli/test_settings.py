@@ -243,6 +243,9 @@ def test_options_that_are_texts_take_numbers_as_texts() -> None:
         ("AIOKAFKA_BOOTSTRAP_SERVER", "AIOKAFKA_BOOTSTRAP_SERVERS"),
         ("AIOKAFKA_PASWORD", "AIOKAFKA_PASSWORD"),
         ("AIOKAFKA_SASL_MECHANISMS", "AIOKAFKA_SASL_MECHANISM"),
+        ("AIOKAFKA_SASL_USERNAME", "AIOKAFKA_USERNAME"),
+        ("AIOKAFKA_SASL_PLAIN_PASSWORD", "AIOKAFKA_PASSWORD"),
+        ("AIOKAFKA_BOOTSTRAP", "AIOKAFKA_BOOTSTRAP_SERVERS"),
     ],
 )
 def test_a_misspelt_variable_is_named(name: str, nearest: str) -> None:

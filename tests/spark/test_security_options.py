@@ -11,7 +11,11 @@ import pytest
 
 from aiokafka import AIOKafkaClient
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.oauth import ClientCredentialsTokenProvider, MskIamTokenProvider
+from aiokafka.oauth import (
+    ClientCredentialsTokenProvider,
+    FileTokenProvider,
+    MskIamTokenProvider,
+)
 from aiokafka.spark._kafka_options import ClientSettings, parse_settings
 from aiokafka.testing import FakeCluster, Security
 from tests.testing.certificates import make_contexts
@@ -81,6 +85,16 @@ async def test_tokens_of_an_endpoint(given: dict[str, str]) -> None:
     assert isinstance(provider, ClientCredentialsTokenProvider)
     is_jaas = "sasl_jaas_config" in given
     assert provider.extensions() == ({"logicalCluster": "lkc-1"} if is_jaas else {})
+
+
+def test_tokens_of_a_file() -> None:
+    made = settings(
+        sasl_jaas_config=f"{OAUTH} required extension_a=b;",
+        sasl_oauthbearer_token_endpoint_url="file:///run/token",
+    )
+    provider = made.keywords()["sasl_oauth_token_provider"]
+    assert isinstance(provider, FileTokenProvider)
+    assert provider.extensions() == {"a": "b"}
 
 
 class Tokens(AbstractTokenProvider):
@@ -193,11 +207,13 @@ def test_what_contradicts_or_is_unknown_is_named(given: dict[str, str], message:
     assert "hush" not in str(caught.value)
 
 
-def test_certificates_in_options(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["\n", " ", "\\n"], ids=["lines", "one line", "escaped"])
+def test_certificates_in_options(tmp_path: Path, end: str) -> None:
     """KIP-651: the text of PEM files, for jobs that have no files on their executors."""
     make_contexts(tmp_path)
     begin = "-----BEGIN CERTIFICATE-----"
-    key, _, certificate = (tmp_path / "server.pem").read_text().partition(begin)
+    pem = (tmp_path / "server.pem").read_text().replace("\n", end)
+    key, _, certificate = pem.partition(begin)
     made = settings(
         security_protocol="SSL",
         ssl_truststore_type="PEM",
