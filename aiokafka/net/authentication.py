@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout as within
 from aiokafka._subject import about
 from aiokafka.errors import (
@@ -14,21 +13,20 @@ from aiokafka.errors import (
     AuthenticationMethodNotSupported,
     IllegalSaslStateError,
     KafkaConnectionError,
-    KafkaError,
     UnknownError,
     UnsupportedSaslMechanismError,
     for_code,
-    renewed,
 )
 from aiokafka.net.failures import handshake_failure, said
 from aiokafka.net.sasl import Mechanism, create_mechanism
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from aiokafka._config import ClientConfig, SecurityConfig
+    from aiokafka._config import SecurityConfig
     from aiokafka.net.connection import BrokerConnection
+    from aiokafka.net.credential_sources import CredentialSource
 
-__all__ = ["CredentialBackoff", "authenticate", "exchange", "prepare_mechanism"]
+__all__ = ["authenticate", "exchange", "prepare_mechanism"]
 
 log = logging.getLogger("aiokafka.conn")
 
@@ -40,58 +38,12 @@ _MAX_SASL_STEPS = 16
 _PREPARING_PART = 0.9
 
 
-class CredentialBackoff:
-    """Delays calls of a token provider, or of functions for credentials, while they fail.
-
-    One for each client, because all of its connections ask the same provider: each of them has a
-    backoff of its own, so together they would ask many times a second. Owns the last failure.
-    """
-
-    def __init__(self, config: ClientConfig) -> None:
-        self._delays = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
-        self._failure: KafkaError | None = None
-        self._retry_at = 0.0
-        self._turn = asyncio.Lock()
-
-    async def prepare(self, mechanism: Mechanism) -> None:
-        """Prepare the mechanism; raises as `Mechanism.prepare`.
-
-        After a failure one connection asks again, after the delay. The others wait for it, and fail
-        with it.
-        """
-        failures = self._delays.failures
-        # A ticket of Kerberos is for one broker: that it fails there says nothing about others.
-        if not failures or mechanism.name == "GSSAPI":
-            await self._ask(mechanism)
-            return
-        async with self._turn:
-            if self._delays.failures == failures:
-                loop = asyncio.get_running_loop()
-                await asyncio.sleep(max(0.0, self._retry_at - loop.time()))
-                await self._ask(mechanism)
-                return
-        failure = self._failure
-        if failure is not None:
-            raise renewed(failure) from failure.__cause__
-        await self._ask(mechanism)
-
-    async def _ask(self, mechanism: Mechanism) -> None:
-        try:
-            await mechanism.prepare()
-        except KafkaError as error:
-            self._failure = error
-            self._retry_at = asyncio.get_running_loop().time() + self._delays.next()
-            raise
-        self._failure = None
-        self._delays.reset()
-
-
 async def authenticate(
     connection: BrokerConnection,
     security: SecurityConfig,
     host: str,
     timeout: float,
-    backoff: CredentialBackoff | None = None,
+    source: CredentialSource | None = None,
 ) -> None:
     """Authenticate by SASL, and begin the session. Each step may take `timeout` seconds.
 
@@ -101,7 +53,7 @@ async def authenticate(
     """
     # Less than all of it: the caller's timer would fire first, and lose the reason.
     left = _PREPARING_PART * timeout
-    mechanism = await prepare_mechanism(connection, security, host, left, backoff)
+    mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)
     peer = connection.peer
     log.debug("%s: authenticated by %s", peer, mechanism.name, extra=about(peer))
@@ -112,7 +64,7 @@ async def prepare_mechanism(
     security: SecurityConfig,
     host: str,
     timeout: float,
-    backoff: CredentialBackoff | None = None,
+    source: CredentialSource | None = None,
 ) -> Mechanism:
     """Return the configured mechanism with current credentials.
 
@@ -122,10 +74,11 @@ async def prepare_mechanism(
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
-            if backoff is None:
+            # A ticket of Kerberos is for one broker: a failure says nothing about other brokers.
+            if source is None or mechanism.name == "GSSAPI":
                 await mechanism.prepare()
             else:
-                await backoff.prepare(mechanism)
+                await source.call(mechanism.prepare)
     except asyncio.TimeoutError:
         raise KafkaConnectionError(
             f"{connection.peer}: {mechanism.name}: no credentials within {timeout:.1f} s"

@@ -15,10 +15,10 @@ from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError,
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
+from aiokafka.net.credential_sources import CredentialSources
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
-    from aiokafka.net.authentication import CredentialBackoff
     from aiokafka.protocol.versions import BrokerVersions
 
 __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
@@ -77,13 +77,13 @@ class _Node:
         config: ClientConfig,
         node_id: int,
         endpoint: Endpoint,
-        credentials: CredentialBackoff | None,
+        sources: CredentialSources,
     ) -> None:
         self.endpoint = endpoint
         # The id of a bootstrap server is none of the cluster.
         known = node_id if node_id >= 0 else None
         host, port, label, _ = endpoint
-        self.connector = Connector(config, host, port, label, known, credentials)
+        self.connector = Connector(config, host, port, label, known, sources)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         # KIP-601: the time to connect grows with each failure, so that a slow network is given a
         # chance.
@@ -158,11 +158,7 @@ class ConnectionPool:
         self._is_modern = False  # a broker of the cluster is Kafka 2.4 or later
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._credentials: CredentialBackoff | None = None
-        if config.security.uses_sasl:
-            from aiokafka.net import authentication  # not all have SASL
-
-            self._credentials = authentication.CredentialBackoff(config)
+        self._sources = CredentialSources(config)
         if config.security.shows_password:
             log.warning(
                 "%s: the password goes to the brokers unencrypted (sasl_mechanism PLAIN with "
@@ -347,7 +343,7 @@ class ConnectionPool:
             raise KafkaConnectionError(f"node {node_id}: its address is unknown")
         node = self._nodes.get(node_id)
         if node is None or node.endpoint[:2] != endpoint[:2]:
-            node = _Node(self._config, node_id, endpoint, self._credentials)
+            node = _Node(self._config, node_id, endpoint, self._sources)
             self._nodes[node_id] = node
         return node
 
@@ -454,11 +450,11 @@ class ConnectionPool:
                 connection.close(KafkaConnectionError(text))
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
-        if connection.session_lifetime and self._credentials is not None:
+        if connection.session_lifetime:
             from aiokafka.net.session import SessionKeeper  # only those with SASL have one
 
             host = node.connector.host
-            keeper = SessionKeeper(connection, self._config, host, self._credentials)
+            keeper = SessionKeeper(connection, self._config, host, self._sources.sasl)
             self._spawn(keeper.run(), name=f"session {node_id}")
 
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:

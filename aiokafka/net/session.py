@@ -14,8 +14,8 @@ from aiokafka.net.authentication import exchange, prepare_mechanism
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
-    from aiokafka.net.authentication import CredentialBackoff
     from aiokafka.net.connection import BrokerConnection
+    from aiokafka.net.credential_sources import CredentialSource
     from aiokafka.net.sasl import Mechanism
 
 __all__ = ["SessionKeeper"]
@@ -47,13 +47,13 @@ class SessionKeeper:
         connection: BrokerConnection,
         config: ClientConfig,
         host: str,
-        credentials: CredentialBackoff,
+        source: CredentialSource,
     ) -> None:
         """Keep the connection; `host` is the broker's name, which Kerberos proves."""
         self._connection = connection
         self._config = config
         self._host = host
-        self._credentials = credentials
+        self._source = source
         self._loop = asyncio.get_running_loop()
         self._not_before = 0.0
         self._delays = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -119,9 +119,7 @@ class SessionKeeper:
             left = max(0.0, connection.session_end - self._loop.time())
             try:
                 security = self._config.security
-                return await prepare_mechanism(
-                    connection, security, self._host, left, self._credentials
-                )
+                return await prepare_mechanism(connection, security, self._host, left, self._source)
             except KafkaError as error:
                 again = self._loop.time() + self._delays.next()
                 if again >= connection.session_end:
