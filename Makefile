@@ -15,6 +15,8 @@ TOGETHER := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 UNIT_TESTS ?= tests
 VERSIONS ?= 3.10 3.11 3.12 3.13 $(shell sh tests/find_python.sh 3.14 >/dev/null 2>&1 && echo 3.14)
 BOOTSTRAP ?=
+# Where tests get a real Kafka from: maven (Java and Apache's jars), docker, docker:VERSION, HOST:PORT.
+KAFKA ?= maven
 MUTATIONS ?= 10000000
 SEEDS ?= 1000
 MINUTES ?=
@@ -53,6 +55,7 @@ help:
 	@echo "make demo       install the library, count the words of text files through Kafka"
 	@echo "                DEMO=orders: a page on which you kill members of a group and stop brokers"
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
+	@echo "                KAFKA=docker: on brokers from a docker image, without Java and Maven"
 	@echo "make check      everything that a change has to pass: lint, tests, docs, packages"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
@@ -96,6 +99,10 @@ $(VENV)/.tests: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group test
 	@# No wheels of gssapi on Linux, so only where it can be built; -O0 because that is for tests.
 	@if command -v krb5-config >/dev/null; then CFLAGS="-O0 -g0" $(PIP) install -q --group kerberos; fi
+	@touch $@
+
+$(VENV)/.docker: $(VENV)/.python pyproject.toml
+	$(PIP) install -q --group docker
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.python pyproject.toml
@@ -149,9 +156,9 @@ broker: $(VENV)/.python
 check:
 	@PYTHON='$(PYTHON)' bash .ci/run
 
-test: $(LIBRARY) $(VENV)/.tests
+test: $(LIBRARY) $(VENV)/.tests $(if $(filter docker%,$(KAFKA)),$(VENV)/.docker)
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	$(PYTEST) $(TOGETHER) -m "not spark" $(PYTEST_ARGS)
+	$(PYTEST) $(TOGETHER) -m "not spark" --kafka $(KAFKA) $(PYTEST_ARGS)
 
 test-unit: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
@@ -166,8 +173,8 @@ test-all:
 		AIOKAFKA_NO_EXTENSIONS=1 $(MAKE) --no-print-directory test-unit PYTHON=$$python VENV=.venv-$$version; \
 	done
 
-test-long: $(LIBRARY) $(VENV)/.tests
-	AIOKAFKA_LONG=1 $(PYTEST) -m long $(PYTEST_ARGS)
+test-long: $(LIBRARY) $(VENV)/.tests $(if $(filter docker%,$(KAFKA)),$(VENV)/.docker)
+	AIOKAFKA_LONG=1 $(PYTEST) -m long --kafka $(KAFKA) $(PYTEST_ARGS)
 
 fuzz: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.record.fuzz --mutations $(MUTATIONS)

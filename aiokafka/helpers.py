@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
 
 __all__ = ["create_ssl_context"]
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_ENCRYPTION = re.compile(r"\s*([A-Z][A-Za-z-]*:\s*\S+)")  # Proc-Type, DEK-Info of an old key
 
 
 def create_ssl_context(
@@ -30,7 +34,7 @@ def create_ssl_context(
         cafile: Certificates of the authorities to trust, as a PEM file. Without `cafile`, `capath`
             and `cadata` the system's authorities are trusted.
         capath: The same as a directory.
-        cadata: The same as PEM text (DER bytes).
+        cadata: The same as PEM, text or bytes, or as DER bytes.
         certfile: The client's own certificate chain in PEM, if the broker asks for it.
         keyfile: Its key in PEM; it may be in `certfile` as well.
         password: Of an encrypted key.
@@ -41,6 +45,9 @@ def create_ssl_context(
         keydata: As `keyfile`, but PEM text.
         ciphers: The cipher suites to allow up to TLS 1.2, in OpenSSL's notation.
 
+    PEM may be written as Java's clients take it (KIP-651): on one line, with spaces in place of
+    line ends, or indented; `\\n` in place of line ends is accepted as well. So may PEM files.
+
     For a broker whose certificate does not carry the host name that clients use, set
     `check_hostname = False` on the result. Where certificates are replaced while the program runs,
     give clients a function that calls this one as their `ssl_context`.
@@ -49,15 +56,14 @@ def create_ssl_context(
     that do not go together and for an encrypted key without its password.
     """
     _check_own_certificate(certfile, keyfile, certdata, keydata)
-    context = ssl.create_default_context(
-        ssl.Purpose.SERVER_AUTH, cafile=cafile, capath=capath, cadata=cadata
-    )
+    context = _trusting(cafile, capath, cadata)
     if ciphers:
         context.set_ciphers(ciphers)
     if certfile:
-        _load_chain(context, certfile, keyfile, password)
+        _load_files(context, certfile, keyfile, password)
     elif certdata:
-        with _as_file(certdata, keydata) as path:
+        texts = [_blocks("certdata", certdata), *([_blocks("keydata", keydata)] if keydata else [])]
+        with _as_file(*texts) as path:
             _load_chain(context, path, None, password)
     if crlfile:
         context.load_verify_locations(crlfile)
@@ -77,6 +83,90 @@ def _check_own_certificate(
         raise ValueError("keydata: needs certdata, the certificate that belongs to the key")
     if certfile and certdata:
         raise ValueError("certdata: the certificate is given as certfile already")
+
+
+def _trusting(cafile: str | None, capath: str | None, cadata: str | bytes | None) -> ssl.SSLContext:
+    """Return a context that trusts these authorities; those of the system if there are none."""
+    given: str | bytes | None = cadata
+    if cadata and (isinstance(cadata, str) or b"-----BEGIN" in cadata):
+        given = _certificates("cadata", cadata)
+    purpose = ssl.Purpose.SERVER_AUTH
+    try:
+        return ssl.create_default_context(purpose, cafile=cafile, capath=capath, cadata=given)
+    except ssl.SSLError as error:
+        if not cafile:
+            raise ssl.SSLError(error.errno, f"cadata: {error.reason or error}") from error
+        content = _content(cafile)
+        if b"-----BEGIN" not in content:
+            raise ssl.SSLError(
+                error.errno, f"cafile={cafile!r} contains no certificate in PEM"
+            ) from error
+    context = ssl.create_default_context(
+        purpose, capath=capath, cadata=_certificates(f"cafile={cafile!r}", content)
+    )
+    if given:
+        context.load_verify_locations(cadata=given)
+    return context
+
+
+def _certificates(name: str, data: str | bytes) -> str:
+    blocks = _blocks(name, data, only="CERTIFICATE")
+    if not blocks:
+        raise ssl.SSLError(0, f"{name} does not contain a certificate in PEM")
+    return blocks
+
+
+def _blocks(name: str, data: str | bytes, only: str = "") -> str:
+    """Return the PEM blocks in `data`, with the line ends that OpenSSL needs.
+
+    Text around the blocks is left out, and so are blocks whose label does not end in `only`.
+    """
+    text = data if isinstance(data, str) else data.decode("latin-1")
+    # Properties files, environment variables and JSON hold line ends as escapes.
+    text = re.sub(r"\\[nr]?", "\n", text)
+    found = _BLOCK.findall(text)
+    whole = all(body.isascii() for _, body in found)
+    if len(found) != text.count("-----BEGIN ") or not whole:
+        raise ssl.SSLError(0, f"{name}: a PEM block does not end, or is damaged")
+    if not found and not only:
+        raise ssl.SSLError(0, f"{name} is not in PEM")
+    return "".join(_block(label, body) for label, body in found if label.endswith(only))
+
+
+def _block(label: str, body: str) -> str:
+    lines = []
+    at = 0
+    while header := _ENCRYPTION.match(body, at):
+        lines.append(header[1])
+        at = header.end()
+    if lines:
+        lines.append("")
+    coded = "".join(body[at:].split())
+    lines += [coded[start : start + 64] for start in range(0, len(coded), 64)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def _content(path: str) -> bytes:
+    # A pipe was emptied by the first reading.
+    if not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _load_files(
+    context: ssl.SSLContext, certfile: str, keyfile: str | None, password: str | bytes | None
+) -> None:
+    try:
+        _load_chain(context, certfile, keyfile, password)
+    except ssl.SSLError:
+        # OpenSSL reads only what has line ends in the right places.
+        files = [certfile, *([keyfile] if keyfile else [])]
+        contents = [(path, _content(path)) for path in files]
+        if not all(b"-----BEGIN" in content for _, content in contents):
+            raise
+        with _as_file(*(_blocks(path, content) for path, content in contents)) as path:
+            _load_chain(context, path, None, password)
 
 
 def _load_chain(
@@ -100,12 +190,11 @@ def _no_password() -> str:
 
 
 @contextlib.contextmanager
-def _as_file(*texts: str | bytes | None) -> Iterator[str]:
+def _as_file(*texts: str) -> Iterator[str]:
     """Write `texts` to a file and yield its path while the block lasts: OpenSSL reads only files.
 
     The key in it is secret, so the file is in memory where the system can do that.
     """
-    parts = [text.encode() if isinstance(text, str) else text for text in texts if text]
     with contextlib.ExitStack() as stack:
         try:
             descriptor = os.memfd_create("certificate")
@@ -115,5 +204,5 @@ def _as_file(*texts: str | bytes | None) -> Iterator[str]:
             stack.callback(os.unlink, path)
         stack.callback(os.close, descriptor)
         with open(descriptor, "wb", closefd=False) as file:
-            file.write(b"\n".join(parts) + b"\n")
+            file.write("".join(texts).encode("latin-1"))
         yield path

@@ -194,9 +194,9 @@ class ConsumerOptions(ClientOptions, total=False):
     """Accepted for compatibility; the consumer waits for data without polling. Default: 200."""
 
     auto_offset_reset: Literal["earliest", "latest", "none"] | timedelta
-    """Where to start without a valid position: the oldest record, after the newest, or, with none,
-    raise NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or by_duration:, the
-    first record not older than that (KIP-1106). Default: "latest"."""
+    """Where to start without a valid position: earliest is the oldest record, latest is after the
+    newest, none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
+    by_duration:, the first record not older than that (KIP-1106). Default: "latest"."""
 
     enable_auto_commit: bool
     """Commit in the background what the application has finished: all that was returned before its

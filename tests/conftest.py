@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import hypothesis
 import pytest
 
 from tests.integration.spark_session import why_no_spark
+from tests.kafka.docker_broker import DockerError, chosen_version, engine
 from tests.kafka.fixtures import is_long_run, kafka, kafka3, make_topic, scale, topic
-from tests.kafka.jars import missing_tools
+from tests.kafka.jars import MissingToolsError, missing_tools
 
 __all__ = ["kafka", "kafka3", "make_topic", "scale", "topic"]
 
@@ -38,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kafka",
         default="maven",
-        metavar="maven|docker|HOST:PORT",
+        metavar="maven|docker[:VERSION]|HOST:PORT",
         help="where the real Kafka comes from: Apache's jars (default), a docker image, or running",
     )
     parser.addoption(
@@ -121,11 +122,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_SKIPPED] = len(without)
 
 
-def pytest_configure() -> None:
-    """Tests of Spark are skipped without it, but not where it is known to be there."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests of Spark are skipped without it, but not where it is known to be there. Without an
+    engine, ``--kafka docker`` is an error at once, not in each test."""
     # Workers have to find the same tests in the same order, also where these come from a set: they
     # have one hash between them, and each run has another.
     os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(2**32)))
+    try:
+        if chosen_version(config.getoption("--kafka")):
+            engine()
+    except DockerError as error:
+        raise pytest.UsageError(str(error)) from None
     if os.environ.get("AIOKAFKA_SPARK") != "required":
         return
     if missing := why_no_spark() or missing_tools():
@@ -138,6 +145,23 @@ def set_timeout(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(_LONG_TIMEOUT), append=False)
     elif needs_tools(item) and not item.get_closest_marker("timeout"):
         item.add_marker(pytest.mark.timeout(_BROKER_TIMEOUT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, Any, Any]:
+    """Skip what needs Java where the shared broker is not from Apache's jars."""
+    try:
+        return (yield)
+    except MissingToolsError as error:
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    except MissingToolsError as error:
+        pytest.skip(str(error))
 
 
 _SKIPPED = pytest.StashKey[int]()

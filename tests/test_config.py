@@ -227,6 +227,14 @@ def test_bootstrap_servers(given: Any, expected: list[tuple[str, int]]) -> None:
     assert list(config.bootstrap_servers) == expected
 
 
+def test_a_connection_string_is_no_address_and_is_not_shown() -> None:
+    text = "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=hush="
+    for given in (text, [text]):
+        with pytest.raises(ValueError, match="a connection string of Event Hubs") as caught:
+            ClientConfig.from_options(bootstrap_servers=given)
+        assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -66,6 +66,11 @@ def parse_address(text: str) -> tuple[str, int]:
 
     A listener name in front (`SASL_SSL://host:port`) is dropped, as it is in Java's client.
     """
+    if "SharedAccessKey=" in text:
+        raise ValueError(
+            "this is a connection string of Event Hubs: the address is its host with the port "
+            "9093, and the whole of it is the password of the user $ConnectionString"
+        )
     rest = text.rpartition("://")[2]
     host, port = rest, ""
     if rest.startswith("["):

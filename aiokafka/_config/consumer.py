@@ -265,9 +265,9 @@ class ConsumerConfig(Options):
         _OffsetReset(),
         "auto_offset_reset",
         "latest",
-        """Where to start without a valid position: the oldest record, after the newest, or, with
-        none, raise NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
-        by_duration:, the first record not older than that (KIP-1106).""",
+        """Where to start without a valid position: earliest is the oldest record, latest is after
+        the newest, none raises NoOffsetForPartitionError or OffsetOutOfRangeError. With a
+        timedelta, or by_duration:, the first record not older than that (KIP-1106).""",
         when="""To earliest if a new group must not miss what is there; to none to decide in the
         program.""",
     )

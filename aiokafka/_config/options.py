@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -446,6 +447,8 @@ def brief(value: Any) -> str:
     except Exception:
         # Integers of some thousand digits have none.
         return f"<{type(value).__name__}>"
+    # Connection strings of Event Hubs contain the password.
+    text = re.sub(r"(SharedAccessKey=)[^;'\"]*", r"\1***", text)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 

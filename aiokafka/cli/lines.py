@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -25,6 +26,11 @@ __all__ = [
 #: Bytes of a piece of the input, at most: memory has a bound.
 LONGEST = 64 * 1024 * 1024
 
+#: What an object of `produce --json` may have; `consume --json` prints all of them.
+_FIELDS = (
+    *("key", "key_base64", "value", "value_base64", "headers"),
+    *("topic", "partition", "offset", "timestamp"),
+)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -71,12 +77,16 @@ def raw(text: str) -> bytes:
 
 
 class Splitter:
-    """Splits blocks at a delimiter. The last piece needs none behind it."""
+    """Splits blocks at a delimiter. The last piece needs none behind it.
 
-    def __init__(self, delimiter: bytes, limit: int = LONGEST) -> None:
-        if not delimiter:
+    Without a delimiter a piece is a line, which ends with LF or CRLF.
+    """
+
+    def __init__(self, delimiter: bytes | None, limit: int = LONGEST) -> None:
+        if delimiter == b"":
             raise ValueError("delimiter: must not be empty")
-        self._delimiter = delimiter
+        self._delimiter = delimiter or b"\n"
+        self._splits_lines = delimiter is None
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
@@ -96,6 +106,9 @@ class Splitter:
         pieces[0] = b"".join((*self._parts, pieces[0]))
         self._parts, self._size = [], 0
         self._keep(pieces.pop())
+        # The first CR may stand at the end of the block before.
+        if self._splits_lines and (b"\r" in block or pieces[0].endswith(b"\r")):
+            return [piece.removesuffix(b"\r") for piece in pieces]
         return pieces
 
     def _keep(self, rest: bytes) -> None:
@@ -152,7 +165,8 @@ def json_parser(
     """Return a function that makes a record of a JSON object, as `consume --json` prints it.
 
     `key` and `value` are text, null, or anything else, which is sent as JSON; `key_base64` and
-    `value_base64` are bytes. The function raises InputError for what is no such object.
+    `value_base64` are bytes. The function raises InputError for what is no such object, and for one
+    with other fields.
     """
 
     def parse(line: bytes) -> NewRecord:
@@ -163,19 +177,37 @@ def json_parser(
         if not isinstance(found, dict):
             raise InputError(f"no JSON object: {line[:80]!r}")
         try:
+            _check_fields(found)
             return NewRecord(
                 _field(found, "value"),
                 _field(found, "key"),
                 _number(found, "partition", int)
                 if keep_partitions and partition is None
                 else partition,
-                _number(found, "timestamp", int | float) if keep_timestamps else None,
+                _timestamp(found) if keep_timestamps else None,
                 _headers(found.get("headers")),
             )
         except (ValueError, TypeError) as error:
             raise InputError(f"{error}: {line[:80]!r}") from None
 
     return parse
+
+
+def _check_fields(found: dict[str, Any]) -> None:
+    for name in found:
+        if name not in _FIELDS:
+            near = difflib.get_close_matches(name, _FIELDS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_FIELDS)}"
+            raise ValueError(f"unknown field {name!r}; {hint}")
+    for name in ("key", "value"):
+        if name in found and f"{name}_base64" in found:
+            raise ValueError(f"{name} and {name}_base64 exclude each other")
+
+
+def _timestamp(found: dict[str, Any]) -> Any:
+    value = _number(found, "timestamp", int | float)
+    # Records of old formats have none, which is printed as -1.
+    return None if value is None or value < 0 else value
 
 
 def _field(found: dict[str, Any], name: str) -> bytes | None:

@@ -169,9 +169,10 @@ def _undelivered(number: int, error: KafkaError) -> KafkaError:
 
 
 async def pieces_of(
-    files: Sequence[str], delimiter: bytes, *, whole: bool
+    files: Sequence[str], delimiter: bytes | None, *, whole: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the pieces of files, one after the other; `-` is stdin. With `whole`, a file is one.
+    """Yield the pieces of files, one after the other; `-` is stdin. With `whole`, a file is one;
+    without a delimiter, a line is.
 
     Raises InputError for a piece that is longer than `LONGEST`.
     """
@@ -239,11 +240,13 @@ def _sender(given: dict[str, Any]) -> Send:
         parse = json_parser(
             partition=given["partition"],
             keep_partitions=given["keep_partitions"],
-            keep_timestamps=given["keep_timestamps"],
+            keep_timestamps=given["keep_timestamps"] is not False,
         )
         return lambda sending, lines: sending.records(lines, parse)
-    if given["keep_partitions"] or given["keep_timestamps"]:
-        raise click.UsageError("--keep-partitions and --keep-timestamps: need --json")
+    if given["keep_partitions"] or given["keep_timestamps"] is not None:
+        raise click.UsageError(
+            "--keep-partitions, --keep-timestamps and --new-timestamps: need --json"
+        )
     delimiter = given["key_delimiter"]
     read = line_reader(
         None if delimiter is None else as_bytes(delimiter),
@@ -257,7 +260,7 @@ def _sender(given: dict[str, Any]) -> Send:
 @command(None, "produce", prints=False)
 @click.argument("topic")
 @click.argument("files", nargs=-1)
-@click.option("-D", "--delimiter", default="\\n", show_default=True, help="Between records.")
+@click.option("-D", "--delimiter", help="Between records; by default they are lines.")
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Between key and value.")
 @click.option("-k", "--key", help="Key of all records.")
 @click.option(
@@ -270,7 +273,9 @@ def _sender(given: dict[str, Any]) -> Send:
     "--keep-partitions", is_flag=True, help="With --json: into the partitions named there."
 )
 @click.option(
-    "--keep-timestamps", is_flag=True, help="With --json: with the timestamps given there."
+    "--keep-timestamps/--new-timestamps",
+    default=None,
+    help="With --json: keep the timestamps given there (default), or not.",
 )
 @click.option("--whole", is_flag=True, help="Each file is one record.")
 @click.option("-Z", "--null", is_flag=True, help="An empty key or value is none.")
@@ -307,7 +312,8 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     if given["transaction_size"] is not None and given["transactional_id"] is None:
         raise click.UsageError("--transaction-size: needs --transactional-id")
     send = _sender(given)
-    source = pieces_of(files or ("-",), as_bytes(given["delimiter"]), whole=given["whole"])
+    delimiter = None if given["delimiter"] is None else as_bytes(given["delimiter"])
+    source = pieces_of(files or ("-",), delimiter, whole=given["whole"])
     shown = given["progress"]
     progress = Progress("produced", sys.stderr.isatty() if shown is None else shown)
     options = {**_producer_options(given), "max_batch_size": _batch_size(session)}

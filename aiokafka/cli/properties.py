@@ -1,21 +1,56 @@
-"""Read the properties file of a Java client."""
+"""Read the properties of Java's clients and of librdkafka (kcat)."""
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from aiokafka._jaas import read_login
 from aiokafka.errors import KafkaConfigurationError
 
-__all__ = ["parse", "settings_of"]
+__all__ = ["decode", "is_connection_name", "is_secret", "parse", "settings_of"]
 
-# Java's name -> ours. Numbers are milliseconds in both.
-_SAME = {
+log = logging.getLogger("aiokafka.cli")
+
+# The names of Java and of librdkafka -> ours.
+_TEXTS = {
     "bootstrap.controllers": "bootstrap_controllers",
     "bootstrap.servers": "bootstrap_servers",
     "client.dns.lookup": "client_dns_lookup",
     "client.id": "client_id",
     "client.rack": "client_rack",
+    "metadata.broker.list": "bootstrap_servers",
+    "sasl.kerberos.keytab": "sasl_kerberos_keytab",
+    "sasl.kerberos.principal": "sasl_kerberos_principal",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.oauthbearer.client.credentials.client.id": "username",
+    "sasl.oauthbearer.client.credentials.client.secret": "password",
+    "sasl.oauthbearer.client.id": "username",
+    "sasl.oauthbearer.client.secret": "password",
+    "sasl.oauthbearer.scope": "token_scope",
+    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
+    "sasl.password": "password",
+    "sasl.username": "username",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ca_file",
+    "ssl.ca.pem": "ca_data",
+    "ssl.certificate.location": "cert_file",
+    "ssl.certificate.pem": "cert_data",
+    "ssl.crl.location": "crl_file",
+    "ssl.key.location": "key_file",
+    "ssl.key.password": "key_password",
+    "ssl.key.pem": "key_data",
+    "ssl.keystore.certificate.chain": "cert_data",
+    "ssl.keystore.key": "key_data",
+    "ssl.truststore.certificates": "ca_data",
+}
+# Milliseconds in all of them.
+_NUMBERS = {
     "connections.max.idle.ms": "connections_max_idle_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
     "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
@@ -23,39 +58,123 @@ _SAME = {
     "request.timeout.ms": "request_timeout_ms",
     "retry.backoff.max.ms": "retry_backoff_max_ms",
     "retry.backoff.ms": "retry_backoff_ms",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.oauthbearer.client.credentials.client.id": "username",
-    "sasl.oauthbearer.client.credentials.client.secret": "password",
-    "sasl.oauthbearer.scope": "token_scope",
-    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
-    "security.protocol": "security_protocol",
-    "ssl.key.password": "key_password",
-    "ssl.keystore.certificate.chain": "cert_data",
-    "ssl.keystore.key": "key_data",
-    "ssl.truststore.certificates": "ca_data",
+    "socket.connection.setup.timeout.max.ms": "socket_connection_setup_timeout_max_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+    "socket.timeout.ms": "request_timeout_ms",
 }
-_LOGIN = {
-    "username": "username",
-    "password": "password",
-    # Of OAUTHBEARER, before Kafka 4.1.
-    "clientId": "username",
-    "clientSecret": "password",
-    "scope": "token_scope",
+_JAAS = "sasl.jaas.config"
+_NAMES_CHECK = "ssl.endpoint.identification.algorithm"
+_CHAIN_CHECK = "enable.ssl.certificate.verification"
+_VERSIONS = "ssl.enabled.protocols"
+_URL_ENCODING = "sasl.oauthbearer.header.urlencode"
+_EXTENSIONS = "sasl.oauthbearer.extensions"
+_METHOD = "sasl.oauthbearer.method"
+_STORES = (("truststore", "ca_file", "ca_data"), ("keystore", "cert_file", "cert_data"))
+_CLASSES = (
+    "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class",
+    "sasl.oauthbearer.jwt.retriever.class",
+)
+_KNOWN_CLASSES = (
+    "OAuthBearerLoginCallbackHandler",
+    "OAuthBearerSaslClientCallbackHandler",
+    "IAMClientCallbackHandler",
+    "ClientCredentialsJwtRetriever",
+    "DefaultJwtRetriever",
+    "FileJwtRetriever",
+)
+_READ = frozenset(
+    {
+        *_TEXTS,
+        *_NUMBERS,
+        *(f"ssl.{store}.{part}" for store, _, _ in _STORES for part in ("location", "type")),
+        *(_JAAS, _NAMES_CHECK, _CHAIN_CHECK, _VERSIONS, _URL_ENCODING, _EXTENSIONS, _METHOD),
+        *_CLASSES,
+    }
+)
+_SECRETS = frozenset(
+    {
+        *("sasl.password", "sasl.oauthbearer.client.secret", _JAAS, "ssl.key.password"),
+        *("sasl.oauthbearer.client.credentials.client.secret", "ssl.key.pem", "ssl.keystore.key"),
+    }
+)
+_REFUSED = {
+    "config.providers": "values are taken as they are; write them into the file",
+    "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are not supported",
+    "sasl.login.class": "a class of Java cannot be run here",
+    "sasl.oauthbearer.config": "use sasl.oauthbearer.token.endpoint.url",
+    "https.ca.location": "the authorities of the system are trusted",
+    "https.ca.pem": "the authorities of the system are trusted",
+    "ssl.ca.certificate.stores": "use ssl.ca.location",
+    "ssl.cipher.suites": "ciphers are those of OpenSSL's default",
+    "ssl.curves.list": "curves are those of OpenSSL's default",
+    "ssl.engine.factory.class": "a class of Java cannot be run here",
+    "ssl.engine.location": "OpenSSL's engines are not supported",
+    "ssl.sigalgs.list": "signature algorithms are those of OpenSSL's default",
 }
+# In these namespaces everything is about the connection.
+_OF_CONNECTIONS = ("sasl.", "ssl.", "security.", "bootstrap.", "metadata.broker.")
+# Known names that decide neither who logs in nor who is trusted.
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("sasl.enabled.mechanisms", "sasl.kerberos.kinit.cmd", "security.providers"),
+        *("sasl.kerberos.min.time.before.relogin", "sasl.login.connect.timeout.ms"),
+        *("sasl.login.read.timeout.ms", "sasl.mechanism.inter.broker.protocol"),
+        *("security.inter.broker.protocol", "ssl.client.auth", "ssl.keymanager.algorithm"),
+        *("ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.providers"),
+        *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
+        *("ssl.truststore.password", "ssl.engine.id", "sasl.oauthbearer.jwt.validator.class"),
+        # Like names that are read, but others.
+        *("metadata.max.idle.ms", "session.timeout.ms", "delivery.timeout.ms", "linger.ms"),
+        *("metadata.request.timeout.ms", "message.timeout.ms", "request.timeout.max.ms"),
+        *("transaction.timeout.ms", "topic.metadata.refresh.interval.ms", "retries"),
+        *("reconnect.backoff.jitter.ms", "request.required.acks", "acks", "group.id"),
+    }
+)
+_PREFIXES_WITHOUT_EFFECT = (
+    "sasl.kerberos.ticket.renew.",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "sasl.oauthbearer.clock.",
+    "sasl.oauthbearer.expected.",
+    "sasl.oauthbearer.jwks.",
+    "sasl.oauthbearer.scope.claim.",
+    "sasl.oauthbearer.sub.claim.",
+    "sasl.server.",
+)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PAIR = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)", re.DOTALL)
-_JAAS_OPTION = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^\s;]+))')
+_PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_BLANK = "".join(map(chr, range(33)))
+
+
+# -- the file
+
+
+def decode(content: bytes) -> str:
+    """Return the text of a properties file: UTF-8, else ISO-8859-1, which Java reads.
+
+    Raises ValueError for other encodings.
+    """
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content:
+        raise ValueError("is not UTF-8 or ISO-8859-1")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the pairs of a properties file: comments, continued lines and escapes as in Java."""
+    """Return the pairs of a properties file: comments, continued lines and escapes as in Java.
+
+    Raises KafkaConfigurationError for a damaged escape.
+    """
     found = {}
     for line in _logical_lines(text):
         pair = _PAIR.fullmatch(line)
         if pair is not None:
-            found[_unescape(pair[1])] = _unescape(pair[2])
+            name = _unescape(pair[1], "a name")
+            found[name] = _unescape(pair[2], name)
     return found
 
 
@@ -75,63 +194,198 @@ def _logical_lines(text: str) -> list[str]:
     return [*lines, pending] if pending else lines
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, name: str) -> str:
     def plain(match: re.Match[str]) -> str:
         code = match[1]
         if len(code) == 5:
             return chr(int(code[1:], 16))
+        if code == "u":
+            raise KafkaConfigurationError(f"{name}: \\u needs four hexadecimal digits behind it")
         return _ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(plain, text)
+    found = _ESCAPE.sub(plain, text)
+    try:
+        # Characters beyond \uffff are written as two.
+        return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise KafkaConfigurationError(f"{name}: contains a half of a surrogate pair") from None
 
 
-def settings_of(pairs: dict[str, str]) -> dict[str, Any]:
-    """Return connection settings by our names. What only concerns producers, consumers or Java's
-    own classes is left out.
+# -- names
 
-    Raises KafkaConfigurationError for key stores that are not PEM.
+
+def is_connection_name(name: str) -> bool:
+    """Return whether `settings_of` reads or refuses a dotted name."""
+    return name in _READ or name in _REFUSED or name.startswith(_OF_CONNECTIONS)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of a dotted name may not stand on a command line."""
+    return name in _SECRETS
+
+
+def settings_of(pairs: Mapping[str, str], mechanism: str | None = None) -> dict[str, Any]:
+    """Return connection settings by our names.
+
+    What only concerns producers, consumers or other programs is left out. `mechanism` takes
+    precedence over that of the pairs.
+
+    Raises KafkaConfigurationError for names that are unknown and like known ones, and for values
+    that cannot be honoured.
     """
     # As Java does with every value, passwords as well.
-    pairs = {name: value.strip() for name, value in pairs.items()}
+    pairs = {name: value.strip(_BLANK) for name, value in pairs.items()}
+    _check_names(pairs)
     found: dict[str, Any] = {}
+    first: dict[str, str] = {}
+
+    def put(name: str, setting: str, value: Any) -> None:
+        if found.setdefault(setting, value) != value:
+            raise KafkaConfigurationError(f"{name}: differs from {first[setting]}; set one of them")
+        first.setdefault(setting, name)
+
     for name, value in pairs.items():
-        if name in _SAME:
-            is_number = name.endswith(".ms") and value.lstrip("-").isdigit()
-            found[_SAME[name]] = int(value) if is_number else value
-    found.update(_stores(pairs))
-    if pairs.get("ssl.endpoint.identification.algorithm") == "":
-        found["check_hostname"] = False
-    if "sasl.jaas.config" in pairs:
-        found.update(_login(pairs["sasl.jaas.config"]))
+        if name in _TEXTS and not (name == "ssl.ca.location" and value == "probe"):
+            put(name, _TEXTS[name], value)
+        elif name in _NUMBERS:
+            put(name, _NUMBERS[name], _number(name, value))
+    for setting, (name, value) in _stores(pairs, found).items():
+        put(name, setting, value)
+    found.update(_checks(pairs))
+    found.update(_token_settings(pairs, found))
+    if _JAAS in pairs:
+        for setting, value in _login(pairs[_JAAS], mechanism, found).items():
+            put(_JAAS, setting, value)
     return found
 
 
-def _stores(pairs: dict[str, str]) -> dict[str, str]:
-    found = {}
-    for store, setting in (("truststore", "ca_file"), ("keystore", "cert_file")):
-        path = pairs.get(f"ssl.{store}.location")
-        if path is None:
+def _check_names(pairs: Mapping[str, str]) -> None:
+    left_out = []
+    for name, value in pairs.items():
+        if name in _REFUSED and value.lower() not in ("", "false"):
+            raise KafkaConfigurationError(f"{name}: is not supported: {_REFUSED[name]}")
+        if name in _CLASSES and value.rpartition(".")[2] not in _KNOWN_CLASSES:
+            raise KafkaConfigurationError(f"{name}: a class of Java cannot be run here")
+        if name in _READ or name in _REFUSED:
             continue
-        kind = pairs.get(f"ssl.{store}.type", "JKS")
+        left_out.append(name)
+        if name in _WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT):
+            continue
+        near = difflib.get_close_matches(name.replace("_", ".").lower(), sorted(_READ), 1, 0.85)
+        if near or name.startswith(_OF_CONNECTIONS):
+            near = near or difflib.get_close_matches(name, sorted(_READ), 1, 0.75)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise KafkaConfigurationError(f"{name}: is not known here{hint}")
+    if left_out:
+        log.warning("left out, since it does not concern connections: %s", ", ".join(left_out))
+
+
+def _number(name: str, value: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", value):
+        raise KafkaConfigurationError(f"{name}={value!r}: must be a number of milliseconds")
+    return int(value)
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise KafkaConfigurationError(f"{name}={value!r}: must be true or false")
+    return value.lower() == "true"
+
+
+def _stores(pairs: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    stores = {}
+    for store, setting, data in _STORES:
+        name = f"ssl.{store}.location"
+        kind = pairs.get(f"ssl.{store}.type", "PEM" if data in found else "JKS")
+        if name not in pairs and data not in found:
+            continue
         if kind.upper() != "PEM":
             raise KafkaConfigurationError(
-                f"ssl.{store}.location={path}: only stores of type PEM can be read, not {kind}; "
-                "convert it with keytool and openssl"
+                f"{name if name in pairs else f'ssl.{store}.type'}={pairs.get(name, kind)}: "
+                f"only stores of type PEM can be read, not {kind}; convert it with keytool and "
+                "openssl"
             )
-        found[setting] = path
+        if name in pairs and data in found:
+            raise KafkaConfigurationError(f"{name}: the certificates are in the file as well")
+        if name in pairs:
+            stores[setting] = (name, pairs[name])
+    if "key_data" in found and "cert_data" not in found:
+        raise KafkaConfigurationError("ssl.keystore.key: needs ssl.keystore.certificate.chain")
+    if "cert_data" in found and not {"key_data", "key_file"} & found.keys():
+        raise KafkaConfigurationError("ssl.keystore.certificate.chain: needs ssl.keystore.key")
+    return stores
+
+
+def _checks(pairs: Mapping[str, str]) -> dict[str, Any]:
+    """Return how brokers' certificates are checked."""
+    found: dict[str, Any] = {}
+    names = pairs.get(_NAMES_CHECK, "https").lower()
+    if names in ("", "none"):
+        found["check_hostname"] = False
+    elif names != "https":
+        raise KafkaConfigurationError(
+            f"{_NAMES_CHECK}={names!r}: must be https, or empty to check no names"
+        )
+    if not _flag(_CHAIN_CHECK, pairs.get(_CHAIN_CHECK, "true")):
+        found["check_certificate"] = False
+    if _VERSIONS in pairs:
+        given = [name.strip() for name in pairs[_VERSIONS].split(",")]
+        known = {"TLSv1.2": "TLSv1_2", "TLSv1.3": "TLSv1_3"}
+        usable = [version for name, version in known.items() if name in given]
+        if not usable:
+            raise KafkaConfigurationError(f"{_VERSIONS}: must have TLSv1.2 or TLSv1.3 in it")
+        found["tls_versions"] = (usable[0], usable[-1])
     return found
 
 
-def _login(jaas: str) -> dict[str, Any]:
-    options = {
-        match[1]: re.sub(r"\\(.)", r"\1", match[2])
-        if match[2] is not None
-        else match[3] or match[4]
-        for match in _JAAS_OPTION.finditer(jaas)
-    }
-    found: dict[str, Any] = {
-        setting: options[name] for name, setting in _LOGIN.items() if name in options
-    }
-    if options.get("tokenauth", "").lower() == "true":
-        found["sasl_scram_tokenauth"] = True
-    return found
+# -- logins
+
+
+def _token_settings(pairs: Mapping[str, str], found: dict[str, Any]) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if pairs.get(_METHOD, "oidc").lower() != "oidc":
+        raise KafkaConfigurationError(f"{_METHOD}={pairs[_METHOD]!r}: must be oidc")
+    if _URL_ENCODING in pairs:
+        more["token_header_urlencode"] = _flag(_URL_ENCODING, pairs[_URL_ENCODING])
+    if _EXTENSIONS in pairs:
+        each = [text.partition("=") for text in pairs[_EXTENSIONS].split(",")]
+        if not all(name.strip() and equals for name, equals, _ in each):
+            raise KafkaConfigurationError(f"{_EXTENSIONS}: must be name=value, separated by commas")
+        more["token_extensions"] = {name.strip(): value.strip() for name, _, value in each}
+    url = found.get("token_endpoint_url", "")
+    if url.startswith("file:"):
+        # Java reads the token from such a file.
+        del found["token_endpoint_url"]
+        more["token_file"] = "/" + url[len("file:") :].lstrip("/")
+    return more
+
+
+_LOGIN = {
+    "username": "username",
+    "password": "password",
+    "client_id": "username",
+    "client_secret": "password",
+    "scope": "token_scope",
+    "extensions": "token_extensions",
+    "tokenauth": "sasl_scram_tokenauth",
+    "keytab": "sasl_kerberos_keytab",
+    "principal": "sasl_kerberos_principal",
+    "service_name": "sasl_kerberos_service_name",
+    "profile": "msk_profile",
+}
+
+
+def _login(text: str, mechanism: str | None, found: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        login = read_login(text, mechanism or found.get("sasl_mechanism", ""))
+    except ValueError as error:
+        raise KafkaConfigurationError(f"{_JAAS}: {error}") from None
+    settings = {_LOGIN[name]: value for name, value in login.options.items()}
+    if login.mechanism and not mechanism:
+        settings["sasl_mechanism"] = login.mechanism
+    if login.mechanism == "OAUTHBEARER":
+        # The settings take precedence over the options of the module, as in Java.
+        settings = {name: value for name, value in settings.items() if name not in found} | {
+            "sasl_mechanism": login.mechanism
+        }
+    return settings

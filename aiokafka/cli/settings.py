@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,10 @@ _TLS = {
     "key_file": "keyfile",
     "key_data": "keydata",
     "key_password": "password",
+    "crl_file": "crlfile",
 }
+#: Variables that no setting is in.
+_OTHER_VARIABLES = ("CONFIG", "DEBUG", "NO_EXTENSIONS", "PROFILE", "PROPERTIES")
 #: Options whose values are texts, also where they look like numbers.
 TEXTS = frozenset(
     {
@@ -76,17 +81,65 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
     Raises KafkaConfigurationError for a file that cannot be understood, OSError for one that
     cannot be read.
     """
+    _check_variables(environment)
+    own, foreign = _given_options(flags.get("options") or ())
     found = _profile(flags, environment)
     path = flags.get("properties") or environment.get("AIOKAFKA_PROPERTIES")
     if path:
-        _add(found, properties.settings_of(properties.parse(read_file(Path(path)))))
+        pairs = properties.parse(_read(Path(path), properties.decode))
+        stronger = (
+            *(own.get("sasl_mechanism"), foreign.get("sasl_mechanism")),
+            *(flags.get("sasl_mechanism"), environment.get("AIOKAFKA_SASL_MECHANISM")),
+        )
+        mechanism = next((each for each in stronger if each), None)
+        _add(found, properties.settings_of(pairs, mechanism))
     variables = {name: environment.get(f"AIOKAFKA_{name.upper()}") for name in NAMES}
     _add(found, {name: text for name, text in variables.items() if text})
     _add(found, {name: flags[name] for name in NAMES if flags.get(name) is not None})
-    for text in flags.get("options") or ():
-        name, value = option_value(text)
-        _add(found, {name: value})
+    _add(found, foreign)
+    _add(found, own)
     return found
+
+
+def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what -X sets: options by our names, and settings by those of Java and librdkafka."""
+    own: dict[str, Any] = {}
+    foreign: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if equals and "." in name and properties.is_connection_name(name):
+            if properties.is_secret(name):
+                raise _not_public(name)
+            foreign[name] = value
+        else:
+            name, value = option_value(text)
+            own[name] = value
+    return own, properties.settings_of(foreign)
+
+
+def _check_variables(environment: Mapping[str, str]) -> None:
+    """Refuse a variable that is misspelt."""
+    known = [*(name.upper() for name in NAMES), *_OTHER_VARIABLES]
+    prefix = "AIOKAFKA_"
+    for variable in environment:
+        name = variable.removeprefix(prefix)
+        if name == variable or name in known:
+            continue
+        near = difflib.get_close_matches(name, known, 1, 0.8)
+        if name.startswith(("BOOTSTRAP", "SASL_", "SECURITY_", "SSL_")):
+            near = near or difflib.get_close_matches(name, known, 1, 0)
+        if near:
+            raise KafkaConfigurationError(
+                f"{variable}: is unknown; did you mean {prefix}{near[0]}?"
+            )
+
+
+def _not_public(name: str) -> KafkaConfigurationError:
+    return KafkaConfigurationError(
+        f"-X {name}: other users see command lines; use --properties, --password-stdin, "
+        "--password-file or AIOKAFKA_PASSWORD"
+    )
 
 
 def read_file(path: Path) -> str:
@@ -96,11 +149,15 @@ def read_file(path: Path) -> str:
     cannot be read.
     """
 
+    return _read(path, _utf_8)
+
+
+def _read(path: Path, decode: Callable[[bytes], str]) -> str:
     def read() -> bytes:
         with path.open("rb") as file:
             return file.read(_LONGEST + 1)
 
-    return _as_text(str(path), wait_for(read))
+    return _as_text(str(path), wait_for(read), decode)
 
 
 def read_stdin() -> str:
@@ -131,13 +188,19 @@ def _stdin() -> Any:
     return sys.stdin
 
 
-def _as_text(name: str, content: bytes) -> str:
+def _utf_8(content: bytes) -> str:
+    return content.decode("utf-8-sig")
+
+
+def _as_text(name: str, content: bytes, decode: Callable[[bytes], str] = _utf_8) -> str:
     if len(content) > _LONGEST:
         raise KafkaConfigurationError(f"{name}: is longer than {_LONGEST} bytes")
     try:
-        return content.decode("utf-8-sig")
+        return decode(content)
     except UnicodeDecodeError as error:
         raise KafkaConfigurationError(f"{name}: is not UTF-8: {error.reason}") from None
+    except ValueError as error:
+        raise KafkaConfigurationError(f"{name}: {error}") from None
 
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -161,10 +224,7 @@ def option_value(text: str) -> tuple[str, Any]:
     if not equals or not name:
         raise KafkaConfigurationError(f"-X {text}: must be name=value")
     if name in _SECRETS:
-        raise KafkaConfigurationError(
-            f"-X {name}: other users see command lines; use --password-stdin, --password-file or "
-            "AIOKAFKA_PASSWORD"
-        )
+        raise _not_public(name)
     words = {"true": True, "false": False, "none": None, "null": None}
     if name in TEXTS:
         return name, None if value.lower() in ("none", "null") else value
@@ -235,10 +295,13 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
     options = found.pop("options", {})
     if not isinstance(options, dict):
         raise KafkaConfigurationError(f"{path}: profile {name!r}: `options` must be a table")
-    unknown = found.keys() - set(NAMES) - {"check_hostname"}
+    settings = [*NAMES, "check_hostname"]
+    unknown = sorted(found.keys() - set(settings))
     if unknown:
+        near = difflib.get_close_matches(unknown[0], settings, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
         raise KafkaConfigurationError(
-            f"{path}: profile {name!r}: unknown: {', '.join(sorted(unknown))}; "
+            f"{path}: profile {name!r}: unknown: {', '.join(unknown)}; {hint}"
             f"known: {', '.join(NAMES)}, check_hostname, and a table `options`"
         )
     for setting, value in found.items():
@@ -263,14 +326,13 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises KafkaConfigurationError for settings that do not go together.
     """
     found = dict(settings)
-    tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
-    check_hostname = found.pop("check_hostname", True)
+    context = _tls_context(found)
+    protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
+    found["security_protocol"] = protocol
     provider = _token_provider(found)
     username, password = found.pop("username", None), _password(found)
     if "bootstrap_controllers" not in found:
         found.setdefault("bootstrap_servers", "localhost:9092")
-    protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
-    found["security_protocol"] = protocol
     if provider is not None:
         if not protocol.startswith("SASL_"):
             raise KafkaConfigurationError(
@@ -285,36 +347,82 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"it is {protocol}"
             )
         found["sasl_plain_username"], found["sasl_plain_password"] = username, password
-    if protocol.endswith("SSL"):
-        from aiokafka.helpers import create_ssl_context
-
-        given = {name: _expanded(name, tls[name]) for name in tls}
-        try:
-            context = create_ssl_context(**given)
-        except OSError as error:  # ssl.SSLError is one, and names no file
-            named = ", ".join(str(path) for name, path in given.items() if name.endswith("file"))
-            reason = error.strerror or str(error)
-            raise KafkaConfigurationError(f"TLS, {named or 'settings'}: {reason}") from error
-        context.check_hostname = bool(check_hostname)
+    if context is not None:
         found["ssl_context"] = context
-    elif {"cafile", "certfile"} & tls.keys():
-        raise KafkaConfigurationError(
-            f"certificates need --security-protocol SSL or SASL_SSL; it is {protocol}"
-        )
     return found
+
+
+def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
+    """Take the settings of TLS, and return a context made of them; None without TLS."""
+    tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
+    check_hostname = found.pop("check_hostname", True)
+    check_certificate = found.pop("check_certificate", True)
+    versions = found.pop("tls_versions", None)
+    protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
+    if not protocol.endswith("SSL"):
+        if {"cafile", "cadata", "certfile", "certdata"} & tls.keys():
+            raise KafkaConfigurationError(
+                f"certificates need --security-protocol SSL or SASL_SSL; it is {protocol}"
+            )
+        return None
+    from aiokafka.helpers import create_ssl_context
+
+    given = _given_certificates(tls)
+    try:
+        context = create_ssl_context(**given)
+    except OSError as error:  # ssl.SSLError is one, and names no file
+        named = ", ".join(str(path) for name, path in given.items() if name.endswith("file"))
+        reason = error.strerror or str(error)
+        raise KafkaConfigurationError(f"TLS, {named or 'settings'}: {reason}") from error
+    context.check_hostname = bool(check_hostname) and bool(check_certificate)
+    if not check_certificate:
+        context.verify_mode = ssl.CERT_NONE
+    if versions is not None:
+        context.minimum_version = ssl.TLSVersion[versions[0]]
+        context.maximum_version = ssl.TLSVersion[versions[1]]
+    return context
+
+
+def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `create_ssl_context`; a directory or PEM may stand for a file."""
+    given = {}
+    for name, value in tls.items():
+        if not name.endswith("file"):
+            given[name] = value
+        elif "-----BEGIN" in value:
+            # From an environment variable. In an error it would be shown as a path.
+            given[name.replace("file", "data")] = value
+        else:
+            path = os.path.expanduser(value)
+            given["capath" if name == "cafile" and os.path.isdir(path) else name] = path
+    return given
 
 
 def _token_provider(found: dict[str, Any]) -> Any:
     """Take the settings of OAUTHBEARER, and return what gets tokens by them; None without any."""
     path, url = found.pop("token_file", None), found.pop("token_endpoint_url", None)
     scope = found.pop("token_scope", None)
+    extensions = found.pop("token_extensions", None)
+    header_urlencode = found.pop("token_header_urlencode", False)
+    profile = found.pop("msk_profile", None)
+    if found.get("sasl_mechanism") == "AWS_MSK_IAM":
+        from aiokafka.oauth import MskIamTokenProvider
+
+        # Brokers of MSK accept OAUTHBEARER as well.
+        found["sasl_mechanism"] = "OAUTHBEARER"
+        return MskIamTokenProvider(profile=profile)
     if path and url:
         raise KafkaConfigurationError("give token_file or token_endpoint_url, not both")
     if path:
         from aiokafka.oauth import FileTokenProvider
 
-        return FileTokenProvider(expanded(path))
+        return FileTokenProvider(expanded(path), extensions=extensions)
     if not url:
+        if found.get("sasl_mechanism") == "OAUTHBEARER":
+            raise KafkaConfigurationError(
+                "OAUTHBEARER needs token_file, or token_endpoint_url "
+                "(sasl.oauthbearer.token.endpoint.url in a properties file)"
+            )
         return None
     from aiokafka.oauth import ClientCredentialsTokenProvider
 
@@ -323,11 +431,9 @@ def _token_provider(found: dict[str, Any]) -> Any:
         client_id=found.pop("username", None),
         client_secret=_password(found),
         scope=scope,
+        extensions=extensions,
+        header_urlencode=header_urlencode,
     )
-
-
-def _expanded(name: str, value: Any) -> Any:
-    return os.path.expanduser(value) if name.endswith("file") else value
 
 
 def _password(found: dict[str, Any]) -> str | None:

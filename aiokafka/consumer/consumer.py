@@ -140,9 +140,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     - `max_poll_records=None`: Most records that getmany returns; None: no limit.
     - `consumer_timeout_ms=200`: Accepted for compatibility; the consumer waits for data without
       polling.
-    - `auto_offset_reset="latest"`: Where to start without a valid position: the oldest record,
-      after the newest, or, with none, raise NoOffsetForPartitionError or OffsetOutOfRangeError.
-      With a timedelta, or by_duration:, the first record not older than that (KIP-1106).
+    - `auto_offset_reset="latest"`: Where to start without a valid position: earliest is the oldest
+      record, latest is after the newest, none raises NoOffsetForPartitionError or
+      OffsetOutOfRangeError. With a timedelta, or by_duration:, the first record not older than that
+      (KIP-1106).
     - `enable_auto_commit=True`: Commit in the background what the application has finished: all
       that was returned before its latest call.
     - `auto_commit_interval_ms=5000`: Time between such commits.

@@ -24,6 +24,7 @@ from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandsha
 if TYPE_CHECKING:
     from aiokafka._config import SecurityConfig
     from aiokafka.net.connection import BrokerConnection
+    from aiokafka.net.credential_sources import CredentialSource
 
 __all__ = ["authenticate", "exchange", "prepare_mechanism"]
 
@@ -38,7 +39,11 @@ _PREPARING_PART = 0.9
 
 
 async def authenticate(
-    connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
+    connection: BrokerConnection,
+    security: SecurityConfig,
+    host: str,
+    timeout: float,
+    source: CredentialSource | None = None,
 ) -> None:
     """Authenticate by SASL, and begin the session. Each step may take `timeout` seconds.
 
@@ -47,14 +52,19 @@ async def authenticate(
     credentials, KafkaConnectionError (also when there are no credentials), RequestTimedOutError.
     """
     # Less than all of it: the caller's timer would fire first, and lose the reason.
-    mechanism = await prepare_mechanism(connection, security, host, _PREPARING_PART * timeout)
+    left = _PREPARING_PART * timeout
+    mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)
     peer = connection.peer
     log.debug("%s: authenticated by %s", peer, mechanism.name, extra=about(peer))
 
 
 async def prepare_mechanism(
-    connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
+    connection: BrokerConnection,
+    security: SecurityConfig,
+    host: str,
+    timeout: float,
+    source: CredentialSource | None = None,
 ) -> Mechanism:
     """Return the configured mechanism with current credentials.
 
@@ -64,7 +74,11 @@ async def prepare_mechanism(
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
-            await mechanism.prepare()
+            # A ticket of Kerberos is for one broker: a failure says nothing about other brokers.
+            if source is None or mechanism.name == "GSSAPI":
+                await mechanism.prepare()
+            else:
+                await source.call(mechanism.prepare)
     except asyncio.TimeoutError:
         raise KafkaConnectionError(
             f"{connection.peer}: {mechanism.name}: no credentials within {timeout:.1f} s"

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
@@ -15,6 +16,7 @@ from aiokafka._tasks import is_told_to_end, unless
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
 from aiokafka.net.connection import BrokerConnection
+from aiokafka.net.credential_sources import CredentialSources
 from aiokafka.net.failures import connect_failure
 from aiokafka.net.handshake import Greeting, ask_versions, negotiate
 from aiokafka.protocol.versions import BrokerVersions
@@ -47,12 +49,19 @@ class Connector:
     """
 
     def __init__(
-        self, config: ClientConfig, host: str, port: int, label: str, node_id: int | None = None
+        self,
+        config: ClientConfig,
+        host: str,
+        port: int,
+        label: str,
+        node_id: int | None = None,
+        sources: CredentialSources | None = None,
     ) -> None:
         """Set the address; `label` and `node_id` say which broker this is, for messages."""
         self.host = host
         self.port = port
         self._config = config
+        self._sources = sources or CredentialSources(config)
         self.peer = self.rename(label, node_id)
         self._greeting = Greeting()
         self._first_address = 0
@@ -195,39 +204,10 @@ class Connector:
         if not callable(source):
             return cast("ssl.SSLContext", source)
         try:
-            context: object = source()
-            if inspect.isawaitable(context):
-                async with timeout_at(deadline):
-                    context = await context
-        except asyncio.CancelledError as error:
-            if is_told_to_end():
-                raise
-            raise KafkaConnectionError(
-                f"{peer}: what the function given as ssl_context awaits was cancelled"
-            ) from error
-        except Exception as error:
-            is_late = asyncio.get_running_loop().time() >= deadline
-            if is_late and isinstance(error, asyncio.TimeoutError):
-                raise KafkaConnectionError(
-                    f"{peer}: the function given as ssl_context did not give one in time"
-                ) from None
-            # Files that are just being replaced are a reason to retry. The text of other errors may
-            # be secret.
-            reason = str(error) if isinstance(error, OSError) else type(error).__name__
-            raise KafkaConnectionError(
-                f"{peer}: the function given as ssl_context failed: {reason}"
-            ) from error
-        if not callable(getattr(context, "wrap_bio", None)):
-            raise KafkaConnectionError(
-                f"{peer}: the function given as ssl_context gave {type(context).__name__}, "
-                "not an ssl.SSLContext"
-            )
-        if is_for_servers(context):
-            # asyncio would leave the socket open until it is garbage.
-            raise KafkaConnectionError(
-                f"{peer}: the function given as ssl_context gave one {MADE_FOR_SERVERS}"
-            )
-        return cast("ssl.SSLContext", context)
+            return await self._sources.tls.call(lambda: _made_settings(source, deadline))
+        except KafkaConnectionError as error:
+            # It may be the failure of a connection to another broker.
+            raise KafkaConnectionError(f"{peer}: {error.args[0]}") from error.__cause__
 
     def _new_connection(self, peer: str) -> BrokerConnection:
         config = self._config
@@ -267,7 +247,8 @@ class Connector:
             from aiokafka.net.authentication import authenticate  # not all have SASL
 
             left = deadline - asyncio.get_running_loop().time()
-            await authenticate(connection, self._config.security, self.host, left)
+            security = self._config.security
+            await authenticate(connection, security, self.host, left, self._sources.sasl)
         # Longer responses only now: an unknown peer could have us reserve what it likes.
         connection.admit()
         return connection
@@ -377,3 +358,37 @@ def _discard(future: asyncio.Future[Any]) -> None:
     """Ignore the outcome of `future`."""
     if not future.cancel() and not future.cancelled():
         future.exception()
+
+
+async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.SSLContext:
+    """Return the context that the function makes. Raises KafkaConnectionError."""
+    try:
+        context: object = source()
+        if inspect.isawaitable(context):
+            async with timeout_at(deadline):
+                context = await context
+    except asyncio.CancelledError as error:
+        if is_told_to_end():
+            raise
+        raise KafkaConnectionError(
+            "what the function given as ssl_context awaits was cancelled"
+        ) from error
+    except Exception as error:
+        is_late = asyncio.get_running_loop().time() >= deadline
+        if is_late and isinstance(error, asyncio.TimeoutError):
+            raise KafkaConnectionError(
+                "the function given as ssl_context did not give one in time"
+            ) from None
+        # Files that are just being replaced are a reason to retry. The text of other errors may
+        # be secret.
+        reason = str(error) if isinstance(error, OSError) else type(error).__name__
+        raise KafkaConnectionError(f"the function given as ssl_context failed: {reason}") from error
+    if not callable(getattr(context, "wrap_bio", None)):
+        raise KafkaConnectionError(
+            f"the function given as ssl_context gave {type(context).__name__}, "
+            "not an ssl.SSLContext"
+        )
+    if is_for_servers(context):
+        # asyncio would leave the socket open until it is garbage.
+        raise KafkaConnectionError(f"the function given as ssl_context gave one {MADE_FOR_SERVERS}")
+    return cast("ssl.SSLContext", context)

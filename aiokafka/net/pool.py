@@ -15,6 +15,7 @@ from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError,
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
+from aiokafka.net.credential_sources import CredentialSources
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
@@ -72,12 +73,18 @@ class _Node:
 
     __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
 
-    def __init__(self, config: ClientConfig, node_id: int, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        node_id: int,
+        endpoint: Endpoint,
+        sources: CredentialSources,
+    ) -> None:
         self.endpoint = endpoint
         # The id of a bootstrap server is none of the cluster.
         known = node_id if node_id >= 0 else None
         host, port, label, _ = endpoint
-        self.connector = Connector(config, host, port, label, known)
+        self.connector = Connector(config, host, port, label, known, sources)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         # KIP-601: the time to connect grows with each failure, so that a slow network is given a
         # chance.
@@ -152,6 +159,7 @@ class ConnectionPool:
         self._is_modern = False  # a broker of the cluster is Kafka 2.4 or later
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._sources = CredentialSources(config)
         if config.security.shows_password:
             log.warning(
                 "%s: the password goes to the brokers unencrypted (sasl_mechanism PLAIN with "
@@ -336,7 +344,8 @@ class ConnectionPool:
             raise KafkaConnectionError(f"node {node_id}: its address is unknown")
         node = self._nodes.get(node_id)
         if node is None or node.endpoint[:2] != endpoint[:2]:
-            node = self._nodes[node_id] = _Node(self._config, node_id, endpoint)
+            node = _Node(self._config, node_id, endpoint, self._sources)
+            self._nodes[node_id] = node
         return node
 
     def _has_moved(self, node_id: int, connection: BrokerConnection) -> bool:
@@ -445,7 +454,8 @@ class ConnectionPool:
         if connection.session_lifetime:
             from aiokafka.net.session import SessionKeeper  # only those with SASL have one
 
-            keeper = SessionKeeper(connection, self._config, node.connector.host)
+            host = node.connector.host
+            keeper = SessionKeeper(connection, self._config, host, self._sources.sasl)
             self._spawn(keeper.run(), name=f"session {node_id}")
 
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:

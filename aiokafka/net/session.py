@@ -15,6 +15,7 @@ from aiokafka.net.authentication import exchange, prepare_mechanism
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.net.connection import BrokerConnection
+    from aiokafka.net.credential_sources import CredentialSource
     from aiokafka.net.sasl import Mechanism
 
 __all__ = ["SessionKeeper"]
@@ -41,11 +42,18 @@ class SessionKeeper:
     connection starts with the credentials of that time.
     """
 
-    def __init__(self, connection: BrokerConnection, config: ClientConfig, host: str) -> None:
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        config: ClientConfig,
+        host: str,
+        source: CredentialSource,
+    ) -> None:
         """Keep the connection; `host` is the broker's name, which Kerberos proves."""
         self._connection = connection
         self._config = config
         self._host = host
+        self._source = source
         self._loop = asyncio.get_running_loop()
         self._not_before = 0.0
         self._delays = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -110,12 +118,15 @@ class SessionKeeper:
         while True:
             left = max(0.0, connection.session_end - self._loop.time())
             try:
-                return await prepare_mechanism(connection, self._config.security, self._host, left)
+                security = self._config.security
+                return await prepare_mechanism(connection, security, self._host, left, self._source)
             except KafkaError as error:
                 again = self._loop.time() + self._delays.next()
                 if again >= connection.session_end:
                     raise
-                log.warning(
+                # Once per outage: the retries that follow have nothing to add.
+                log.log(
+                    logging.WARNING if self._delays.failures == 1 else logging.DEBUG,
                     "%s: no credentials for re-authentication: %s",
                     connection.peer,
                     error,

@@ -50,6 +50,7 @@ _LEVELS = {GZIP: (1, 9), LZ4: (1, 17), ZSTD: (-131072, 22)}  # KIP-390
 _GZIP_DEFAULT_LEVEL = 6  # zlib's own default and Java's
 _ZSTD_DEFAULT_LEVEL = 3
 _GZIP_WINDOW = 31  # largest window, gzip header and trailer
+_GZIP_MAGIC = b"\x1f\x8b\x08"
 _XERIAL_HEADER = (
     b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # snappy-java's stream, version 1
 )
@@ -238,11 +239,14 @@ def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
 def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]:
     """Decompress the members of a gzip file after the first.
 
-    Each member ends with a copy of all the input that follows it. Members may be as short as twenty
-    bytes, so the input is given in small pieces.
+    Whatever follows a member and does not begin another one is ignored, as Java's GZIPInputStream
+    does: some tools pad with zeros. The count of the batch shows whether records are missing.
+
+    Each member ends with a copy of all the input that follows it. Members may be short, so the
+    input is given in small pieces.
     """
     at = 0
-    while at < len(data):
+    while data[at : at + 3] == _GZIP_MAGIC:
         stream = zlib.decompressobj(_GZIP_WINDOW)
         size = _SMALL_PIECE
         while not stream.eof:
@@ -267,10 +271,16 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
     at, end, room = len(_XERIAL_HEADER), len(view), limit
     if end < at:
         raise _incomplete(SNAPPY)
-    while at < end:
+    # As snappy-java: streams may be concatenated, and a remainder too short for a size is ignored.
+    while end - at >= 4:
+        if bytes(view[at : at + 8]) == _XERIAL_HEADER[:8]:
+            at += len(_XERIAL_HEADER)
+            if at > end:
+                raise _incomplete(SNAPPY)
+            continue
         start = at + 4
         at = start + int.from_bytes(view[at:start], "big")
-        if start > end or at > end:
+        if at > end:
             raise _incomplete(SNAPPY)
         part = _unsnappy_block(module, bytes(view[start:at]), room, limit)
         room -= len(part)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from aiokafka.spark._security_options import SECURITY_SETTINGS, Security, parse_security
@@ -50,6 +50,8 @@ _COMMON: dict[str, tuple[str, Convert]] = {
     "sasl.plain.password": ("sasl_plain_password", str),
     "sasl.kerberos.service.name": ("sasl_kerberos_service_name", str),
     "sasl.kerberos.domain.name": ("sasl_kerberos_domain_name", str),
+    "sasl.kerberos.keytab": ("sasl_kerberos_keytab", str),
+    "sasl.kerberos.principal": ("sasl_kerberos_principal", str),
     "request.timeout.ms": ("request_timeout_ms", _number),
     "metadata.max.age.ms": ("metadata_max_age_ms", _number),
     "retry.backoff.ms": ("retry_backoff_ms", _number),
@@ -60,6 +62,8 @@ _COMMON: dict[str, tuple[str, Convert]] = {
     "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", _number),
     "connections.max.idle.ms": ("connections_max_idle_ms", _number),
 }
+# Names of librdkafka.
+_ALIASES = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 _FETCH: dict[str, tuple[str, Convert]] = {
     "isolation.level": ("isolation_level", str),
     "fetch.max.bytes": ("fetch_max_bytes", _number),
@@ -216,7 +220,7 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
     Raises ValueError for an option that is unknown, forbidden or not of its type.
     """
     # As Java does with every value, passwords as well.
-    options = {name: text.strip() for name, text in options.items()}
+    options = _without_aliases({name: text.strip() for name, text in options.items()})
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
     of_role = _PRODUCE if writing else _FETCH
@@ -226,14 +230,17 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
             raise ValueError(f"kafka.{name}: not supported: {_REFUSED[name]}")
         if name in _COMMON:
             keyword, convert = _COMMON[name]
-            client[keyword] = _converted(name, text, convert)
+            value = _converted(name, text, convert)
+            if client.get(keyword, value) != value:
+                raise ValueError(f"kafka.{name}: another setting names another {keyword}")
+            client[keyword] = value
         elif name in of_role:
             keyword, convert = of_role[name]
             role[keyword] = _converted(name, text, convert)
         elif _has_no_effect(name, text, writing):
             idle.append(name)
         elif name not in SECURITY_SETTINGS and _LEVEL.fullmatch(name) is None:
-            raise ValueError(_unknown(name, known_settings(writing)))
+            raise _unknown(name, writing)
     if idle:
         _warn_once(tuple(idle))
     if writing:
@@ -242,7 +249,28 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
         raise ValueError(
             "kafka.bootstrap.servers: must be given, as host:port, several separated by commas"
         )
-    return ClientSettings(client, role, parse_security(options))
+    security = parse_security(options)
+    for keyword in sorted(client.keys() & security.client.keys() - {"sasl_mechanism"}):
+        if client[keyword] != security.client[keyword]:
+            raise ValueError(f"kafka.sasl.jaas.config: another setting names another {keyword}")
+    return ClientSettings(client, role, security)
+
+
+def _without_aliases(options: Mapping[str, str]) -> dict[str, str]:
+    found = dict(options)
+    for alias, name in _ALIASES.items():
+        if alias in found:
+            text = found.pop(alias)
+            if found.setdefault(name, text) != text:
+                raise ValueError(f"kafka.{alias}: differs from kafka.{name}; set one of them")
+    return found
+
+
+def _unknown(name: str, writing: bool) -> ValueError:
+    known = known_settings(writing)
+    near = difflib.get_close_matches(name, [*known, *_ALIASES], 1)
+    hint = f"; did you mean kafka.{near[0]}?" if near else ""
+    return ValueError(f"kafka.{name}: unknown setting{hint}; known: {', '.join(known)}")
 
 
 def _has_no_effect(name: str, text: str, writing: bool) -> bool:
@@ -281,14 +309,8 @@ def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
             role["compression_level"] = level
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    similar = get_close_matches(name, known, 1)
-    question = f"; is it kafka.{similar[0]}?" if similar else ""
-    return f"kafka.{name}: unknown setting{question}; known: {', '.join(known)}"
-
-
 def known_settings(writing: bool) -> list[str]:
-    """Return every supported setting, for a message and for the guide."""
+    """Return every supported setting."""
     levels = [f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")] if writing else []
     names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *SECURITY_SETTINGS, *levels}
     return sorted(names - _WITHOUT_EFFECT)

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiokafka.spark._jaas import LoginModule, parse_jaas
+from aiokafka._jaas import Login, read_login
 
 __all__ = ["SECURITY_SETTINGS", "Security", "parse_security"]
 
@@ -19,15 +19,19 @@ _TLS = {
     "ssl.ca.location": "cafile",
     "ssl.truststore.location": "cafile",
     "ssl.truststore.certificates": "cadata",
+    "ssl.ca.pem": "cadata",
     "ssl.certfile": "certfile",
     "ssl.certificate.location": "certfile",
     "ssl.keystore.location": "certfile",
     "ssl.keystore.certificate.chain": "certdata",
+    "ssl.certificate.pem": "certdata",
     "ssl.keyfile": "keyfile",
     "ssl.key.location": "keyfile",
     "ssl.keystore.key": "keydata",
+    "ssl.key.pem": "keydata",
     "ssl.key.password": "password",
     "ssl.crlfile": "crlfile",
+    "ssl.crl.location": "crlfile",
 }
 _STORES = ("ssl.truststore", "ssl.keystore")
 _VERIFY = "ssl.endpoint.identification.algorithm"
@@ -35,10 +39,21 @@ _VERSIONS = "ssl.enabled.protocols"
 _TOKENS = "sasl.oauth.token.provider"
 _JAAS = "sasl.jaas.config"
 _MECHANISM = "sasl.mechanism"
+_SERVICE = "sasl.kerberos.service.name"
+_LOGIN = {
+    "username": "sasl_plain_username",
+    "password": "sasl_plain_password",
+    "tokenauth": "sasl_scram_tokenauth",
+    "keytab": "sasl_kerberos_keytab",
+    "principal": "sasl_kerberos_principal",
+    "service_name": "sasl_kerberos_service_name",
+}
 _OAUTH = {
     "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
     "sasl.oauthbearer.client.credentials.client.id": "client_id",
     "sasl.oauthbearer.client.credentials.client.secret": "client_secret",
+    "sasl.oauthbearer.client.id": "client_id",
+    "sasl.oauthbearer.client.secret": "client_secret",
     "sasl.oauthbearer.scope": "scope",
     "sasl.oauthbearer.header.urlencode": "header_urlencode",
 }
@@ -100,12 +115,21 @@ class Security:
 
     def make_token_provider(self) -> Any:
         """Create a provider of tokens; None without OAuth."""
-        from aiokafka.oauth import ClientCredentialsTokenProvider, MskIamTokenProvider
+        from aiokafka.oauth import (
+            ClientCredentialsTokenProvider,
+            FileTokenProvider,
+            MskIamTokenProvider,
+        )
 
         if self.token_provider is not None:
             return _load(self.token_provider)()
         if self.msk is not None:
             return MskIamTokenProvider(**self.msk)
+        url = self.oauth.get("token_endpoint_url", "")
+        if url.startswith("file:"):
+            # Java reads the token from such a file.
+            path = "/" + url.removeprefix("file:").lstrip("/")
+            return FileTokenProvider(path, extensions=self.oauth.get("extensions"))
         return ClientCredentialsTokenProvider(**self.oauth) if self.oauth else None
 
 
@@ -124,9 +148,8 @@ def parse_security(options: Mapping[str, str]) -> Security:
     _read_tokens(options, found)
     if _JAAS in options:
         try:
-            module = parse_jaas(options[_JAAS])
-            _READERS.get(module.name, _refuse)(module, found)
-            _check_mechanism(module, options.get(_MECHANISM, ""))
+            login = read_login(options[_JAAS], options.get(_MECHANISM, ""))
+            _take_login(login, options, found)
         except ValueError as error:
             raise ValueError(f"kafka.{_JAAS}: {error}") from None
     if found.oauth and "token_endpoint_url" not in found.oauth:
@@ -134,10 +157,24 @@ def parse_security(options: Mapping[str, str]) -> Security:
             "kafka.sasl.oauthbearer.token.endpoint.url: must be given with a client id, a secret "
             "or a scope"
         )
-    if options.get(_MECHANISM) == "AWS_MSK_IAM":
+    if found.msk is not None or options.get(_MECHANISM) == "AWS_MSK_IAM":
         # Java's login module calls it a mechanism of its own; brokers accept OAUTHBEARER as well.
         found.client["sasl_mechanism"] = "OAUTHBEARER"
         found.msk = found.msk or {}
+    return found
+
+
+def _renamed(options: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for name, text in options.items():
+        if name not in names:
+            continue
+        keyword = names[name]
+        if found.get(keyword, text) != text:
+            raise ValueError(f"kafka.{name}: differs from kafka.{first[keyword]}; set one of them")
+        found[keyword] = text
+        first[keyword] = name
     return found
 
 
@@ -151,11 +188,19 @@ def _read_tls(options: Mapping[str, str], found: Security) -> None:
                 f"kafka.{store}.location: only PEM files can be read; convert the store, and set "
                 f"kafka.{store}.type to PEM"
             )
-    found.tls = {_TLS[name]: text for name, text in options.items() if name in _TLS}
+    # What librdkafka calls the authorities of the system.
+    given = {n: text for n, text in options.items() if (n, text) != ("ssl.ca.location", "probe")}
+    found.tls = _renamed(given, _TLS)
     if _VERIFY in options:
-        found.checks_names = options[_VERIFY].strip().lower() not in ("", "none")
+        found.checks_names = _checks_names(options[_VERIFY])
     if _VERSIONS in options:
         found.versions = _versions(options[_VERSIONS])
+
+
+def _checks_names(text: str) -> bool:
+    if text.lower() not in ("", "none", "https"):
+        raise ValueError(f"kafka.{_VERIFY}={text!r}: must be https, or empty to check no names")
+    return text.lower() == "https"
 
 
 def _versions(text: str) -> tuple[str, str]:
@@ -182,68 +227,21 @@ def _read_tokens(options: Mapping[str, str], found: Security) -> None:
                 f"kafka.{name}: a class of Java cannot be run here; kafka.{_TOKENS} names a "
                 "function of Python that returns a token provider"
             )
-    found.oauth = {_OAUTH[name]: text for name, text in options.items() if name in _OAUTH}
+    found.oauth = dict(_renamed(options, _OAUTH))
     if "header_urlencode" in found.oauth:
         found.oauth["header_urlencode"] = found.oauth["header_urlencode"].strip().lower() == "true"
 
 
-def _read_password(module: LoginModule, found: Security) -> None:
-    for name, keyword in (("username", "plain_username"), ("password", "plain_password")):
-        if name not in module.options:
-            raise ValueError(f"{module.name} needs {name}")
-        found.client[f"sasl_{keyword}"] = module.options[name]
-    if module.options.get("tokenauth", "").lower() == "true":
-        found.client["sasl_scram_tokenauth"] = True
-
-
-def _check_mechanism(module: LoginModule, mechanism: str) -> None:
-    """Check that a password is not sent in clear because the mechanism was left out."""
-    if module.name == "ScramLoginModule" and not mechanism.startswith("SCRAM-"):
-        raise ValueError(
-            "ScramLoginModule needs kafka.sasl.mechanism to be SCRAM-SHA-256 or SCRAM-SHA-512"
-        )
-
-
-def _read_oauth(module: LoginModule, found: Security) -> None:
-    given = {"clientId": "client_id", "clientSecret": "client_secret", "scope": "scope"}
-    for name, keyword in given.items():
-        if name in module.options:
-            found.oauth.setdefault(keyword, module.options[name])
-    prefix = "extension_"
-    extensions = {
-        name[len(prefix) :]: text
-        for name, text in module.options.items()
-        if name.startswith(prefix)
-    }
-    if extensions:
-        found.oauth["extensions"] = extensions
-    if any(name.startswith("unsecuredLogin") for name in module.options):
-        raise ValueError(f"tokens without a signature are not supported; see kafka.{_TOKENS}")
-
-
-def _read_msk(module: LoginModule, found: Security) -> None:
-    profile = module.options.get("awsProfileName")
-    found.msk = {} if profile is None else {"profile": profile}
-    others = sorted(module.options.keys() - {"awsProfileName"})
-    if others:
-        raise ValueError(
-            f"{', '.join(others)} of {module.name} is not supported; credentials come from the "
-            "environment, or from the profile awsProfileName"
-        )
-
-
-def _refuse(module: LoginModule, found: Security) -> None:
-    if module.name == "Krb5LoginModule":
-        raise ValueError(
-            "use kafka.sasl.kerberos.service.name; tickets are found where kinit puts them, keys "
-            "by the environment variable KRB5_CLIENT_KTNAME"
-        )
-    raise ValueError(f"the login module {module.name} is not known; known: {', '.join(_READERS)}")
-
-
-_READERS: dict[str, Callable[[LoginModule, Security], None]] = {
-    "PlainLoginModule": _read_password,
-    "ScramLoginModule": _read_password,
-    "OAuthBearerLoginModule": _read_oauth,
-    "IAMLoginModule": _read_msk,
-}
+def _take_login(login: Login, options: Mapping[str, str], found: Security) -> None:
+    given = dict(login.options)
+    if login.mechanism == "OAUTHBEARER":
+        found.oauth = {**given, **found.oauth}
+    elif login.mechanism == "AWS_MSK_IAM":
+        found.msk = given
+    else:
+        service = given.get("service_name")
+        if service is not None and options.get(_SERVICE, service) != service:
+            raise ValueError(f"serviceName differs from kafka.{_SERVICE}")
+        found.client |= {_LOGIN[name]: value for name, value in given.items()}
+    if login.mechanism:
+        found.client["sasl_mechanism"] = login.mechanism

@@ -96,9 +96,30 @@ def test_json_lines_copy_a_topic(cli: Cli, tmp_path: Path) -> None:
     cli("produce", "t", str(file), "-K", ":", "-H", "h=1")
     first = printed(cli, "t", "--json")
     file.write_text("\n".join(first))
-    cli("produce", "copy", str(file), "--json", "--keep-partitions", "--keep-timestamps")
+    cli("produce", "copy", str(file), "--json", "--keep-partitions")
     second = printed(cli, "copy", "--json")
     assert sorted(line.replace('"copy"', '"t"') for line in second) == sorted(first)
+
+
+def test_json_lines_may_get_new_timestamps(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text('{"value": "x", "timestamp": 1000}\n')
+    cli("produce", "t", str(file), "--json")
+    cli("produce", "t", str(file), "--json", "--new-timestamps")
+    kept, new = (int(line) for line in printed(cli, "t", "-f", "%T\\n"))
+    assert kept == 1000 < new
+    done = cli.run("produce", "t", str(file), "--new-timestamps")
+    assert done.code == 2 and "need --json" in done.err
+
+
+def test_the_cr_of_a_line_is_no_part_of_the_value(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_bytes(b"one\r\ntwo\r\n")
+    cli("produce", "t", str(file))
+    cli("produce", "t", str(file), "-D", "\\n")
+    assert cli.served.values("t") == [b"one", b"two", b"one\r", b"two\r"]
 
 
 def test_a_file_may_be_one_record(cli: Cli, lines: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from aiokafka import options
-from aiokafka.cli import properties
 from aiokafka.cli.settings import (
     TEXTS,
     client_options,
@@ -19,6 +18,7 @@ from aiokafka.cli.settings import (
     profile_settings,
 )
 from aiokafka.errors import KafkaConfigurationError
+from tests.testing.certificates import make_contexts
 
 _OF_TEXT = ("str", "str | None", "Credential | None")
 PROFILES = """
@@ -77,6 +77,7 @@ def test_brokers_and_controllers_replace_each_other(environment: dict[str, str])
     ("weaker", "stronger"),
     [
         ("ssl.truststore.certificates=PEM", {"ca_file": "ca.pem"}),
+        ("ssl.ca.location=other.pem", {"ca_file": "ca.pem"}),
         ("ssl.keystore.certificate.chain=PEM\nssl.keystore.key=PEM", {"cert_file": "all.pem"}),
         (
             "ssl.keystore.certificate.chain=PEM\nssl.keystore.key=PEM",
@@ -100,7 +101,7 @@ def test_a_file_of_a_stronger_source_replaces_the_other_kind(
 @pytest.mark.parametrize("flag", ["config", "properties", "password_file"])
 def test_a_file_without_end_or_text_is_named(flag: str, tmp_path: Path) -> None:
     wrong = tmp_path / "binary"
-    wrong.write_bytes(b"\xff\xfe")
+    wrong.write_bytes(b"\xff\xfe\0")
     for path, said in (("/dev/zero", "longer than"), (str(wrong), "not UTF-8")):
         with pytest.raises(KafkaConfigurationError, match=f"{path}: is {said}"):
             client_options(find_settings({"security_protocol": "SASL_SSL", flag: path}, {}))
@@ -175,7 +176,9 @@ def test_wrong_settings_say_what_is_wrong(
 def test_unknown_settings_of_a_profile_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "profiles.toml"
     file.write_text('[profiles.a]\nbootstrap_server = "x"\n')
-    with pytest.raises(KafkaConfigurationError, match="unknown: bootstrap_server;"):
+    with pytest.raises(
+        KafkaConfigurationError, match="unknown: bootstrap_server; did you mean bootstrap_servers"
+    ):
         find_settings({"profile": "a", "config": str(file)}, {})
     file.write_text("[profiles.a\n")
     with pytest.raises(KafkaConfigurationError, match=r"profiles\.toml"):
@@ -234,62 +237,85 @@ def test_options_that_are_texts_take_numbers_as_texts() -> None:
     assert texts - {"sasl_plain_password"} == TEXTS  # which may not stand on a command line
 
 
-def test_properties_are_read_as_java_reads_them() -> None:
-    text = (
-        "# comment\n! comment\n\n  a=1\nb : 2\nc 3\nd=x\\\n   y\\\n   z\n"
-        "e\\=f=g=h\nu=\\u00e9\\t.\nempty=\nbackslash=\\\\\nlast=\\"
-    )
-    assert properties.parse(text) == {
-        "a": "1",
-        "b": "2",
-        "c": "3",
-        "d": "xyz",
-        "e=f": "g=h",
-        "u": "\u00e9\t.",
-        "empty": "",
-        "backslash": "\\",
-        "last": "",
-    }
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("AIOKAFKA_BOOTSTRAP_SERVER", "AIOKAFKA_BOOTSTRAP_SERVERS"),
+        ("AIOKAFKA_PASWORD", "AIOKAFKA_PASSWORD"),
+        ("AIOKAFKA_SASL_MECHANISMS", "AIOKAFKA_SASL_MECHANISM"),
+        ("AIOKAFKA_SASL_USERNAME", "AIOKAFKA_USERNAME"),
+        ("AIOKAFKA_SASL_PLAIN_PASSWORD", "AIOKAFKA_PASSWORD"),
+        ("AIOKAFKA_BOOTSTRAP", "AIOKAFKA_BOOTSTRAP_SERVERS"),
+    ],
+)
+def test_a_misspelt_variable_is_named(name: str, nearest: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=rf"{name}: is unknown; .* {nearest}\?"):
+        find_settings({}, {name: "hush"})
 
 
-def test_a_java_client_logs_in_the_same_way() -> None:
-    found = properties.settings_of(
-        properties.parse(
-            "bootstrap.servers=a:1,b:2\nsecurity.protocol=SASL_PLAINTEXT\n"
-            "sasl.mechanism=SCRAM-SHA-256\nrequest.timeout.ms=7000\nacks=all\n"
-            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
-            '  username="alice" password="a\\\\"b;c" tokenauth="true";\n'
-        )
+def test_variables_of_other_programs_are_none_of_ours(tmp_path: Path) -> None:
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "AIOKAFKA_TOPIC": "t", "AIOKAFKA_LONG": "1"}
+    assert find_settings({}, environment) == {}
+
+
+def test_options_of_kcat_are_read(tmp_path: Path) -> None:
+    given = (
+        *("metadata.broker.list=b:1", "security.protocol=sasl_plaintext", "client.id=7"),
+        *("sasl.mechanisms=PLAIN", "sasl.username=me", "socket.timeout.ms=5000", "linger_ms=1"),
     )
-    assert client_options(found) == {
-        "bootstrap_servers": "a:1,b:2",
+    flags = {"options": given, "password_file": str(tmp_path / "password")}
+    (tmp_path / "password").write_text("p\n")
+    assert client_options(find_settings(flags, {"XDG_CONFIG_HOME": str(tmp_path)})) == {
+        "bootstrap_servers": "b:1",
         "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "SCRAM-SHA-256",
-        "request_timeout_ms": 7000,
-        "sasl_scram_tokenauth": True,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": 'a"b;c',
-    }
-
-
-def test_blanks_behind_values_do_not_count_in_java() -> None:
-    lines = (
-        *("security.protocol=SASL_SSL ", "sasl.mechanism=PLAIN\t", "request.timeout.ms=7000 "),
-        *("ssl.truststore.location=ca.pem ", "ssl.truststore.type=PEM ", "client.id=a b "),
-        "sasl.oauthbearer.client.credentials.client.secret=se cret ",
-    )
-    assert properties.settings_of(properties.parse("\n".join(lines))) == {
-        "security_protocol": "SASL_SSL",
+        "client_id": "7",
         "sasl_mechanism": "PLAIN",
-        "request_timeout_ms": 7000,
-        "ca_file": "ca.pem",
-        "client_id": "a b",
-        "password": "se cret",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "p",
+        "request_timeout_ms": 5000,
+        "linger_ms": 1,
     }
 
 
-def test_java_key_stores_must_be_pem() -> None:
-    with pytest.raises(KafkaConfigurationError, match="type PEM"):
-        properties.settings_of({"ssl.truststore.location": "trust.jks"})
-    pem = {"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}
-    assert properties.settings_of(pem) == {"ca_file": "ca.pem"}
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sasl.password=hush", "-X sasl.password: other users see command lines"),
+        ("sasl.jaas.config=hush", "-X sasl.jaas.config: other users see command lines"),
+        ("ssl.key.pem=hush", "-X ssl.key.pem: other users see command lines"),
+        ("sasl.mecanism=PLAIN", "sasl.mecanism: is not known here; did you mean sasl.mechanism?"),
+        ("ssl.cipher.suites=x", "ssl.cipher.suites: is not supported"),
+        ("request.timeout.ms=soon", "request.timeout.ms='soon': must be a number"),
+    ],
+)
+def test_options_of_kcat_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=re.escape(message)) as caught:
+        find_settings({"options": [text]}, {})
+    assert "hush" not in str(caught.value)
+
+
+def test_an_empty_algorithm_stands_for_no_check_of_names() -> None:
+    flags = {"options": ["security.protocol=ssl", "ssl.endpoint.identification.algorithm="]}
+    assert not client_options(find_settings(flags, {}))["ssl_context"].check_hostname
+
+
+def test_a_mechanism_of_a_stronger_source_decides_what_a_login_is_for(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        "username=u password=p;\n"
+    )
+    flags = {"properties": str(file), "sasl_mechanism": "SCRAM-SHA-256"}
+    found = find_settings(flags, {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert found == {"username": "u", "password": "p", "sasl_mechanism": "SCRAM-SHA-256"}
+
+
+def test_pem_may_stand_in_a_variable(tmp_path: Path) -> None:
+    make_contexts(tmp_path)
+    pem = (tmp_path / "server.pem").read_text()
+    environment = {"AIOKAFKA_CA_FILE": pem.replace("\n", "\\n"), "AIOKAFKA_CERT_FILE": pem}
+    found = find_settings({"security_protocol": "SSL"}, environment)
+    assert len(client_options(found)["ssl_context"].get_ca_certs()) == 1
+    with pytest.raises(KafkaConfigurationError, match="TLS, settings") as caught:
+        client_options({**found, "cert_file": "-----BEGIN PRIVATE KEY-----hush"})
+    assert "hush" not in str(caught.value)

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -35,6 +36,17 @@ def test_pieces_do_not_depend_on_blocks(delimiter: bytes) -> None:
         for start in range(0, len(text), size):
             found += splitter.feed(text[start : start + size])
         assert [*found, *splitter.end()] == text.split(delimiter)
+
+
+def test_lines_end_with_lf_or_crlf_whatever_the_blocks() -> None:
+    text = b"one\r\ntwo\n\r\n\rthree\r\r\nfour\r"
+    for size in range(1, len(text) + 1):
+        splitter = Splitter(None)
+        found: list[bytes] = []
+        for start in range(0, len(text), size):
+            found += splitter.feed(text[start : start + size])
+        assert [*found, *splitter.end()] == [b"one", b"two", b"", b"\rthree\r", b"four\r"]
+    assert Splitter(b"\n").feed(b"one\r\n") == [b"one\r"]
 
 
 def test_a_delimiter_at_the_end_makes_no_piece_of_its_own() -> None:
@@ -110,6 +122,27 @@ def test_json_that_others_write_is_understood() -> None:
 def test_what_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(InputError):
         json_parser()(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"valeu": 1, "value": 2}', "unknown field 'valeu'; did you mean value?"),
+        ('{"value": 2, "heders": {}}', "unknown field 'heders'; did you mean headers?"),
+        ('{"value": 2, "x": 1}', "unknown field 'x'; known: key, key_base64, value,"),
+        ('{"value": 2, "value_base64": "AA=="}', "value and value_base64 exclude each other"),
+    ],
+)
+def test_a_field_that_is_unknown_is_named(line: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        json_parser()(line.encode())
+
+
+def test_a_record_without_a_timestamp_gets_a_new_one() -> None:
+    parse = json_parser(keep_timestamps=True)
+    for line in (b'{"value": "x", "timestamp": -1}', b'{"value": "x", "timestamp": null}'):
+        assert parse(line).timestamp_ms is None
+    assert parse(b'{"value": "x", "timestamp": 0}').timestamp_ms == 0
 
 
 @pytest.mark.parametrize("value", ['"1"', "true", "[1]", "{}"])

@@ -109,10 +109,30 @@ EDGES = {
         *("_typevars", "_typing", "abc", "errors", "metrics", "structs"),
     },
     "spark": {
-        *("_backoff", "_form", "_tasks", "admin", "errors", "helpers", "oauth", "partitioner"),
+        *(
+            "_backoff",
+            "_form",
+            "_jaas",
+            "_tasks",
+            "admin",
+            "errors",
+            "helpers",
+            "oauth",
+            "partitioner",
+        ),
         *("producer", "ranges", "record", "structs"),
     },
-    "cli": {"_tasks", "admin", "errors", "helpers", "oauth", "options", "record", "structs"}
+    "cli": {
+        "_jaas",
+        "_tasks",
+        "admin",
+        "errors",
+        "helpers",
+        "oauth",
+        "options",
+        "record",
+        "structs",
+    }
     | {"testing"},
 }
 EDGES["__main__"] = EDGES["cli"] | {"cli"}

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.kafka.docker_broker import DockerBroker
+from tests.kafka.docker_broker import DockerBroker, chosen_version
 from tests.kafka.jars import missing_tools
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
@@ -61,10 +61,11 @@ def scale() -> Scale:
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """One broker of the newest version, shared by all tests: use topics of your own."""
     chosen: str = request.config.getoption("--kafka")
-    if ":" in chosen:
+    version = chosen_version(chosen)
+    if ":" in chosen and not version:
         yield RunningKafka(chosen)
         return
-    broker = DockerBroker() if chosen == "docker" else KafkaCluster()
+    broker = DockerBroker(version) if version else KafkaCluster()
     broker.start()
     yield broker
     broker.stop()

@@ -85,6 +85,8 @@ class KafkaCluster:
 
         Fetches the jars first if they are not in the cache, which takes as long as it takes.
         """
+        if missing := jars.missing_tools():
+            raise jars.MissingToolsError(missing)
         jars.fetch_broker_jars(self.version.number)
         self._folder = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version.number}-"))
         guard.add_folder(self._folder)

@@ -205,7 +205,9 @@ class Unreliable(AbstractTokenProvider):
         return await self._good.token()
 
 
-async def test_a_provider_that_fails_for_a_moment_is_asked_again() -> None:
+async def test_a_provider_that_fails_for_a_moment_is_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     provider, rules = Unreliable(), security(2000)
     client = {**options("OAUTHBEARER"), "sasl_oauth_token_provider": provider}
     async with cluster_and_pool(rules, retry_backoff_ms=10, **client) as (cluster, pool):
@@ -214,6 +216,8 @@ async def test_a_provider_that_fails_for_a_moment_is_asked_again() -> None:
         await cluster.wait_for(lambda: rules.renewals == 1)
         assert provider.asked == 5
         await ask(connection)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([text for text in warnings if "no credentials for re-auth" in text]) == 1
 
 
 async def test_a_provider_that_stays_away_ends_the_connection_with_its_session() -> None:

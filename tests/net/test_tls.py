@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaConnectionError
@@ -339,9 +340,84 @@ def test_an_encrypted_key_needs_its_password(certificates: Certificates) -> None
 def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> None:
     key, _ = split_pem(certificates.issue("one", "client.example"))
     _, certificate = split_pem(certificates.issue("two", "client.example"))
-    for text in (key, "", "no PEM"):
+    for text in (key, ""):
         with pytest.raises(ssl.SSLError, match="belong together"):
             create_ssl_context(certdata=certificate, keydata=text)
+
+
+#: How PEM is written where line ends do not get through.
+WRITINGS = {
+    "spaces in place of line ends": lambda pem: " ".join(pem.split("\n")),
+    "nothing in place of line ends": lambda pem: "".join(pem.split("\n")),
+    "escaped line ends": lambda pem: pem.replace("\n", "\\n"),
+    "escaped line ends of Windows": lambda pem: pem.replace("\n", "\\r\\n"),
+    "line ends of Windows": lambda pem: pem.replace("\n", "\r\n"),
+    "continued lines": lambda pem: pem.replace("\n", " \\\n"),
+    "indented": lambda pem: "".join(f"    {line}\n" for line in pem.splitlines()),
+    "attributes around": lambda pem: f"Bag Attributes\n    name: M\xfcller\n{pem}  the end\n",
+}
+
+
+@pytest.mark.parametrize("kind", [str, lambda text: text.encode("latin-1")], ids=["str", "bytes"])
+@pytest.mark.parametrize("write", WRITINGS.values(), ids=list(WRITINGS))
+@pytest.mark.parametrize("password", [None, b"open sesame"], ids=["plain", "encrypted"])
+def test_pem_without_its_line_ends_is_read_as_in_java(
+    certificates: Certificates, write: Any, kind: Any, password: bytes | None, tmp_path: Path
+) -> None:
+    path = certificates.issue("client", "client.example", password=password)
+    key, certificate = split_pem(path)
+    texts = [kind(write(text)) for text in (certificates.authority, certificate, key)]
+    given = dict(zip(("cadata", "certdata", "keydata"), texts, strict=True))
+    context = create_ssl_context(**given, password=password)
+    assert len(context.get_ca_certs()) == 1
+    files = {}
+    for name, text in zip(("cafile", "certfile", "keyfile"), texts, strict=True):
+        files[name] = str(tmp_path / name)
+        Path(files[name]).write_bytes(text if isinstance(text, bytes) else text.encode("latin-1"))
+    assert len(create_ssl_context(**files, password=password).get_ca_certs()) == 1
+
+
+def test_every_certificate_of_one_line_is_trusted(certificates: Certificates) -> None:
+    _, other = split_pem(certificates.issue("other", "other.example"))
+    context = create_ssl_context(cadata=f"{certificates.authority} {other}".replace("\n", " "))
+    assert context.cert_store_stats()["x509"] == 2
+
+
+def test_an_old_encrypted_key_keeps_its_header(certificates: Certificates) -> None:
+    key, certificate = split_pem(certificates.issue("client", "client.example"))
+    loaded = serialization.load_pem_private_key(key.encode(), None)
+    old = loaded.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.BestAvailableEncryption(b"open sesame"),
+    ).decode()
+    assert "DEK-Info" in old
+    for text in (old, old.replace("\n", " "), old.replace("\n", "\\n")):
+        create_ssl_context(certdata=certificate, keydata=text, password="open sesame")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cadata": "hello"}, "cadata does not contain a certificate in PEM"),
+        ({"cadata": "/etc/ssl/ca.pem"}, "cadata does not contain a certificate in PEM"),
+        ({"cadata": b"hello"}, "cadata: "),
+        ({"cadata": "-----BEGIN CERTIFICATE-----\nAAAA"}, "cadata: a PEM block does not end"),
+        ({"certdata": "hello"}, "certdata is not in PEM"),
+        ({"certdata": b"\x30\x82"}, "certdata is not in PEM"),
+        ({"cafile": os.__file__}, "cafile='.*os.py' contains no certificate in PEM"),
+    ],
+)
+def test_what_is_no_pem_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ssl.SSLError, match=message):
+        create_ssl_context(**given)
+
+
+def test_key_data_that_is_no_pem_is_not_shown(certificates: Certificates) -> None:
+    _, certificate = split_pem(certificates.issue("client", "client.example"))
+    with pytest.raises(ssl.SSLError, match="keydata is not in PEM") as caught:
+        create_ssl_context(certdata=certificate, keydata="a secret")
+    assert "a secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

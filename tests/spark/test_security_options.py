@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import ssl
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 
 from aiokafka import AIOKafkaClient
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.oauth import ClientCredentialsTokenProvider, MskIamTokenProvider
-from aiokafka.spark._jaas import parse_jaas
+from aiokafka.oauth import (
+    ClientCredentialsTokenProvider,
+    FileTokenProvider,
+    MskIamTokenProvider,
+)
 from aiokafka.spark._kafka_options import ClientSettings, parse_settings
 from aiokafka.testing import FakeCluster, Security
 from tests.testing.certificates import make_contexts
@@ -20,6 +24,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MSK = "software.amazon.msk.auth.iam.IAMLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 URL = "https://login.example.com/token"
 
 
@@ -27,48 +32,6 @@ def settings(**given: str) -> ClientSettings:
     """The names with _ for dots."""
     options = {name.replace("_", "."): text for name, text in given.items()}
     return parse_settings({"bootstrap.servers": "localhost:9092", **options}, writing=False)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('a.b.M required user="x" pass="y";', {"user": "x", "pass": "y"}),
-        ("M REQUIRED user=x pass='y' ;  ", {"user": "x", "pass": "y"}),
-        ("kafkashaded.org.M required;", {}),
-        ('M\n  required\n  user="a b;c=d"\n  ;\n', {"user": "a b;c=d"}),
-        (r'M required p="a\"b\\c\'d";', {"p": "a\"b\\c'd"}),
-        (r'M required p="\101\60\n\tx\q\0501";', {"p": "A0\n\txq(1"}),
-        ("M required p='it\"s';", {"p": 'it"s'}),
-        ("M required /* a=b */ p=q // more\n r=s; / the end", {"p": "q", "r": "s"}),
-        ('M required p="//no /* comment";', {"p": "//no /* comment"}),
-        ("M optional p=a-b.c_d$e9;", {"p": "a-b.c_d$e9"}),
-        ('M required "quoted key"="x";', {"quoted key": "x"}),
-        ('M required p="пароль" q=пароль;', {"p": "пароль", "q": "пароль"}),
-    ],
-)
-def test_jaas(text: str, found: dict[str, str]) -> None:
-    module = parse_jaas(text)
-    assert (module.name, module.options) == ("M", found)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "a login module is missing"),
-        ("M", "a control flag is missing"),
-        ("M hush;", "none of required"),
-        ('M required p="hush"', "semicolon at the end is missing"),
-        ("M required p hush;", "no = after the key p"),
-        ("M required p=;", "a value of p"),
-        ("M required p=1hush;", "a value of p, in quotes"),
-        ('M required p="hush\n";', "the key"),
-        ('M required p="hush"; N required;', "more than one login module"),
-    ],
-)
-def test_jaas_that_is_none(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
-        parse_jaas(text)
-    assert "hush" not in str(caught.value)
 
 
 def test_the_protocol_comes_in_any_case() -> None:
@@ -90,7 +53,7 @@ def test_names_and_passwords() -> None:
 
 
 def test_a_password_does_not_go_out_in_clear_for_want_of_a_mechanism() -> None:
-    with pytest.raises(ValueError, match="needs kafka"):
+    with pytest.raises(ValueError, match="ScramLoginModule needs"):
         settings(sasl_jaas_config=f'{SCRAM} required username="me" password="hush";')
 
 
@@ -122,6 +85,16 @@ async def test_tokens_of_an_endpoint(given: dict[str, str]) -> None:
     assert isinstance(provider, ClientCredentialsTokenProvider)
     is_jaas = "sasl_jaas_config" in given
     assert provider.extensions() == ({"logicalCluster": "lkc-1"} if is_jaas else {})
+
+
+def test_tokens_of_a_file() -> None:
+    made = settings(
+        sasl_jaas_config=f"{OAUTH} required extension_a=b;",
+        sasl_oauthbearer_token_endpoint_url="file:///run/token",
+    )
+    provider = made.keywords()["sasl_oauth_token_provider"]
+    assert isinstance(provider, FileTokenProvider)
+    assert provider.extensions() == {"a": "b"}
 
 
 class Tokens(AbstractTokenProvider):
@@ -159,7 +132,6 @@ def test_tokens_of_msk(monkeypatch: pytest.MonkeyPatch) -> None:
     ("given", "message"),
     [
         ({"sasl_jaas_config": f"{PLAIN} required username=me;"}, "PlainLoginModule needs password"),
-        ({"sasl_jaas_config": "x.Krb5LoginModule required;"}, "KRB5_CLIENT_KTNAME"),
         ({"sasl_jaas_config": "x.OtherModule required;"}, "OtherModule is not known; known: Plain"),
         ({"sasl_jaas_config": f"{MSK} required awsRoleArn=x;"}, "awsRoleArn of IAMLoginModule"),
         ({"sasl_jaas_config": f"{OAUTH} required unsecuredLoginStringClaim_sub=x;"}, "signature"),
@@ -174,11 +146,74 @@ def test_what_cannot_be_served(given: dict[str, str], message: str) -> None:
         settings(**given)
 
 
-def test_certificates_in_options(tmp_path: Path) -> None:
+def test_kerberos_logs_in_as_the_principal_of_the_keytab() -> None:
+    made = settings(
+        sasl_jaas_config=f"{KERBEROS} required useKeyTab=true storeKey=true "
+        'keyTab="/etc/app.keytab" principal="app@EXAMPLE.COM" serviceName="kafka2";'
+    )
+    assert made.client == {
+        "bootstrap_servers": "localhost:9092",
+        "sasl_mechanism": "GSSAPI",
+        "sasl_kerberos_keytab": "/etc/app.keytab",
+        "sasl_kerberos_principal": "app@EXAMPLE.COM",
+        "sasl_kerberos_service_name": "kafka2",
+    }
+
+
+def test_names_of_librdkafka_are_read() -> None:
+    options = {
+        "metadata.broker.list": "a:1",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "me",
+        "sasl.password": "hush",
+    }
+    assert parse_settings(options, writing=True).client == {
+        "bootstrap_servers": "a:1",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "hush",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metadata_broker_list": "other:1"}, "kafka.metadata.broker.list: differs"),
+        ({"sasl_username": "a", "sasl_plain_username": "b"}, "names another sasl_plain_username"),
+        (
+            {
+                "sasl_username": "a",
+                "sasl_jaas_config": f"{PLAIN} required username=b password=hush;",
+            },
+            "kafka.sasl.jaas.config: another setting names another sasl_plain_username",
+        ),
+        ({"ssl_cafile": "a", "ssl_ca_location": "b"}, "kafka.ssl.ca.location: differs from"),
+        (
+            {
+                "sasl_kerberos_service_name": "kafka",
+                "sasl_jaas_config": f"{KERBEROS} required serviceName=other;",
+            },
+            "serviceName differs",
+        ),
+        ({"ssl_endpoint_identification_algorithm": "http"}, "must be https, or empty"),
+        ({"sasl_mechanizm": "PLAIN"}, "did you mean kafka.sasl.mechanism?"),
+    ],
+)
+def test_what_contradicts_or_is_unknown_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        settings(**given)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["\n", " ", "\\n"], ids=["lines", "one line", "escaped"])
+def test_certificates_in_options(tmp_path: Path, end: str) -> None:
     """KIP-651: the text of PEM files, for jobs that have no files on their executors."""
     make_contexts(tmp_path)
     begin = "-----BEGIN CERTIFICATE-----"
-    key, _, certificate = (tmp_path / "server.pem").read_text().partition(begin)
+    pem = (tmp_path / "server.pem").read_text().replace("\n", end)
+    key, _, certificate = pem.partition(begin)
     made = settings(
         security_protocol="SSL",
         ssl_truststore_type="PEM",

@@ -1,0 +1,256 @@
+"""Parse `sasl.jaas.config` as Java does, and read the login modules of Kafka's clients. Pure.
+
+`module flag key=value ...;` with Java's StreamTokenizer: words of letters, digits and `._-$`,
+strings in either kind of quotes with escapes, comments by `//`, `/* */` and `/`. No error shows the
+text, because it contains a password; a word that is no option may be a part of one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Login", "LoginModule", "parse_jaas", "read_login"]
+
+# Java takes the character after a single slash into the comment, even a line end.
+_SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
+# A word does not begin with a digit, a dot or a minus: to Java that would be a number.
+_WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
+_QUOTED = re.compile(
+    r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_FORM = 'must be as in Java: a login module, "required", key="value" pairs and a semicolon'
+
+
+_PASSWORD_OPTIONS = ("username", "password")
+_OAUTH_OPTIONS = {"clientId": "client_id", "clientSecret": "client_secret", "scope": "scope"}
+_KERBEROS_OPTIONS = {
+    "keyTab": "keytab",
+    "principal": "principal",
+    "serviceName": "service_name",
+}
+_KERBEROS_FLAGS = ("useKeyTab", "useTicketCache")
+# How Java's module keeps tickets and asks for passwords: nothing of it changes who logs in.
+_KERBEROS_IDLE = frozenset(
+    {
+        *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "renewTGT", "isInitiator"),
+        *("useFirstPass", "tryFirstPass", "storePass", "clearPass"),
+    }
+)
+_NAMES = frozenset(
+    {
+        *_PASSWORD_OPTIONS,
+        "tokenauth",
+        *_OAUTH_OPTIONS,
+        *_KERBEROS_OPTIONS,
+        *_KERBEROS_FLAGS,
+        *_KERBEROS_IDLE,
+        "awsProfileName",
+    }
+)
+
+
+class LoginModule(NamedTuple):
+    """An entry of a JAAS configuration."""
+
+    name: str
+    """The class, without its package, which may be a shaded one."""
+
+    options: dict[str, str]
+
+
+class Login(NamedTuple):
+    """Who logs in, by whatever mechanism."""
+
+    mechanism: str
+    """The only one that the module is for, "" if that is left to `sasl.mechanism`."""
+
+    options: dict[str, Any]
+    """`username`, `password` and `tokenauth`; or `client_id`, `client_secret`, `scope` and
+    `extensions`; or `keytab`, `principal` and `service_name`; or `profile`."""
+
+
+class _Token(NamedTuple):
+    text: str
+    is_text: bool
+    """A word or a string; otherwise one character."""
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """Return the one login module in `text`. Raises ValueError that says what is wrong."""
+    tokens = _tokens(text)
+    name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
+    if flag.lower() not in _FLAGS:
+        raise ValueError(f"{_FORM}; the word after the login module is none of {', '.join(_FLAGS)}")
+    options: dict[str, str] = {}
+    at = 2
+    while at < len(tokens) and tokens[at] != _Token(";", False):
+        key = _text(tokens, at, "a key")
+        if at + 1 >= len(tokens) or tokens[at + 1] != _Token("=", False):
+            raise ValueError(f"{_FORM}; there is no = after the key {_shown(key, options)}")
+        what = f"a value of {_shown(key, options)}, in quotes if it is not a word,"
+        options[key] = _text(tokens, at + 2, what)
+        at += 3
+    if at >= len(tokens):
+        raise ValueError(f"{_FORM}; the semicolon at the end is missing")
+    if at + 1 < len(tokens):
+        raise ValueError(f"{_FORM}; there is more than one login module")
+    return LoginModule(name.rpartition(".")[2], options)
+
+
+def _shown(key: str, before: Mapping[str, str]) -> str:
+    return key if key in _NAMES else f"number {len(before) + 1}"
+
+
+def _text(tokens: list[_Token], at: int, what: str) -> str:
+    if at >= len(tokens) or not tokens[at].is_text:
+        raise ValueError(f"{_FORM}; {what} is missing")
+    return tokens[at].text
+
+
+def _tokens(text: str) -> list[_Token]:
+    found: list[_Token] = []
+    at = 0
+    while at < len(text):
+        if skipped := _SKIP.match(text, at):
+            at = skipped.end()
+        elif word := _WORD.match(text, at):
+            found.append(_Token(word[0], True))
+            at = word.end()
+        elif quoted := _QUOTED.match(text, at):
+            inside = quoted[1] if quoted[1] is not None else quoted[2]
+            found.append(_Token(_ESCAPE.sub(_unescape, inside), True))
+            at = quoted.end()
+        else:
+            found.append(_Token(text[at], False))
+            at += 1
+    return found
+
+
+def _unescape(found: re.Match[str]) -> str:
+    what = found[1]
+    return chr(int(what, 8)) if what[0] in "01234567" else _CONTROLS.get(what, what)
+
+
+# -- login modules
+
+
+def read_login(text: str, mechanism: str) -> Login:
+    """Return who logs in by the `sasl.jaas.config` in `text`, with this `sasl.mechanism` or "".
+
+    Raises ValueError for what Java refuses, and for options that cannot be honoured.
+    """
+    module = parse_jaas(text)
+    if module.name not in _READERS:
+        raise ValueError(
+            f"the login module {module.name} is not known; known: {', '.join(_READERS)}"
+        )
+    read, mechanisms = _READERS[module.name]
+    login = Login(mechanisms[0] if len(mechanisms) == 1 else "", read(module))
+    if not mechanism and login.mechanism:
+        return login
+    if mechanism not in mechanisms:
+        # With another mechanism a password might be sent in clear, or another user log in.
+        needed = " or ".join(mechanisms)
+        raise ValueError(
+            f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"
+        )
+    return login
+
+
+def _refuse_others(module: LoginModule, known: set[str], *prefixes: str) -> None:
+    for name in module.options:
+        if name in known or (prefixes and name.startswith(prefixes)):
+            continue
+        near = difflib.get_close_matches(name, sorted(known), 1)
+        if near:
+            raise ValueError(f"{name} of {module.name} is not known; did you mean {near[0]}?")
+        shown = "an option" if "password" in known else name
+        raise ValueError(
+            f"{shown} of {module.name} is not supported; known: {', '.join(sorted(known))}"
+        )
+
+
+def _password(module: LoginModule) -> dict[str, Any]:
+    known = {*_PASSWORD_OPTIONS, "serviceName"}
+    if module.name == "ScramLoginModule":
+        known.add("tokenauth")
+    # Brokers keep the passwords of all users in theirs.
+    _refuse_others(module, known, "user_")
+    for name in _PASSWORD_OPTIONS:
+        if name not in module.options:
+            raise ValueError(f"{module.name} needs {name}")
+    found: dict[str, Any] = {name: module.options[name] for name in _PASSWORD_OPTIONS}
+    if _is_true(module, "tokenauth"):
+        found["tokenauth"] = True
+    return found
+
+
+def _tokens_of_oauth(module: LoginModule) -> dict[str, Any]:
+    if any(name.startswith("unsecuredLogin") for name in module.options):
+        raise ValueError("tokens without a signature are not supported")
+    prefix = "extension_"
+    _refuse_others(module, set(_OAUTH_OPTIONS), prefix)
+    found: dict[str, Any] = {
+        ours: module.options[name]
+        for name, ours in _OAUTH_OPTIONS.items()
+        if name in module.options
+    }
+    extensions = {
+        name[len(prefix) :]: text
+        for name, text in module.options.items()
+        if name.startswith(prefix)
+    }
+    return {**found, "extensions": extensions} if extensions else found
+
+
+def _kerberos(module: LoginModule) -> dict[str, Any]:
+    if "ticketCache" in module.options:
+        raise ValueError(
+            f"ticketCache of {module.name} is not supported; the environment variable KRB5CCNAME "
+            "names the ticket cache"
+        )
+    _refuse_others(module, {*_KERBEROS_OPTIONS, *_KERBEROS_FLAGS, *_KERBEROS_IDLE})
+    found: dict[str, Any] = {
+        ours: module.options[name]
+        for name, ours in _KERBEROS_OPTIONS.items()
+        if name in module.options
+    }
+    if not _is_true(module, "useKeyTab"):
+        if "keytab" in found:
+            raise ValueError("keyTab needs useKeyTab=true")
+        return found
+    for name in ("keyTab", "principal"):
+        if _KERBEROS_OPTIONS[name] not in found:
+            raise ValueError(f"useKeyTab=true needs {name}")
+    return found
+
+
+def _msk(module: LoginModule) -> dict[str, Any]:
+    others = sorted(module.options.keys() - {"awsProfileName"})
+    if others:
+        raise ValueError(
+            f"{', '.join(others)} of {module.name} is not supported; credentials come from the "
+            "environment, or from the profile awsProfileName"
+        )
+    profile = module.options.get("awsProfileName")
+    return {} if profile is None else {"profile": profile}
+
+
+def _is_true(module: LoginModule, name: str) -> bool:
+    return module.options.get(name, "").lower() == "true"
+
+
+_READERS: dict[str, tuple[Callable[[LoginModule], dict[str, Any]], tuple[str, ...]]] = {
+    "PlainLoginModule": (_password, ("PLAIN",)),
+    "ScramLoginModule": (_password, ("SCRAM-SHA-256", "SCRAM-SHA-512")),
+    "OAuthBearerLoginModule": (_tokens_of_oauth, ("OAUTHBEARER",)),
+    "Krb5LoginModule": (_kerberos, ("GSSAPI",)),
+    "IAMLoginModule": (_msk, ("AWS_MSK_IAM",)),
+}

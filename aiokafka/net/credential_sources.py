@@ -1,0 +1,69 @@
+"""Delay calls of what the application gives for credentials and certificates, while it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from aiokafka._backoff import Backoff
+from aiokafka.errors import KafkaError, renewed
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+
+__all__ = ["CredentialSource", "CredentialSources"]
+
+T = TypeVar("T")
+
+
+class CredentialSource:
+    """A token provider or a function of the application. Owns its last failure."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._delays = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
+        self._failure: KafkaError | None = None
+        self._retry_at = 0.0
+        self._turn = asyncio.Lock()
+
+    async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `ask`; raises as it does.
+
+        After a failure one caller asks again, after the delay. The others wait for it, and fail
+        with it.
+        """
+        failures = self._delays.failures
+        if not failures:
+            return await self._ask(ask)
+        async with self._turn:
+            if self._delays.failures == failures:
+                loop = asyncio.get_running_loop()
+                await asyncio.sleep(max(0.0, self._retry_at - loop.time()))
+                return await self._ask(ask)
+        failure = self._failure
+        if failure is not None:
+            raise renewed(failure) from failure.__cause__
+        return await self._ask(ask)
+
+    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+        try:
+            result = await ask()
+        except KafkaError as error:
+            self._failure = error
+            self._retry_at = asyncio.get_running_loop().time() + self._delays.next()
+            raise
+        self._failure = None
+        self._delays.reset()
+        return result
+
+
+class CredentialSources:
+    """The sources of one client, which all of its connections ask.
+
+    Each connection has a backoff of its own, so together they would ask a source that fails many
+    times a second.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.sasl = CredentialSource(config)
+        self.tls = CredentialSource(config)
