@@ -125,7 +125,7 @@ class Retry:
         self.at = 0.0
         self.failures = 0
         self.losses = 0  # positions in a row that were not in the log
-        self.doubts = 0  # leaders in a row that had an older epoch than the position
+        self.doubts = 0  # responses in a row that other brokers may contradict
         self.prompts = 0  # pauses after failures that ended early, since the last success
 
     def postpone(self, now: float, shortest: float, longest: float) -> None:
@@ -160,7 +160,8 @@ class Retry:
             self.postpone(now, shortest, longest)
 
     def note_doubt(self) -> None:
-        """Note that the leader had an older epoch than the position."""
+        """Note a response that other brokers may contradict: the leader's epoch is older than the
+        position, or the coordinator does not know the partition."""
         self.doubts += 1
 
     def succeed(self) -> None:
