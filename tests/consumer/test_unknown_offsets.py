@@ -1,4 +1,4 @@
-"""Coordinators that say in another way than Apache Kafka that a partition has no committed offset."""
+"""Coordinators that say in their own way that a partition has no committed offset."""
 
 from __future__ import annotations
 
