@@ -269,15 +269,19 @@ class PartitionState:
 
     def end(self, read_committed: bool) -> int | None:
         """Return the offset after the last record that can be read, as of the last fetch; None
-        before."""
-        return self.lso if read_committed else self.highwater
+        before.
+
+        It is never before the position. A server may name an end before records that it has sent:
+        a replica that lags, or Azure Event Hubs, whose last stable offset is that of the last
+        record.
+        """
+        end = self.lso if read_committed else self.highwater
+        return None if end is None else max(end, self.next_offset)
 
     def lag(self, read_committed: bool) -> int | None:
         """Return the offsets from the position to the end; None while either is unknown."""
         end, position = self.end(read_committed), self.position
-        if end is None or end < 0 or position is None:
-            return None
-        return max(0, end - position)
+        return None if end is None or position is None else end - position
 
     def finished_before(self, call: int) -> int:
         """Return the position up to which the application is done, seen from within call number
@@ -447,7 +451,7 @@ class PartitionState:
         self.changed()
 
     def note_ends(
-        self, highwater: int, lso: int | None, log_start: int | None, timestamp: int
+        self, highwater: int | None, lso: int | None, log_start: int | None, timestamp: int
     ) -> None:
         """Take what a fetch response says of the log, answered at `timestamp` (ms since 1970)."""
         self.highwater = highwater

@@ -163,7 +163,7 @@ class OffsetResolver:
             text = "Topic %s was deleted and created again: its positions are reset"
             self._log.warning(text, topic, topic=topic)
         for state in outdated:
-            if state.highwater is None:
+            if state.timestamp is None:
                 state.reset(None)
             else:
                 self.begin_again(state)
