@@ -11,7 +11,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import UnsupportedVersionError
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from aiokafka.testing import Edit, FakeCluster
 from tests.support.consumers import T0, T1, Start, fill, read
 
 TRANSACTIONS = 24
@@ -146,6 +150,21 @@ async def test_producing_while_leaders_move(cluster: FakeCluster) -> None:
                 cluster.move_leader(T0, (cluster.partition("t", 0).leader + 1) % 3)
                 await cluster.wait_for(lambda n=number: len(values(cluster)) > n)
     assert values(cluster) == [b"%d" % number for number in range(200)]
+
+
+async def test_the_coordinator_of_a_key_that_the_response_leaves_out(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 0, 1)
+
+    def leave_out(response: FindCoordinatorResponse) -> None:
+        for coordinator in response.coordinators:
+            coordinator.key = ""
+
+    cluster.intercept(FindCoordinatorRequest, Edit(leave_out))
+    async with timeout(20):
+        consumer = await start(cluster, "t", group_id="g")
+        assert await read(consumer, 1) == [(0, 0)]
 
 
 async def test_topics_by_pattern(cluster: FakeCluster) -> None:

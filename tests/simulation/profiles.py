@@ -30,9 +30,12 @@ AGES: dict[str, tuple[int, ...]] = {
 }
 _SHARE = 0.25
 _ADD_PARTITIONS_TO_TXN = 24
-# What must not happen there: brokers are of one release, and a topic that is made again is known by
-# its id.
-_NEVER = {"upgrade", "topic again"}
+# What must not happen there: brokers are of one release, a topic that is made again is known by its
+# id, and leaders are named in responses of new versions only (KIP-951).
+_NEVER = {"upgrade", "topic again", "old news"}
+# Servers without epochs of leaders: consumers cannot see that a log was cut.
+_WITHOUT_EPOCHS = {"event-hubs", "redpanda", "bare"}
+_CUTS = {"unclean election"}
 # Servers on which replicas have no logs of their own.
 _WITHOUT_REPLICAS = {"warpstream"}
 _OF_REPLICAS = {
@@ -69,9 +72,10 @@ def fits(scenario: Scenario) -> bool:
 def adapt(scenario: Scenario) -> Scenario:
     """The scenario without what the server does not have."""
     profile = scenario.cluster.profile
-    faults = scenario.faults
-    if profile in _WITHOUT_REPLICAS:
-        faults = tuple(fault for fault in faults if fault.kind not in _OF_REPLICAS)
+    without = _OF_REPLICAS if profile in _WITHOUT_REPLICAS else set()
+    if profile in _WITHOUT_EPOCHS:
+        without = without | _CUTS
+    faults = tuple(fault for fault in scenario.faults if fault.kind not in without)
     workloads = scenario.workloads
     if server_profile(profile, RELEASE).compressions is not None:
         workloads = tuple(
