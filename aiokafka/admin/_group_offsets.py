@@ -66,7 +66,7 @@ async def _ask(
         )
         parts = await together(each)
         return {key: found for part in parts for key, found in part.items()}
-    answers = {group.group_id: group for group in response.groups}
+    answers: dict[str, Any] = {group.group_id: group for group in response.groups}
     if not is_of_several:
         answers = dict.fromkeys(wanted, response)
     return {
