@@ -489,7 +489,7 @@ async def test_a_partition_that_a_response_lacks_is_asked_for_again(
     async with timeout(10):
         with cluster.intercept(ListOffsetsRequest, Edit(leave_out)):
             looks = cluster.count(MetadataRequest)
-            with pytest.raises(KafkaTimeoutError, match="the ListOffsets response .* lacks"):
+            with pytest.raises(KafkaTimeoutError, match=r"the ListOffsets response .* lacks"):
                 await consumer.end_offsets([T0, T1])
             assert cluster.count(MetadataRequest) > looks
         assert await consumer.end_offsets([T0, T1]) == {T0: 0, T1: 3}
