@@ -188,8 +188,8 @@ def forgotten(partition: TopicPartition) -> InvalidProducerIdMapping:
     """Return the error of records that were sent under a producer id which the broker has forgotten
     since."""
     return InvalidProducerIdMapping(
-        f"{partition.topic}-{partition.partition}: the broker has forgotten the producer id, and an "
-        "earlier request got no response: the batch may have been written, and is not sent again"
+        f"{partition.topic}-{partition.partition}: the broker has forgotten the producer id, and "
+        "an earlier request got no response: the batch may have been written, and is not sent again"
     )
 
 
