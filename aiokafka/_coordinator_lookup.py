@@ -56,6 +56,9 @@ def coordinators_in(
         ((key, what),) = names.items()  # the older form
         return {key: _home(response, what)}
     found = {each.key: each for each in response.coordinators}
+    if len(names) == len(response.coordinators) == 1:
+        # Java does not look at the key either, which a gateway may leave out.
+        found = dict.fromkeys(names, response.coordinators[0])
     return {
         key: _home(found[key], what) if key in found else _unnamed(what)
         for key, what in names.items()

@@ -10,7 +10,7 @@ from aiokafka.admin._by_topic import name_of, numbers_by_topic, partitions_in
 from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._items import attempt, outcome
 from aiokafka.admin._routing import Call, Router, error_of
-from aiokafka.errors import KafkaError, UnsupportedVersionError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokafka.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -66,13 +66,13 @@ async def _ask(
         )
         parts = await together(each)
         return {key: found for part in parts for key, found in part.items()}
-    if is_of_several:
-        return {
-            group.group_id: _offsets(group.group_id, group.error_code, group.topics)
-            for group in response.groups
-        }
-    (group_id,) = wanted
-    return {group_id: _offsets(group_id, response.error_code, response.topics)}
+    answers: dict[str, Any] = {group.group_id: group for group in response.groups}
+    if not is_of_several:
+        answers = dict.fromkeys(wanted, response)
+    return {
+        group_id: _offsets(group_id, answer.error_code, answer.topics, wanted.get(group_id))
+        for group_id, answer in answers.items()
+    }
 
 
 class _OneEachError(UnsupportedVersionError):
@@ -116,12 +116,16 @@ def _request_of_one(version: int, wanted: Wanted, require_stable: bool) -> Offse
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
-def _offsets(group_id: str, code: int, topics: Iterable[Any]) -> Offsets | KafkaError:
+def _offsets(
+    group_id: str, code: int, topics: Iterable[Any], wanted: Iterable[TopicPartition] | None
+) -> Offsets | KafkaError:
     """Return the offsets of a group, or one error: of the group, or of its partitions."""
     refused = error_of(code, None, f"offsets of group {group_id!r}")
     if refused is not None:
         return refused
-    found = {tp: _offset(group_id, tp, each) for tp, each in partitions_in(topics)}
+    # Gateways may leave out a partition without an offset.
+    found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = dict.fromkeys(wanted or ())
+    found.update((tp, _offset(group_id, tp, each)) for tp, each in partitions_in(topics))
     for each in found.values():
         if isinstance(each, KafkaError) and each.retriable:
             return each
@@ -132,6 +136,9 @@ def _offsets(group_id: str, code: int, topics: Iterable[Any]) -> Offsets | Kafka
 
 
 def _offset(group_id: str, tp: TopicPartition, found: Any) -> OffsetAndMetadata | KafkaError | None:
+    if found.error_code == UnknownTopicOrPartitionError.errno:
+        # So gateways call a partition without an offset. Apache Kafka looks at no topic here.
+        return None
     error = error_of(found.error_code, None, f"offset of group {group_id!r}, {name_of(tp)}")
     if error is not None:
         return error

@@ -13,7 +13,7 @@ from aiokafka.admin._every_broker import of_every_broker
 from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
-from aiokafka.errors import KafkaError, UnsupportedVersionError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
 from aiokafka.protocol.messages.classic_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -28,6 +28,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 _FIRST_OF_ALL_PARTITIONS = 2
 _FIRST_LEAVE_OF_STATIC_MEMBERS = 3
+_NO_OFFSET = OffsetAndMetadata(-1, "", -1)
 
 
 async def list_groups(
@@ -146,9 +147,14 @@ async def list_offsets(
     # From version 10 on topics are given by id, which this call does not know.
     call = Call(OffsetFetchRequest, build, _codes_in, max_version=9)
     response = await _ask(router, query.group_id, coordinator_id, call, deadline)
-    found = {}
+    # Gateways may leave out a partition without an offset, or call it unknown. Apache Kafka looks
+    # at no topic here.
+    found = dict.fromkeys(query.partitions or (), _NO_OFFSET)
     for topic, p in _offsets(response):
         tp = TopicPartition(topic, p.partition_index)
+        if p.error_code == UnknownTopicOrPartitionError.errno:
+            found[tp] = _NO_OFFSET
+            continue
         raise_for(p.error_code, None, f"{tp.topic}-{tp.partition}")
         found[tp] = OffsetAndMetadata(
             p.committed_offset, p.metadata or "", p.committed_leader_epoch
@@ -179,8 +185,8 @@ def _offset_fetch(
 
 def _codes_in(response: OffsetFetchResponse) -> list[int]:
     # Before version 2 (Kafka 0.10.2), partitions say that the coordinator is another or not ready.
-    partitions = (p.error_code for topic in response.topics for p in topic.partitions)
-    return [*_offset_codes(response), *partitions]
+    partitions = {p.error_code for topic in response.topics for p in topic.partitions}
+    return [*_offset_codes(response), *(partitions - {UnknownTopicOrPartitionError.errno})]
 
 
 def _offset_codes(response: OffsetFetchResponse) -> list[int]:

@@ -125,7 +125,7 @@ class Retry:
         self.at = 0.0
         self.failures = 0
         self.losses = 0  # positions in a row that were not in the log
-        self.doubts = 0  # leaders in a row that had an older epoch than the position
+        self.doubts = 0  # responses in a row that other brokers may contradict
         self.prompts = 0  # pauses after failures that ended early, since the last success
 
     def postpone(self, now: float, shortest: float, longest: float) -> None:
@@ -160,7 +160,8 @@ class Retry:
             self.postpone(now, shortest, longest)
 
     def note_doubt(self) -> None:
-        """Note that the leader had an older epoch than the position."""
+        """Note a response that other brokers may contradict: the leader's epoch is older than the
+        position, or the coordinator does not know the partition."""
         self.doubts += 1
 
     def succeed(self) -> None:
@@ -268,15 +269,19 @@ class PartitionState:
 
     def end(self, read_committed: bool) -> int | None:
         """Return the offset after the last record that can be read, as of the last fetch; None
-        before."""
-        return self.lso if read_committed else self.highwater
+        before.
+
+        It is never before the position. A server may name an end before records that it has sent:
+        a replica that lags, or Azure Event Hubs, whose last stable offset is that of the last
+        record.
+        """
+        end = self.lso if read_committed else self.highwater
+        return None if end is None else max(end, self.next_offset)
 
     def lag(self, read_committed: bool) -> int | None:
         """Return the offsets from the position to the end; None while either is unknown."""
         end, position = self.end(read_committed), self.position
-        if end is None or end < 0 or position is None:
-            return None
-        return max(0, end - position)
+        return None if end is None or position is None else end - position
 
     def finished_before(self, call: int) -> int:
         """Return the position up to which the application is done, seen from within call number
@@ -446,7 +451,7 @@ class PartitionState:
         self.changed()
 
     def note_ends(
-        self, highwater: int, lso: int | None, log_start: int | None, timestamp: int
+        self, highwater: int | None, lso: int | None, log_start: int | None, timestamp: int
     ) -> None:
         """Take what a fetch response says of the log, answered at `timestamp` (ms since 1970)."""
         self.highwater = highwater

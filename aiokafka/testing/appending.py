@@ -98,6 +98,11 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
             f"The record batch size in the append to {topic.name} is {batch.size} bytes which "
             f"exceeds the maximum configured value of {topic.setting('max.message.bytes')}.",
         )
+    allowed = context.profile.compressions
+    if allowed is not None and batch.codec not in (0, *allowed):
+        raise BatchRefusedError(
+            codes.UNSUPPORTED_FOR_MESSAGE_FORMAT, "the compression type is not supported"
+        )
     if batch.codec == _ZSTD and _FIRST_BATCH_V2 <= context.api_version < _FIRST_ZSTD:
         raise BatchRefusedError(
             codes.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or higher"

@@ -261,7 +261,11 @@ class FakeBroker:
         return module.refuse(context, request, errno) if errno else module.handle(context, request)
 
     def _finished(self, result: Response | None, context: RequestContext) -> Response | None:
-        if result is None or not hasattr(result, "throttle_time_ms"):
+        if result is None:
+            return None
+        for change in self.profile.changes.get(context.api_key, ()):
+            change(context, result)
+        if not hasattr(result, "throttle_time_ms"):
             return result
         if self.throttle_ms:
             result.throttle_time_ms = self.throttle_ms

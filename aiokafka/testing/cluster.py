@@ -25,13 +25,14 @@ from aiokafka.testing.proxy import FaultProxy
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest, key_of
+from aiokafka.testing.servers import APACHE, SERVERS, server_profile
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import broker_settings, texts
 from aiokafka.testing.sockets import address_of
 from aiokafka.testing.state import ClusterState, Node, Partition
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
-from aiokafka.testing.versions import profile
+from aiokafka.testing.versions import RELEASES
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Security
@@ -66,9 +67,14 @@ class FakeCluster:
             know only the proxies' addresses.
         seed: Decides whatever is drawn, such as lags; None (the default) draws it from the
             ``random`` module.
+        profile: The server to behave like: ``"apache"`` (the default), or one that speaks Kafka's
+            protocol in its own way: ``"event-hubs"``, ``"redpanda"``, ``"msk-serverless"``,
+            ``"warpstream"``, ``"automq"``, or ``"bare"``, which responds with as little as the
+            protocol allows. Only Apache Kafka has an `as_version`.
 
     Raises:
-        ValueError: unknown `as_version` or setting, or a value that a setting cannot have.
+        ValueError: unknown `as_version`, `profile` or setting, or a value that a setting cannot
+            have; `as_version` with a profile.
         TypeError: an argument of another kind.
 
     Example::
@@ -92,12 +98,17 @@ class FakeCluster:
         security: Security | None = None,
         proxied: bool = False,
         seed: int | None = None,
+        profile: str = APACHE,
     ) -> None:
         check_whole("brokers", brokers, 1)
         if racks is not None and len(racks) != brokers:
             raise ValueError("racks must name one rack for each broker")
         nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
-        self._state = ClusterState(profile(as_version), nodes)
+        if profile != APACHE and as_version != RELEASES[-1]:
+            raise ValueError(f"as_version is for Apache Kafka: profile={profile!r} has no releases")
+        self._state = ClusterState(server_profile(profile, as_version), nodes)
+        if profile != APACHE:
+            self._state.config.update(SERVERS[profile].settings)
         self._state.config.update(broker_settings(config or {}))
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
@@ -366,7 +377,7 @@ class FakeCluster:
             ValueError: unknown release.
         """
         self.broker(broker_id)
-        self._state.set_release(broker_id, profile(as_version))
+        self._state.set_release(broker_id, server_profile(APACHE, as_version))
         self._brokers[broker_id].drop_connections()
         self._script.wake()
 

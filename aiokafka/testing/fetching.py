@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import codes
 from aiokafka.testing.fetch_sessions import FetchPosition
-from aiokafka.testing.handlers._common import check_epoch, is_offline
+from aiokafka.testing.handlers._common import check_epoch, is_offline, leads
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition
@@ -58,7 +58,7 @@ def look(context: RequestContext, request: FetchRequest, position: FetchPosition
         return Look(position, codes.UNKNOWN_TOPIC_OR_PARTITION)
     if is_offline(context, partition):
         return Look(position, codes.KAFKA_STORAGE_ERROR, partition)
-    follower = partition.leader != context.node_id
+    follower = not leads(context, partition)
     may_follow = context.api_version >= _FIRST_FROM_FOLLOWER and partition.leader != -1
     if follower and not (may_follow and context.node_id in partition.replicas):
         return Look(position, codes.NOT_LEADER_OR_FOLLOWER, partition)

@@ -6,7 +6,9 @@ from its protocol definition.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 RELEASES = ("0.9", "0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3")
 """The values of ``FakeCluster(as_version=...)``."""
@@ -115,6 +117,18 @@ class BrokerProfile:
     """API key to the lowest and highest version that ApiVersions advertises."""
     features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Feature to (minimum supported, maximum supported, finalized level)."""
+
+    # What other servers do: see :mod:`aiokafka.testing.servers`.
+    changes: Mapping[int, Sequence[Callable[[Any, Any], None]]] = field(default_factory=dict)
+    """API key to what changes the responses, called with their context."""
+    closes_on_newer_clients: bool = False
+    """Whether ApiVersions in a version that is too new breaks the connection."""
+    answers_without_acks: bool = False
+    """Whether a producer gets responses that it does not want (``acks=0``)."""
+    any_broker_leads: bool = False
+    """Whether each broker serves each partition."""
+    compressions: frozenset[int] | None = None
+    """The compression types that producers may use, besides none; None for all."""
 
     def serves(self, api_key: int, version: int) -> bool:
         """Return whether such a request is answered at all."""

@@ -56,6 +56,8 @@ def refuse_version(
         return Reply([])  # the broker throws inside; the client never hears of it
     if api_key != API_VERSIONS:
         raise CloseConnectionError
+    if profile.closes_on_newer_clients:
+        raise CloseConnectionError
     if version >= 3:
         skip_tags(frame, position)  # must be there: the header is of the newest form
     # ApiVersions tells, in its oldest form, which versions of itself there are (KIP-511).

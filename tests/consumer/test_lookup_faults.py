@@ -470,3 +470,24 @@ def test_the_ends_of_a_topic_that_cannot_be_are_not_waited_for() -> None:
             assert loop.time() - began < 5
 
     simulate(main)
+
+
+async def test_a_partition_that_a_response_lacks_is_asked_for_again(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Perhaps of another broker; and who waits in vain is told what was wrong."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 1, 3)
+
+    def leave_out(response: ListOffsetsResponse) -> None:
+        for topic in response.topics:
+            topic.partitions = [p for p in topic.partitions if p.partition_index != 1]
+
+    consumer = await start(cluster, assign=[T0, T1], default_api_timeout_ms=300)
+    async with timeout(10):
+        with cluster.intercept(ListOffsetsRequest, Edit(leave_out)):
+            looks = cluster.count(MetadataRequest)
+            with pytest.raises(KafkaTimeoutError, match=r"the ListOffsets response .* lacks"):
+                await consumer.end_offsets([T0, T1])
+            assert cluster.count(MetadataRequest) > looks
+        assert await consumer.end_offsets([T0, T1]) == {T0: 0, T1: 3}

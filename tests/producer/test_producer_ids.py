@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -109,3 +111,43 @@ async def test_records_of_other_partitions_do_not_wait_for_an_id(cluster: FakeCl
             with pytest.raises(KafkaTimeoutError):
                 await lost
     assert values(cluster, 1) == [b"1", b"2"]
+
+
+def forget_first_id() -> Callable[[ProduceRequest, Any], Fail | None]:
+    """A handler that takes one request, and then refuses its producer id for good."""
+    known: list[int] = []
+
+    def handle(request: ProduceRequest, context: Any) -> Fail | None:
+        records = request.topic_data[0].partition_data[0].records
+        (producer_id,) = struct.unpack_from(">q", bytes(records or b""), 43)
+        if not known:
+            known.append(producer_id)
+            return None
+        return Fail(InvalidProducerIdMapping) if producer_id in known else None
+
+    return handle
+
+
+async def test_a_producer_id_that_is_forgotten_for_good(cluster: FakeCluster) -> None:
+    """As by Azure Event Hubs after requests that took too long: each later record failed."""
+    cluster.intercept(ProduceRequest, forget_first_id())
+    async with new_producer(cluster, max_batch_size=100) as producer, timeout(20):
+        await results(await send_all(producer, [b"0"]))
+        futures = await send_all(producer, numbers(30)[1:])
+        assert [(await future).offset for future in futures] == list(range(1, 30))
+    assert values(cluster) == numbers(30)
+
+
+async def test_a_record_that_may_be_written_under_a_forgotten_id(cluster: FakeCluster) -> None:
+    """It is not sent under another id, where it would be written twice."""
+    async with new_producer(cluster) as producer, timeout(20):
+        await results(await send_all(producer, [b"0"]))
+        cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
+        cluster.intercept(ProduceRequest, Fail(InvalidProducerIdMapping), times=1)
+        (future,) = await send_all(producer, [b"1"])
+        with pytest.raises(InvalidProducerIdMapping, match="may have been written"):
+            await future
+        await results(await send_all(producer, [b"2"]))
+    assert values(cluster) == numbers(3)
+    (first, *_), *_, (last, _) = ids(cluster)
+    assert first != last

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
+from aiokafka.testing.servers import PROFILES
 from tests.simulation.coverage import Coverage
 from tests.simulation.execution import Verdict, execute
 from tests.simulation.reduction import reduce
@@ -77,13 +78,15 @@ def rest() -> None:
     gc.freeze()
 
 
-def run_seeds(seeds: Sequence[int], kinds: Sequence[str], twice: bool = False) -> Batch:
+def run_seeds(
+    seeds: Sequence[int], kinds: Sequence[str], twice: bool = False, profile: str = ""
+) -> Batch:
     """Run some seeds in this process."""
     rest()
     batch = Batch()
     started = time.process_time()
     for seed in seeds:
-        scenario = draw(seed, kinds)
+        scenario = draw(seed, kinds, profile)
         verdict = execute(scenario)
         batch.count(verdict)
         if twice and execute(scenario).trace_sum != verdict.trace_sum:
@@ -122,6 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--workload", action="append", default=[], help="only these workloads, or aims"
     )
+    parser.add_argument(
+        "--profile", default="", choices=(*PROFILES, "others"), help="the server; others: any other"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--kept", action="store_true", help="run those that failed once, only")
     parser.add_argument("--twice", action="store_true", help="run each twice, compare the traces")
@@ -156,7 +162,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.file is not None:
         scenario = _scenario_in(options.file)
     else:
-        scenario = draw(options.seed, options.workload)
+        scenario = draw(options.seed, options.workload, options.profile)
     verdict = execute(scenario)
     if not verdict.violations:
         print(f"seed {scenario.seed}: nothing to complain about")
@@ -218,7 +224,8 @@ def _batches(options: argparse.Namespace, deadline: float | None) -> Iterator[Ba
                         break
                     last = chunk + _CHUNK if end is None else min(end, chunk + _CHUNK)
                     seeds = range(chunk, last)
-                    running.add(pool.submit(run_seeds, seeds, options.workload, options.twice))
+                    drawn = options.workload, options.twice, options.profile
+                    running.add(pool.submit(run_seeds, seeds, *drawn))
                     chunk = last
                 if not running:
                     return

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from aiokafka.testing.servers import APACHE
+from tests.simulation.profiles import AGES, RELEASE, adapt, draw_profile, fits
+
 RELEASES = ("0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3")
 # Most seeds go to what people run.
 _WEIGHTS = (1, 1, 1, 2, 3, 3, 9)
@@ -26,10 +29,14 @@ class ClusterPlan:
     """How long a login is good; 0 for ever."""
     racks: tuple[str, ...] = ()
     """Where each broker stands, if anywhere."""
+    profile: str = APACHE
+    """Which server they are."""
 
     @property
     def number(self) -> tuple[int, ...]:
         """The release, to compare with."""
+        if self.profile != APACHE:
+            return AGES[self.profile]
         return tuple(int(part) for part in self.release.split("."))
 
 
@@ -151,12 +158,16 @@ class Draft:
         return [name for name in found if name]
 
 
-def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
+def draw(seed: int, kinds: Sequence[str] = (), profile: str = "") -> Scenario:
     """The scenario of a seed.
 
     `kinds` narrows the workloads down to these, or names the aims to choose from; then it is
-    another scenario than without.
+    another scenario than without. `profile` is the server; see `draw_profile`.
     """
+    return _draw(seed, kinds, draw_profile(seed, kinds, profile))
+
+
+def _draw(seed: int, kinds: Sequence[str], profile: str) -> Scenario:
     from tests.simulation.aims import draw_aim
     from tests.simulation.faults import draw_faults
     from tests.simulation.workloads import draw_workloads
@@ -165,7 +176,7 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
     source = random.Random(f"scenario {seed} {' '.join(kinds)}")
     draft = Draft(
         random=source,
-        cluster=_draw_cluster(source),
+        cluster=_draw_cluster(source, profile),
         active_s=round(source.choice((2.0, 5.0, 10.0, 20.0, 60.0)) * (0.5 + source.random()), 3),
     )
     aim = draw_aim(draft, kinds)
@@ -175,9 +186,9 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
     else:
         faults = aim.draw()
     workloads = tuple(draft.workloads)
-    if not kinds and not draft.promises:
+    if not kinds and not draft.promises and profile == APACHE:
         workloads = let_groups_migrate(seed, draft.cluster, workloads)
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         active_s=draft.active_s,
         cluster=draft.cluster,
@@ -186,17 +197,21 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
         faults=tuple(faults),
         promises=tuple(draft.promises),
     )
+    if profile == APACHE:
+        return scenario
+    return adapt(scenario) if fits(scenario) else _draw(seed, kinds, APACHE)
 
 
-def _draw_cluster(source: random.Random) -> ClusterPlan:
+def _draw_cluster(source: random.Random, profile: str) -> ClusterPlan:
     settings: dict[str, str] = {"group.min.session.timeout.ms": "1000"}
     session = source.choice((4000, 10_000, 20_000))
     settings["group.consumer.session.timeout.ms"] = str(session)
     settings["group.consumer.heartbeat.interval.ms"] = str(session // 4)
     if source.random() < 0.3:
         settings["group.initial.rebalance.delay.ms"] = "500"
-    return ClusterPlan(
+    plan = ClusterPlan(
         brokers=source.choice((1, 2, 3, 3, 3, 4)),
         release=source.choices(RELEASES, _WEIGHTS)[0],
         settings=settings,
     )
+    return plan if profile == APACHE else replace(plan, release=RELEASE, profile=profile)

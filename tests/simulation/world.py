@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka.testing import FakeCluster, Security
+from aiokafka.testing.servers import APACHE
 from tests.simulation.calls import Hangs
 from tests.simulation.history import History
 from tests.simulation.states import States
@@ -97,7 +98,8 @@ class World:
             self.security = Security(USER, session_lifetime_ms=plan.lifetime_ms)
         self.cluster = FakeCluster(
             plan.brokers,
-            as_version=plan.release,
+            profile=plan.profile,
+            **({"as_version": plan.release} if plan.profile == APACHE else {}),
             config=plan.settings,
             racks=plan.racks or None,
             security=self.security,

@@ -109,10 +109,10 @@ class Intake:
     # -- data --------------------------------------------------------------------------------------
 
     def _note_ends(self, state: PartitionState, data: PartitionData) -> None:
-        is_stable_known = data.last_stable_offset >= 0 or self._shared.config.read_committed
+        # Servers that do not know an offset have -1.
         state.note_ends(
-            data.high_watermark,
-            data.last_stable_offset if is_stable_known else state.lso,
+            data.high_watermark if data.high_watermark >= 0 else state.highwater,
+            data.last_stable_offset if data.last_stable_offset >= 0 else state.lso,
             data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
             self._timestamp,
         )

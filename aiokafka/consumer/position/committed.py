@@ -57,7 +57,14 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
 
-__all__ = ["ALREADY_REBALANCED", "CommittedOffset", "Identity", "OffsetCommitter", "Positions"]
+__all__ = [
+    "ALREADY_REBALANCED",
+    "PATIENCE_WITH_UNKNOWN",
+    "CommittedOffset",
+    "Identity",
+    "OffsetCommitter",
+    "Positions",
+]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -67,6 +74,7 @@ T = TypeVar("T")
 _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
+_FIRST_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_MEMBER_VERSION = 9
 # Seconds to look for a coordinator, of which a silent broker has a part, and a slow one enough.
 _SHORTEST_SEARCH = 3.0
@@ -85,6 +93,11 @@ _NOT_A_MEMBER = (
     FencedMemberEpoch,
     StaleMemberEpoch,
 )
+# How often in a row a coordinator may call a partition unknown before its offset counts as missing.
+# 1. A gateway such as Azure Event Hubs may respond so for a partition without a committed offset.
+#    Apache Kafka did so in version 0 only, and takes any name since.
+# 2. A coordinator that has not heard of a topic yet responds so as well, and may have an offset.
+PATIENCE_WITH_UNKNOWN = 3
 # What a member that reads is told when the group has gone on: it soon hears of it itself.
 _OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 
@@ -193,14 +206,21 @@ class OffsetCommitter:
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of those partitions that have one.
 
-        Waits while a transaction that commits some of them is open (KIP-447). Raises
-        KafkaTimeoutError at `deadline` (loop time), GroupAuthorizationFailedError and other errors
-        that no retry mends at once.
+        A partition that the coordinator does not know, though asked repeatedly, has none. Waits
+        while a transaction that commits some of them is open (KIP-447). Raises KafkaTimeoutError at
+        `deadline` (loop time), GroupAuthorizationFailedError and other errors that no retry mends
+        at once.
         """
         wanted = list(partitions)
+        doubts = 0
 
         async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
+            nonlocal doubts
             found, refused = await self._fetch_once(node_id, wanted)
+            unknown = [tp for tp, error in refused.items() if isinstance(error, _GONE)]
+            doubts = doubts + 1 if unknown else 0
+            if doubts > PATIENCE_WITH_UNKNOWN:
+                refused = {tp: refused[tp] for tp in refused if tp not in unknown}
             if refused:
                 raise most_urgent(refused.values())
             return found
@@ -209,7 +229,8 @@ class OffsetCommitter:
 
     async def fetch_each(self, partitions: Iterable[TopicPartition]) -> Fetched:
         """Return committed offsets as `fetch`, and the errors of single partitions as values: those
-        with offsets in an open transaction do not hold up the others."""
+        with offsets in an open transaction, or unknown to the coordinator, do not hold up the
+        others."""
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
 
@@ -446,7 +467,7 @@ class OffsetCommitter:
         version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
         request = self._fetch_request(wanted, version)
         response = await connection.request(request, version=version)
-        return self._read_fetched(response, wanted)
+        return self._read_fetched(response, wanted, version)
 
     def _fetch_request(self, wanted: list[TopicPartition], version: int) -> OffsetFetchRequest:
         topics = by_topic((tp, None) for tp in wanted)
@@ -472,11 +493,14 @@ class OffsetCommitter:
             request.require_stable = True
         return request
 
-    def _read_fetched(self, response: OffsetFetchResponse, wanted: list[TopicPartition]) -> Fetched:
+    def _read_fetched(
+        self, response: OffsetFetchResponse, wanted: list[TopicPartition], version: int
+    ) -> Fetched:
         """Return the offsets, and the errors; a partition without either has no offset.
 
-        Only a broker that says so may send a partition to the reset policy: one that the response
-        does not mention is asked for again.
+        A partition that the response does not mention is one that the coordinator does not know.
+        Before errors of groups were in the response, it may have been left out because the
+        coordinator was loading: then it is asked for again.
         """
         group = response.groups[0] if response.groups else response
         if group.error_code:
@@ -494,10 +518,11 @@ class OffsetCommitter:
                     found[tp] = CommittedOffset(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch
                     )
-        if missing:
-            raise KafkaProtocolError(
-                f"group {self.group_id!r}: the OffsetFetch response lacks {min(missing)}"
-            )
+        text = f"group {self.group_id!r}: the OffsetFetch response lacks "
+        if missing and version < _FIRST_VERSION_WITH_GROUP_ERROR:
+            raise KafkaProtocolError(f"{text}{min(missing)}")
+        for tp in sorted(missing):
+            refused[tp] = UnknownTopicOrPartitionError(f"{text}{tp}")
         return found, refused
 
     def _is_late(self, tp: TopicPartition, offset: int) -> bool:

@@ -25,6 +25,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     InvalidTopicError,
     KafkaError,
+    KafkaProtocolError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     RequestTimedOutError,
@@ -246,7 +247,10 @@ class OffsetLookup:
             if not error.retriable:
                 raise
             return dict.fromkeys(wanted, error)
-        answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
+        text = f"the ListOffsets response of broker {node_id} lacks"
+        answers: dict[TopicPartition, FoundOffset | KafkaError] = {
+            tp: KafkaProtocolError(f"{text} {tp}") for tp in wanted if tp not in found
+        }
         for tp, answer in found.items():
             if isinstance(answer, FoundOffset):
                 answers[tp] = answer

@@ -10,6 +10,7 @@ from aiokafka.errors import (
     KafkaError,
     NotCoordinatorForGroupError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.structs import TopicPartition
 
@@ -23,7 +24,8 @@ def common_refusal(
     none.
 
     Old brokers say of each partition what is wrong with the group or its coordinator. A topic that
-    is denied is no reason to refuse those of another one.
+    is denied is no reason to refuse those of another one, and a partition that is unknown says
+    nothing of others.
     """
     for error in refused.values():
         if isinstance(error, NotCoordinatorForGroupError):
@@ -32,7 +34,8 @@ def common_refusal(
         error.args if isinstance(error, TopicAuthorizationFailedError) else type(error)
         for error in refused.values()
     }
-    is_common = len(reasons) == 1 and len(refused) == len(set(wanted))
+    reasons_of_all = reasons - {UnknownTopicOrPartitionError}
+    is_common = len(reasons) == len(reasons_of_all) == 1 and len(refused) == len(set(wanted))
     return next(iter(refused.values())) if is_common else None
 
 

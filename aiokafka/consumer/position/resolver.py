@@ -13,6 +13,7 @@ from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_passing
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import NO_EPOCH, PartitionState, Phase
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.position.committed import PATIENCE_WITH_UNKNOWN
 from aiokafka.consumer.position.lookup import EpochEnd, EpochQuery, OffsetLookup
 from aiokafka.consumer.position.newcomers import Newcomers
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
@@ -24,6 +25,7 @@ from aiokafka.errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
     UnknownError,
+    UnknownTopicOrPartitionError,
     for_partition,
     renewed,
 )
@@ -160,7 +162,7 @@ class OffsetResolver:
             text = "Topic %s was deleted and created again: its positions are reset"
             self._log.warning(text, topic, topic=topic)
         for state in outdated:
-            if state.highwater is None:
+            if state.timestamp is None:
                 state.reset(None)
             else:
                 self.begin_again(state)
@@ -286,12 +288,20 @@ class OffsetResolver:
             if state.epoch != epoch or state.phase is not Phase.UNSET:
                 continue
             committed = found.get(state.tp)
-            if state.tp in refused:
+            if state.tp in refused and not self._is_missing(state, refused[state.tp]):
                 self._on_refused(state, type(refused[state.tp]))
             elif committed is None:
                 self._apply_policy(state)
             else:
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
+
+    def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
+        """Return whether the coordinator calls a partition with a leader unknown so often that it
+        has no committed offset."""
+        if not isinstance(error, UnknownTopicOrPartitionError) or state.home.node_id is None:
+            return False
+        state.retry.note_doubt()
+        return state.retry.doubts > PATIENCE_WITH_UNKNOWN
 
     async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {state: state.epoch for state in states if state.phase is Phase.RESETTING}

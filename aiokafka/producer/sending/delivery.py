@@ -14,6 +14,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
     KafkaProtocolError,
@@ -36,6 +37,7 @@ from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
     batch_error,
     final_error,
+    forgotten,
     in_doubt,
     record_errors,
     results_of,
@@ -236,7 +238,7 @@ class Delivery:
             self.transaction.note_doubt(queue.partition, error)
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
-        elif result.error_code in _BAD_SEQUENCE and self.sequencer is not None:
+        elif self.sequencer is not None and self._is_about_number(result.error_code):
             self._refuse_number(queue, batch, error, self.sequencer)
         elif error.retriable:
             if result.base_offset >= 0:
@@ -250,6 +252,16 @@ class Delivery:
         else:
             self.fail(queue, batch, final_error(batch, error), record_errors(batch, error, result))
 
+    def _is_about_number(self, code: int) -> bool:
+        """Return whether a code is about the sequence number, epoch or producer id of a batch.
+
+        Azure Event Hubs says that it does not know a producer id (InvalidProducerIdMapping), and
+        never knows it again. Apache Kafka has that code for transactional ids only.
+        """
+        if code == InvalidProducerIdMapping.errno:
+            return self.transaction is None
+        return code in _BAD_SEQUENCE
+
     def _refuse_number(
         self,
         queue: PartitionQueue,
@@ -259,6 +271,12 @@ class Delivery:
     ) -> None:
         """Send `batch` again after an error about its number; fail it if that could write twice."""
         is_gap = error.errno == OutOfOrderSequenceNumber.errno
+        if error.errno == InvalidProducerIdMapping.errno:
+            sequencer.discard_producer_id(batch.producer_id)
+            if batch.is_doubtful or batch.is_unanswered:
+                # It may be written under the former id: the next one would not show it.
+                self.fail(queue, batch, forgotten(queue.partition))
+                return
         if batch.is_doubtful and is_gap and is_oldest(queue, batch):
             self.fail(queue, batch, in_doubt(queue.partition, error))
             return

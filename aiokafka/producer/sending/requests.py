@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiokafka.errors import (
     BrokerResponseError,
     IncompatibleBrokerVersion,
+    InvalidProducerIdMapping,
     InvalidRecord,
     InvalidTimestampError,
     MessageSizeTooLargeError,
@@ -40,6 +41,7 @@ __all__ = [
     "batch_error",
     "check_version",
     "final_error",
+    "forgotten",
     "group_by_topic",
     "ids_of_topics",
     "in_doubt",
@@ -180,6 +182,15 @@ def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSi
     )
     failure.__cause__ = error
     return failure
+
+
+def forgotten(partition: TopicPartition) -> InvalidProducerIdMapping:
+    """Return the error of records that were sent under a producer id which the broker has forgotten
+    since."""
+    return InvalidProducerIdMapping(
+        f"{partition.topic}-{partition.partition}: the broker has forgotten the producer id, and "
+        "an earlier request got no response: the batch may have been written, and is not sent again"
+    )
 
 
 def unresolved(partition: TopicPartition, error: BrokerResponseError) -> OutOfOrderSequenceNumber:

@@ -53,7 +53,7 @@ def handle(
     if request.acks == 0:
         if any(answer.error_code for t in response.responses for answer in t.partition_responses):
             raise CloseConnectionError  # the only way to tell a client that wants no answer
-        return None
+        return response if context.profile.answers_without_acks else None
     if request.acks == _ALL and not _is_replicated(context, request, response):
         return _await_replicas(context, request, response)
     _add_endpoints(context, response)

@@ -34,9 +34,16 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
         return errno
     if is_offline(context, partition):
         return codes.KAFKA_STORAGE_ERROR
-    if partition.leader != context.node_id:
+    if not leads(context, partition):
         return codes.NOT_LEADER_OR_FOLLOWER
     return check_epoch(partition, epoch)
+
+
+def leads(context: RequestContext, partition: Partition) -> bool:
+    """Return whether this broker serves a partition as its leader."""
+    if context.profile.any_broker_leads:
+        return partition.leader != -1
+    return partition.leader == context.node_id
 
 
 def is_offline(context: RequestContext, partition: Partition) -> bool:

@@ -6,6 +6,7 @@ import abc
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from aiokafka.testing.servers import APACHE
 from tests.simulation.faults.base import Fault
 from tests.simulation.scenario import Draft, FaultPlan, WorkloadPlan
 from tests.simulation.workloads.base import Workload
@@ -45,7 +46,10 @@ class Aim(abc.ABC):
         if brokers is not None:
             changes["brokers"] = brokers
         if releases:
-            changes["release"] = self.random.choice(releases)
+            release = self.random.choice(releases)
+            # Other servers have none.
+            if self.draft.cluster.profile == APACHE:
+                changes["release"] = release
         self.draft.cluster = replace(self.draft.cluster, **changes)
 
     def add(

@@ -104,11 +104,11 @@ class LatestWorkload(Workload):
     def _may_be_another(self, tp: TopicPartition) -> bool:
         """Return whether no client can tell that the topic is the one of before.
 
-        A broker that was misled before the topic was made says that there is none; then another
-        says that there is. Brokers name topics without ids before Kafka 2.8 (KIP-516).
+        A broker that was misled before the topic was made, or lags behind, says that there is none;
+        then another says that there is. Brokers name topics without ids before Kafka 2.8 (KIP-516).
         """
         scenario = self.world.scenario
-        is_denied = any(fault.kind == "misled" for fault in scenario.faults)
+        is_denied = any(fault.kind in ("misled", "older metadata") for fault in scenario.faults)
         return tp.topic == self._new and is_denied and scenario.cluster.number < _TOPIC_IDS
 
     async def _change(self) -> None:
