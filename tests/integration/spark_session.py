@@ -48,6 +48,9 @@ def start_spark(directory: Path, master: str = "local[1]", jars: Iterable[Path] 
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(directory))
+        # In which a cancelled task aborts its transaction, before Spark kills its process. Two
+        # seconds, the default, are not enough on a busy machine.
+        .config("spark.python.task.killTimeout", "60s")
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")

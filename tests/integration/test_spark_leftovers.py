@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 ROWS = 20_000
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 
 @pytest.fixture(scope="module")
