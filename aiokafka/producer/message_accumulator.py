@@ -11,8 +11,13 @@ from aiokafka._backoff import Backoff
 from aiokafka._config.producer import ProducerConfig
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer.batches.appender import Appender, TopicLanes, headers_bound
-from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.appender import (
+    BATCH_OVERHEAD,
+    Appender,
+    TopicLanes,
+    headers_bound,
+)
+from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
 from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.batches.buffer_memory import BufferMemory
 from aiokafka.producer.batches.partition_queue import PartitionQueue
@@ -182,11 +187,13 @@ class MessageAccumulator:
         `deadline` (loop time). Then, or cancelled, nothing has changed.
         """
         self.memory.check(need)
+        # As the appender counts: with less it would decline the caller's next record.
+        need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
         # The turn first, for the row of waiters is in the order of the calls: with the room checked
         # before, another call could come in between.
         if self.appender.owes_turn:
             await self.appender.give_turn()
-        if self.memory.has_room(need):
+        if need <= self.memory.room:
             return 0.0
         if self._config.linger:
             # What lingers in the buffer is what there is no room for. Batches that are begun from
@@ -194,6 +201,7 @@ class MessageAccumulator:
             self.seal_all()
         with self._meter.waiting_for_memory(topic, partition) as wait:
             await self.memory.wait(need, deadline)
+        self.appender.note_turn()
         return wait.seconds
 
     async def add_message(

@@ -188,8 +188,7 @@ class Appender:
         first.
         """
         memory = self.memory
-        # Calls that wait for memory come first.
-        if not self.is_accepting or memory.is_contended:
+        if not self.is_accepting:
             return None
         # The event loop is owed a turn. It has one when the caller awaits; but if another call is
         # giving one now, that goes first.
@@ -211,7 +210,8 @@ class Appender:
             need += len(key)
         if headers:
             need += headers_bound(headers)
-        if need > memory.free or need > self._max_record_bytes:
+        # No room, too, if calls wait for memory and the running task has no grant.
+        if need > memory.room or need > self._max_record_bytes:
             return None
         if timestamp is None:
             timestamp = self.now()
