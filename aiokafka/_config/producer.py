@@ -119,7 +119,11 @@ class ProducerConfig(Options):
         "Level of the codec, where it has levels; None for its default.",
     )
     max_batch_size: int = option(
-        Number(0), "max_batch_size", 16_384, "Size in bytes at which a batch is full."
+        Number(0),
+        "max_batch_size",
+        16_384,
+        """Size in bytes at which a batch is full. Unless it is set, batches that wait behind others
+        of their partition grow to 1 MB.""",
     )
     max_request_size: int = option(
         Number(1), "max_request_size", _MEBIBYTE, "Largest size of a request in bytes."

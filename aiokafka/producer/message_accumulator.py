@@ -147,7 +147,7 @@ class MessageAccumulator:
             lanes = TopicLanes(
                 queues,
                 [queue for queue in queues if queue.partition.partition in available],
-                self.sizing(topic).new_builder,
+                self.sizing(topic),
                 self._config.max_batch_size,
             )
             self.appender.set_lanes(topic, lanes)
@@ -219,8 +219,8 @@ class MessageAccumulator:
         record = OutgoingRecord(tp.topic, value, key, timestamp, headers)
         await self.wait_for_memory(record.bound, self._loop.time() + timeout)
         queue = self.queue(tp)
-        builders = self.sizing(tp.topic).new_builder
-        lanes = TopicLanes([queue], [queue], builders, self._config.max_batch_size)
+        sizing = self.sizing(tp.topic)
+        lanes = TopicLanes([queue], [queue], sizing, self._config.max_batch_size)
         return self.appender.place(lanes, queue, timestamp, key, value, headers)
 
     def submit(

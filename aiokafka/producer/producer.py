@@ -102,7 +102,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       partitions, available partitions). By default as Java's client does, see DefaultPartitioner.
     - `compression_type=None`: How batches are compressed.
     - `compression_level=None`: Level of the codec, where it has levels; None for its default.
-    - `max_batch_size=16384`: Size in bytes at which a batch is full.
+    - `max_batch_size=16384`: Size in bytes at which a batch is full. Unless it is set, batches that
+      wait behind others of their partition grow to 1 MB.
     - `max_request_size=1048576`: Largest size of a request in bytes.
     - `linger_ms=0`: How long a batch that is not full waits for more records.
     - `buffer_memory=33554432`: Bytes of records that may wait to be sent; beyond it send waits.
