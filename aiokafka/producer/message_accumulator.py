@@ -195,10 +195,12 @@ class MessageAccumulator:
             await self.appender.give_turn()
         if need <= self.memory.room:
             return 0.0
-        if self._config.linger:
-            # What lingers in the buffer is what there is no room for. Batches that are begun from
-            # now on do not linger: see `NodeSender._due`.
-            self.seal_all()
+        if self._config.linger and not self.memory.has_waiters:
+            # What lingers in the buffer is what there is no room for: while calls wait, batches do
+            # not linger, see `NodeSender._due`. They stay open as long as the connection is busy.
+            for batch, queue in self.pending.entries():
+                if batch is queue.open:
+                    self._on_batch(queue)
         with self._meter.waiting_for_memory(topic, partition) as wait:
             await self.memory.wait(need, deadline)
         self.appender.note_turn()
