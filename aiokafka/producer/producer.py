@@ -16,6 +16,7 @@ from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import MISSING
 from aiokafka._config.producer import ProducerConfig
 from aiokafka._config.signature import show_options
+from aiokafka._handlers import refuse_awaitable
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import OF_PRODUCERS, made_for, origin, refuse_other_loop
@@ -484,8 +485,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             return None, None  # to be refused, whatever the serializers would make of it
         if self._key_serializer is not None:
             key = self._key_serializer(key)
+            if type(key) is not bytes and key is not None:
+                refuse_awaitable("key_serializer", key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
+            if type(value) is not bytes and value is not None:
+                refuse_awaitable("value_serializer", value)
         return key, value
 
     async def _send_patiently(
