@@ -316,10 +316,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """Send what waits, then close everything. May be called any number of times.
 
         `timeout` in seconds bounds the sending; without it every record has its
-        `delivery_timeout_ms`. What is not delivered by then fails with ProducerClosed. Calls that
-        wait in `send` fail with ProducerClosed at once. A cancelled call can be repeated and goes
-        on where it was. The end of `async with` calls it without a `timeout`; call it before that,
-        with one, to limit the wait.
+        `delivery_timeout_ms`, and the abort of an open transaction takes up to
+        `transaction_timeout_ms`, after which brokers abort it themselves. What is not delivered by
+        then fails with ProducerClosed. Calls that wait in `send` fail with ProducerClosed at once.
+        A cancelled call can be repeated and goes on where it was. The end of `async with` calls it
+        without a `timeout`; call it before that, with one, to limit the wait.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
@@ -336,7 +337,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             try:
                 if self._transactions is not None:
                     async with timeout_at(deadline):
-                        await self._transactions.close()
+                        await self._transactions.close(deadline)
                 await self._deliver_rest(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("Stopped before everything was delivered: %r", error)
@@ -726,8 +727,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
         Raises CommitFailedError when a partition was revoked since its records were returned (even
         if it came back, until records are requested again), IllegalGenerationError,
-        UnknownMemberIdError or FencedInstanceId when the brokers say so, ValueError and TypeError
-        for wrong arguments. After an error without `is_fatal` the transaction has to be aborted.
+        UnknownMemberIdError or FencedInstanceId when the brokers say so (fatal to that consumer,
+        not to this producer), ValueError and TypeError for wrong arguments. After an error without
+        `is_fatal` the transaction has to be aborted.
         """
         with self._transacting("send_offsets"):
             await self._transactional().send_offsets(offsets, group_id)
