@@ -64,7 +64,12 @@ class BufferMemory:
        at the end, those whose turn comes with the last few free bytes would get fewer in each round
        if their number divides that of the waiters.
     6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have been
-       too large for what is free. `_leave` calls `_serve` for those behind it.
+       too large for what is free. `_leave` calls `_serve` for those behind it. A deadline in the
+       turn of the grant is ignored: the call goes on with step 3.
+    7. `stop()` refuses the waiters in the queue. Those of step 3 find the producer closed when they
+       run, and allocate nothing.
+    8. Memory is counted by `take`, in the step that appends, and given back once, by whoever
+       releases the batch: a batch has nothing to release the second time.
 
     Tasks that did not wait run before the waiters of step 3 or behind `_end_turn`, and a task that
     joins the queue (also one that a task of step 3 has started eagerly) ends the grant of the task
