@@ -103,7 +103,7 @@ async def test_a_call_is_awaited_once(consumer: AIOKafkaConsumer) -> None:
 async def test_a_call_that_is_awaited_twice_at_a_time(
     cluster: FakeCluster, consumer: AIOKafkaConsumer
 ) -> None:
-    """The second task is refused at once; the first one waits on, whatever becomes of the second."""
+    """The second task is refused at once; the first one waits on."""
     records = aiter(consumer)
     await offsets(records, 1000)
     step = anext(records)
