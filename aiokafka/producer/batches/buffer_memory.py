@@ -15,9 +15,9 @@ from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 __all__ = ["BufferMemory"]
 
-_QUANTUM = 32_768
+_QUANTUM = 65_536
 """Bytes that a waiter may allocate in its turn while others wait. To wait costs as much CPU time as
-to append some twenty small records; a quantum has room for more than a hundred."""
+to append some twenty small records; a quantum has room for more than two hundred."""
 
 _PER_TURN = 262_144
 """Bytes that are granted in one turn of the event loop, which would stand still otherwise."""
