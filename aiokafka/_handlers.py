@@ -1,12 +1,13 @@
-"""Functions of the application that are called with a record."""
+"""Functions of the application that are called with a record, or with its key or value."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import inspect
+from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["check_result", "refuse_generators"]
+__all__ = ["check_result", "refuse_awaitable", "refuse_generators"]
 
 
 def refuse_generators(argument: str, function: Any) -> None:
@@ -29,3 +30,19 @@ def check_result(result: object) -> None:
             "the handler returned a concurrent.futures.Future, which cannot be awaited: "
             "return asyncio.wrap_future(future)"
         )
+
+
+def refuse_awaitable(option: str, result: object) -> None:
+    """Raise TypeError if the function given as `option`, a serializer or deserializer, has returned
+    an awaitable in place of bytes or a value.
+
+    Closes a coroutine, as nothing awaits it.
+    """
+    if not inspect.isawaitable(result):
+        return
+    if isinstance(result, Coroutine):
+        result.close()
+    raise TypeError(
+        f"{option} returned an awaitable ({type(result).__name__}), which is never awaited: "
+        "it must be a plain function that returns the result itself"
+    )

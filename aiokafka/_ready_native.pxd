@@ -12,6 +12,8 @@ cdef extern from *:
         AiokafkaStep take, find;
         PyObject *source;
         PyObject *waiting;
+        /* Whether `__await__()` was called last, while somebody awaits it. */
+        int is_asked_again;
     } AiokafkaCall;
 
     /* The last one that was freed: there is rarely more than one at a time. */
@@ -79,9 +81,30 @@ cdef extern from *:
         return how;
     }
 
+    /* Of a second task that awaits it: `__await__()`, and then this. It must not take a step of the
+       first one's wait, nor end that when it is cancelled. `anext(records, default)` asks for
+       `__await__()` before each of its steps, but takes them by `__next__()` or `send()`. */
+    static PySendResult aiokafka_call_await_send(
+        PyObject *self, PyObject *sent, PyObject **result
+    ) {
+        if (!((AiokafkaCall *) self)->is_asked_again) return aiokafka_call_send(self, sent, result);
+        ((AiokafkaCall *) self)->is_asked_again = 0;
+        PyErr_SetString(PyExc_RuntimeError, "coroutine is being awaited already");
+        *result = NULL;
+        return PYGEN_ERROR;
+    }
+
+    static PyObject *aiokafka_call_await(PyObject *self) {
+        ((AiokafkaCall *) self)->is_asked_again = ((AiokafkaCall *) self)->waiting != NULL;
+        Py_INCREF(self);
+        return self;
+    }
+
     static PyObject *aiokafka_call_go_on(PyObject *self, PyObject *sent) {
         PyObject *value = NULL, *end;
-        PySendResult how = aiokafka_call_send(self, sent, &value);
+        PySendResult how;
+        ((AiokafkaCall *) self)->is_asked_again = 0;
+        how = aiokafka_call_send(self, sent, &value);
         if (how != PYGEN_RETURN) return value;
         /* An instance: of a tuple alone Python would make arguments. */
         end = PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, NULL);
@@ -123,6 +146,7 @@ cdef extern from *:
     static PyObject *aiokafka_call_throw(PyObject *self, PyObject *given) {
         AiokafkaCall *call = (AiokafkaCall *) self;
         PyObject *method, *result;
+        call->is_asked_again = 0;
         if (call->source) {
             Py_CLEAR(call->source);
             return aiokafka_call_raise(given);
@@ -140,6 +164,7 @@ cdef extern from *:
         AiokafkaCall *call = (AiokafkaCall *) self;
         PyObject *waiting = call->waiting, *result;
         (void) nothing;
+        call->is_asked_again = 0;
         Py_CLEAR(call->source);
         if (!waiting) Py_RETURN_NONE;
         call->waiting = NULL;
@@ -156,7 +181,7 @@ cdef extern from *:
     };
 
     static PyAsyncMethods aiokafka_call_async = {
-        PyObject_SelfIter, NULL, NULL, aiokafka_call_send,
+        aiokafka_call_await, NULL, NULL, aiokafka_call_await_send,
     };
 
     static CYTHON_UNUSED PyTypeObject aiokafka_call_type = {
@@ -191,6 +216,7 @@ cdef extern from *:
         Py_INCREF(source);
         made->source = source;
         made->waiting = NULL;
+        made->is_asked_again = 0;
         PyObject_GC_Track((PyObject *) made);
         return (PyObject *) made;
     }

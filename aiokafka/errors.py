@@ -816,7 +816,8 @@ class GroupMaxSizeReached(BrokerResponseError, errno=81):
 
 class FencedInstanceId(BrokerResponseError, errno=82, requires_abort=True, is_fatal=True):
     """Another member joined the group with the same group_instance_id and has taken this one's
-    place; each running member needs an id of its own.
+    place; each running member needs an id of its own. Fatal to the consumer. A producer that sends
+    its offsets can abort and go on: raised by it, the error has no `is_fatal`.
     """
 
 

@@ -270,7 +270,8 @@ class ProducerOptions(ClientOptions, total=False):
     """Level of the codec, where it has levels; None for its default. Default: None."""
 
     max_batch_size: int
-    """Size in bytes at which a batch is full. Default: 16384."""
+    """Size in bytes at which a batch is full. Unless it is set, batches that wait behind others of
+    their partition grow to 1 MB. Default: 16384."""
 
     max_request_size: int
     """Largest size of a request in bytes. Default: 1048576."""

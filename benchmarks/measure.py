@@ -71,6 +71,7 @@ def _work(row: Row, servers: str) -> dict[str, object]:
         "seconds": row.seconds,
         "per_transaction": row.per_transaction,
         "batch_size": row.batch_size,
+        "tasks": row.tasks,
     }
 
 

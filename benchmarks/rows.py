@@ -38,6 +38,8 @@ class Row:
     slower.
     assigned: the workload of OURS_ASSIGNED. per_transaction: records in each. batch_size: of
     producers, in bytes, with a linger time of 5 ms; None for each client's own defaults.
+    idempotent: None for each client's own default. tasks: that send at the same time, in workloads
+    with tasks.
     """
 
     name: str
@@ -52,7 +54,7 @@ class Row:
     keyed: bool = False
     headers: int = 0
     stored_batch: int = 1_000_000
-    idempotent: bool = False
+    idempotent: bool | None = None
     seconds: float = 5.0
     metric: str = "cpu_after"
     targets: tuple[Target, ...] = ()
@@ -60,6 +62,7 @@ class Row:
     assigned: str = ""
     per_transaction: int = 0
     batch_size: int | None = None
+    tasks: int = 64
 
     def count_for(self, client: str) -> int:
         return self.records // self.fewer.get(client, 1)
@@ -114,6 +117,23 @@ def _send(name: str, what: str, *targets: Target, **options: Any) -> Row:
         workload="send",
         targets=targets,
         **given,
+    )
+
+
+def _for_long(name: str, what: str, tasks: int = 1, **options: Any) -> Row:
+    """Six times the buffer: what a program costs that sends faster than a broker writes."""
+    targets = at_most(1.3, "cpu_full"), at_most(1.3, "wall_full")
+    return Row(
+        name=f"send-long-{name}",
+        title=f"send without a pause, 100 B, {what}: beyond the first 32 MiB",
+        workload="send_for_long",
+        records=2_000_000,
+        tasks=tasks,
+        # Of aiokafka's tasks some wait until they fail.
+        clients=_SAME_API if tasks == 1 else (OURS,),
+        targets=targets if tasks == 1 else (*targets, at_most(1.1, "shares")),
+        fewer={AIOKAFKA: 2},
+        **options,
     )
 
 
@@ -219,6 +239,11 @@ ROWS: tuple[Row, ...] = (
         records=1_000_000,
         metric="rss_mib",
     ),
+    _for_long("1", "one partition", partitions=1),
+    _for_long("1-plain", "one partition, not idempotent", partitions=1, idempotent=False),
+    _for_long("6", "six partitions", partitions=6),
+    _for_long("6-plain", "six partitions, not idempotent", partitions=6, idempotent=False),
+    _for_long("tasks", "one partition, 64 tasks", 64, partitions=1),
     Row(
         name="gather-100",
         title="gather of 1,000 sends at a time, 100 B",

@@ -20,6 +20,12 @@ METRICS = {
     "rss_mib": "peak RSS MiB",
     "pause_ms": "longest pause ms",
     "pause_cpu_ms": "of it CPU, ms",
+    "cpu_before": "CPU s per million in the first 32 MiB",
+    "wall_before": "s per million in the first 32 MiB",
+    "wall_after": "s per million after the first",
+    "cpu_full": "CPU after the first 32 MiB, to that before",
+    "wall_full": "time after the first 32 MiB, to that before",
+    "shares": "largest share of a task to the smallest",
 }
 """Every figure that a client may report, and how it is called in tables."""
 

@@ -357,6 +357,10 @@ class Options(Frozen):
         made.__dict__["_public"] = public  # no field: nothing here works with it
         return made
 
+    def is_given(self, keyword: str) -> bool:
+        """Return whether `from_options` was called with this option."""
+        return keyword in self.__dict__.get("_public", {})
+
     def as_given(self, keyword: str) -> Any:
         """Return an option as it was given to `from_options`, or its default in public units."""
         public = self.__dict__.get("_public", {})

@@ -136,7 +136,8 @@ class ProducerConfig(Options):
         Number(0),
         "max_batch_size",
         16_384,
-        "Size in bytes at which a batch is full.",
+        """Size in bytes at which a batch is full. Unless it is set, batches that wait behind others
+        of their partition grow to 1 MB.""",
         java="batch.size",
         when="Larger (65,536 to 1,000,000) for throughput, with linger_ms.",
     )

@@ -11,8 +11,13 @@ from aiokafka._backoff import Backoff
 from aiokafka._config.producer import ProducerConfig
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer.batches.appender import Appender, TopicLanes, headers_bound
-from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.appender import (
+    BATCH_OVERHEAD,
+    Appender,
+    TopicLanes,
+    headers_bound,
+)
+from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
 from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.batches.buffer_memory import BufferMemory
 from aiokafka.producer.batches.partition_queue import PartitionQueue
@@ -142,7 +147,7 @@ class MessageAccumulator:
             lanes = TopicLanes(
                 queues,
                 [queue for queue in queues if queue.partition.partition in available],
-                self.sizing(topic).new_builder,
+                self.sizing(topic),
                 self._config.max_batch_size,
             )
             self.appender.set_lanes(topic, lanes)
@@ -182,18 +187,23 @@ class MessageAccumulator:
         `deadline` (loop time). Then, or cancelled, nothing has changed.
         """
         self.memory.check(need)
+        # As the appender counts: with less it would decline the caller's next record.
+        need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
         # The turn first, for the row of waiters is in the order of the calls: with the room checked
         # before, another call could come in between.
         if self.appender.owes_turn:
             await self.appender.give_turn()
-        if self.memory.has_room(need):
+        if need <= self.memory.room:
             return 0.0
-        if self._config.linger:
-            # What lingers in the buffer is what there is no room for. Batches that are begun from
-            # now on do not linger: see `NodeSender._due`.
-            self.seal_all()
+        if self._config.linger and not self.memory.has_waiters:
+            # What lingers in the buffer is what there is no room for: while calls wait, batches do
+            # not linger, see `NodeSender._due`. They stay open as long as the connection is busy.
+            for batch, queue in self.pending.entries():
+                if batch is queue.open:
+                    self._on_batch(queue)
         with self._meter.waiting_for_memory(topic, partition) as wait:
             await self.memory.wait(need, deadline)
+        self.appender.note_turn()
         return wait.seconds
 
     async def add_message(
@@ -211,8 +221,8 @@ class MessageAccumulator:
         record = OutgoingRecord(tp.topic, value, key, timestamp, headers)
         await self.wait_for_memory(record.bound, self._loop.time() + timeout)
         queue = self.queue(tp)
-        builders = self.sizing(tp.topic).new_builder
-        lanes = TopicLanes([queue], [queue], builders, self._config.max_batch_size)
+        sizing = self.sizing(tp.topic)
+        lanes = TopicLanes([queue], [queue], sizing, self._config.max_batch_size)
         return self.appender.place(lanes, queue, timestamp, key, value, headers)
 
     def submit(

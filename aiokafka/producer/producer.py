@@ -16,6 +16,7 @@ from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import MISSING
 from aiokafka._config.producer import ProducerConfig
 from aiokafka._config.signature import show_options
+from aiokafka._handlers import refuse_awaitable
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import OF_PRODUCERS, made_for, origin, refuse_other_loop
@@ -102,7 +103,8 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
       partitions, available partitions). By default as Java's client does, see DefaultPartitioner.
     - `compression_type=None`: How batches are compressed.
     - `compression_level=None`: Level of the codec, where it has levels; None for its default.
-    - `max_batch_size=16384`: Size in bytes at which a batch is full.
+    - `max_batch_size=16384`: Size in bytes at which a batch is full. Unless it is set, batches that
+      wait behind others of their partition grow to 1 MB.
     - `max_request_size=1048576`: Largest size of a request in bytes.
     - `linger_ms=0`: How long a batch that is not full waits for more records.
     - `buffer_memory=33554432`: Bytes of records that may wait to be sent; beyond it send waits.
@@ -314,10 +316,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """Send what waits, then close everything. May be called any number of times.
 
         `timeout` in seconds bounds the sending; without it every record has its
-        `delivery_timeout_ms`. What is not delivered by then fails with ProducerClosed. Calls that
-        wait in `send` fail with ProducerClosed at once. A cancelled call can be repeated and goes
-        on where it was. The end of `async with` calls it without a `timeout`; call it before that,
-        with one, to limit the wait.
+        `delivery_timeout_ms`, and the abort of an open transaction takes up to
+        `transaction_timeout_ms`, after which brokers abort it themselves. What is not delivered by
+        then fails with ProducerClosed. Calls that wait in `send` fail with ProducerClosed at once.
+        A cancelled call can be repeated and goes on where it was. The end of `async with` calls it
+        without a `timeout`; call it before that, with one, to limit the wait.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
@@ -334,7 +337,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             try:
                 if self._transactions is not None:
                     async with timeout_at(deadline):
-                        await self._transactions.close()
+                        await self._transactions.close(deadline)
                 await self._deliver_rest(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("Stopped before everything was delivered: %r", error)
@@ -483,8 +486,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             return None, None  # to be refused, whatever the serializers would make of it
         if self._key_serializer is not None:
             key = self._key_serializer(key)
+            if type(key) is not bytes and key is not None:
+                refuse_awaitable("key_serializer", key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
+            if type(value) is not bytes and value is not None:
+                refuse_awaitable("value_serializer", value)
         return key, value
 
     async def _send_patiently(
@@ -720,8 +727,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
         Raises CommitFailedError when a partition was revoked since its records were returned (even
         if it came back, until records are requested again), IllegalGenerationError,
-        UnknownMemberIdError or FencedInstanceId when the brokers say so, ValueError and TypeError
-        for wrong arguments. After an error without `is_fatal` the transaction has to be aborted.
+        UnknownMemberIdError or FencedInstanceId when the brokers say so (fatal to that consumer,
+        not to this producer), ValueError and TypeError for wrong arguments. After an error without
+        `is_fatal` the transaction has to be aborted.
         """
         with self._transacting("send_offsets"):
             await self._transactional().send_offsets(offsets, group_id)

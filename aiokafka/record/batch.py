@@ -55,6 +55,10 @@ class RecordBatchBuilder:
         self._batch: memoryview | None = None
         self._identity: tuple[int, int, int, bool] | None = None
 
+    def raise_limit(self, size_limit: int) -> None:
+        """Take records up to `size_limit` bytes from now on."""
+        self.size_limit = max(self.size_limit, size_limit)
+
     def append(
         self,
         timestamp: int,

@@ -17,6 +17,8 @@ cdef class RecordReader(BatchCursor):
     cdef object _partition
     cdef object _key_deserializer
     cdef object _value_deserializer
+    cdef object _key_type
+    cdef object _value_type
     cdef tuple _last_headers
     cdef Py_ssize_t _header_end
     cdef bint _is_raw

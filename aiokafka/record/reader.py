@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokafka import _gc as gc
 from aiokafka._consumer_record import Record
+from aiokafka._handlers import refuse_awaitable
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -67,6 +68,9 @@ class RecordReader(BatchCursor):
         self._partition = partition
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+        self._key_type: type | None = None
+        """Type of the last key that is known to be no awaitable; checked once for many records."""
+        self._value_type: type | None = None
         self._last_headers: tuple[Any, ...] = ()
         self._header_end = 0
         self._is_raw = key_deserializer is None and value_deserializer is None
@@ -286,16 +290,25 @@ class RecordReader(BatchCursor):
         return record
 
     def _deserialize(self, record: Any) -> None:
-        raw_key = record.key
-        part = "key"
+        # Only at the end: errors have the record as it came, since the caller may want to send it
+        # somewhere else.
+        key, value = record.key, record.value
+        if self._key_deserializer is not None:
+            key = self._convert(record, "key", self._key_deserializer, key)
+            if key is not None and type(key) is not self._key_type:
+                refuse_awaitable("key_deserializer", key)
+                self._key_type = type(key)
+        if self._value_deserializer is not None:
+            value = self._convert(record, "value", self._value_deserializer, value)
+            if value is not None and type(value) is not self._value_type:
+                refuse_awaitable("value_deserializer", value)
+                self._value_type = type(value)
+        record.key = key
+        record.value = value
+
+    def _convert(self, record: Any, part: str, deserializer: Deserializer, data: Any) -> Any:
         try:
-            if self._key_deserializer is not None:
-                record.key = self._key_deserializer(raw_key)
-            part = "value"
-            if self._value_deserializer is not None:
-                record.value = self._value_deserializer(record.value)
+            return deserializer(data)
         except Exception as error:
-            # The error has the record as it came: the caller may want to send it somewhere else.
-            record.key = raw_key
             tp = TopicPartition(self._topic, self._partition)
             raise RecordDeserializationError(tp, record.offset, record, error, part) from error

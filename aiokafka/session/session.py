@@ -23,6 +23,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
+    FencedInstanceId,
     FencedMemberEpoch,
     IllegalStateError,
     KafkaConfigurationError,
@@ -497,7 +498,8 @@ def _may_pass(error: BaseException) -> bool:
     """Return whether a retry of the same records may succeed."""
     if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True
-    if not isinstance(error, KafkaError) or error.is_fatal:
+    # The producer survives FencedInstanceId, but the consumer does not.
+    if not isinstance(error, KafkaError) or error.is_fatal or isinstance(error, FencedInstanceId):
         return False
     return error.requires_abort or error.retriable or isinstance(error, KafkaTimeoutError)
 

@@ -39,8 +39,8 @@ async def start_consumer(work, *, group=False):
 async def start_producer(work, **options):
     if work.batch_size:
         options |= {"max_batch_size": work.batch_size, "linger_ms": 5}
-    if work.is_idempotent:
-        options["enable_idempotence"] = True
+    if work.is_idempotent is not None:
+        options["enable_idempotence"] = work.is_idempotent
     if work.size > 900_000:
         options["max_request_size"] = 2 * work.size
     producer = AIOKafkaProducer(
@@ -171,6 +171,51 @@ async def send_batches(work):
     result = clock.rate(sent + 1)
     await producer.stop()
     return result
+
+
+async def send_for_long(work):
+    """Send without a pause from `tasks` tasks: the first 32 MiB, while the buffer is filled, beside
+    the rest. Results are not looked at, or they would be the pause."""
+    values, sent = work.values(), [0] * work.tasks
+    few = min(work.records // 2, 32 * 1024 * 1024 // work.size)
+    producer = await start_producer(work)
+    await producer.send_and_wait(work.topic, values[0])
+    marks = []
+
+    def mark():
+        marks.append((time.perf_counter(), cpu_seconds(), list(sent)))
+
+    total = 0
+
+    async def worker(number):
+        nonlocal total
+        while total < work.records:
+            await producer.send(work.topic, values[total % 1000])
+            sent[number] += 1
+            total += 1
+            if total == few or total == work.records:
+                mark()
+
+    mark()
+    await asyncio.gather(*(worker(number) for number in range(work.tasks)))
+    begin, full, end = marks
+    await producer.stop()
+    rest = work.records - few
+    cpu = (full[1] - begin[1]) * 1e6 / few, (end[1] - full[1]) * 1e6 / rest
+    wall = (full[0] - begin[0]) * 1e6 / few, (end[0] - full[0]) * 1e6 / rest
+    shares = [after - before for before, after in zip(full[2], end[2], strict=True)]
+    return {
+        "records": work.records,
+        "seconds": end[0] - begin[0],
+        "rate_after": 1e6 / wall[1],
+        "cpu_before": cpu[0],
+        "cpu_after": cpu[1],
+        "wall_before": wall[0],
+        "wall_after": wall[1],
+        "cpu_full": cpu[1] / cpu[0],
+        "wall_full": wall[1] / wall[0],
+        "shares": max(shares) / max(1, min(shares)),
+    }
 
 
 async def send_in_tasks(work):
@@ -347,6 +392,7 @@ WORKLOADS = {
     "send": send,
     "gather": gather,
     "send_batches": send_batches,
+    "send_for_long": send_for_long,
     "send_in_tasks": send_in_tasks,
     "transactions": transactions,
     "lone_send": lone_send,

@@ -31,7 +31,7 @@ class Work:
         self.headers = [
             (f"header-{n}", b"0123456789abcdef") for n in range(given.get("headers", 0))
         ]
-        self.is_idempotent = given.get("idempotent", False)
+        self.is_idempotent = given.get("idempotent")
         self.tasks = given.get("tasks", WORKERS)
         self.loop = given.get("loop", "asyncio")
         self.stored_batch = given.get("stored_batch", 1_000_000)

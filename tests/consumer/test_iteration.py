@@ -100,6 +100,25 @@ async def test_a_call_is_awaited_once(consumer: AIOKafkaConsumer) -> None:
     assert (await consumer.getone()).offset == 2
 
 
+async def test_a_call_that_is_awaited_twice_at_a_time(
+    cluster: FakeCluster, consumer: AIOKafkaConsumer
+) -> None:
+    """The second task is refused at once; the first one waits on."""
+    records = aiter(consumer)
+    await offsets(records, 1000)
+    step = anext(records)
+
+    async def read() -> Record:
+        return await step
+
+    first = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="being awaited already"):
+        await asyncio.wait_for(read(), 5)
+    fill(cluster, 0, 1)
+    assert (await first).offset == 1000
+
+
 async def test_what_replaces_getone_gets_every_record(cluster: FakeCluster, start: Start) -> None:
     class Counting(AIOKafkaConsumer[Any, Any]):
         seen = 0

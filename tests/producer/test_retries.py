@@ -552,3 +552,20 @@ async def test_batches_go_out_as_numbered(cluster: FakeCluster) -> None:
     for batch in sent:
         assert batch.base_sequence == following
         following += batch.record_count
+
+
+@pytest.mark.parametrize("attempt", [Fail(NotEnoughReplicasError), Cut()])
+def test_an_expired_batch_says_whether_it_may_have_been_written(attempt: Any) -> None:
+    async def main(simulation: Simulation) -> None:
+        options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, **options) as producer:
+                with cluster.intercept(ProduceRequest, attempt):
+                    (failure,) = await results(await send_all(producer, [b"value"]))
+            assert isinstance(failure, KafkaTimeoutError)
+            is_refused = isinstance(attempt, Fail)
+            assert ("it may have been written" in str(failure)) is not is_refused
+            assert ("it was not written" in str(failure)) is is_refused
+
+    simulate(main)

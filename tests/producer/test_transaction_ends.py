@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    CoordinatorNotAvailableError,
     IllegalOperation,
     KafkaTimeoutError,
     NotLeaderForPartitionError,
@@ -19,7 +20,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
-from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import (
     TOPIC,
     committed,
@@ -495,3 +497,40 @@ async def test_an_abort_that_timed_out_while_it_renewed_its_epoch(
                 await producer.abort_transaction()
             await check_next(cluster, producer)
         assert cluster.failures == []
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+def test_stop_aborts_even_if_that_takes_longer_than_max_block_ms(release: str) -> None:
+    """Nobody calls it again, and readers would wait until the transaction times out."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(as_version=release) as cluster:
+            await cluster.create_topic(TOPIC)
+            producer = transactional(cluster, max_block_ms=500, transaction_timeout_ms=60_000)
+            await producer.start()
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+            log = cluster.log(TOPIC, 0)
+            assert log.last_stable_offset == 0
+            with cluster.intercept(EndTxnRequest, Delay(5)):
+                await producer.stop()
+            assert log.last_stable_offset == log.end_offset
+            assert committed(cluster) == []
+
+    simulate(main)
+
+
+def test_stop_gives_an_abort_up_when_brokers_have_aborted_by_themselves() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            producer = transactional(cluster, max_block_ms=500, transaction_timeout_ms=20_000)
+            await producer.start()
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+            began_at = asyncio.get_running_loop().time()
+            with cluster.intercept(EndTxnRequest, Fail(CoordinatorNotAvailableError)):
+                await producer.stop()
+            assert asyncio.get_running_loop().time() - began_at < 30
+
+    simulate(main)

@@ -10,6 +10,7 @@ import pytest
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     CoordinatorNotAvailableError,
+    FencedInstanceId,
     InvalidProducerIdMapping,
     InvalidTxnState,
     KafkaError,
@@ -27,7 +28,9 @@ from aiokafka.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     EndTxnResponse,
+    TxnOffsetCommitRequest,
 )
+from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, transactional
@@ -342,3 +345,22 @@ async def test_a_transaction_that_others_have_ended_is_not_as_good_as_aborted(
             else:
                 await producer.abort_transaction()
                 await producer.begin_transaction()
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+async def test_a_fenced_consumer_is_not_the_end_of_the_producer(release: str) -> None:
+    """Another consumer has its group_instance_id. The producer aborts, and goes on."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            with cluster.intercept(TxnOffsetCommitRequest, Fail(FencedInstanceId)):
+                with pytest.raises(FencedInstanceId) as caught:
+                    async with producer.transaction():
+                        await producer.send(TOPIC, b"no", partition=0)
+                        await producer.send_offsets_to_transaction(
+                            {TopicPartition(TOPIC, 0): 1}, "g"
+                        )
+            assert caught.value.requires_abort and not caught.value.is_fatal
+            async with producer.transaction():
+                await producer.send(TOPIC, b"yes", partition=0)
+        assert committed(cluster) == [b"yes"]

@@ -15,7 +15,7 @@ cdef int64_t _AT_MOST
 cdef class TopicLanes:
     cdef readonly list queues
     cdef readonly dict by_number
-    cdef readonly object builder_factory
+    cdef readonly object sizing
     cdef readonly PartitionQueue sticky
     cdef list _choices
     cdef int64_t _quantum
@@ -78,6 +78,9 @@ cdef class Appender:
         object headers,
         bint is_awaited=*,
     )
+
+    @cython.locals(limit=Py_ssize_t)
+    cdef bint _grow(self, TopicLanes lanes, PartitionQueue queue, ProducerBatch batch) except -1
 
     @cython.locals(batch=ProducerBatch)
     cdef object _begin(

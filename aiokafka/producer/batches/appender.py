@@ -17,6 +17,7 @@ from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchState, Produce
 from aiokafka.producer.batches.buffer_memory import BufferMemory
 from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.batches.pending_batches import PendingBatches
+from aiokafka.producer.batches.sizing import BatchSizing
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
@@ -33,6 +34,9 @@ _RIVALS = 7
 
 _TURN_BYTES = 262_144
 """After so many bytes without a pause `send` gives the event loop a turn."""
+
+_GROWTH_TIME = 1.0
+"""Seconds for which a batch grows."""
 
 # As C numbers where this is compiled: names of the module are looked up for every record.
 _PER_RECORD = RECORD_OVERHEAD
@@ -55,7 +59,7 @@ class TopicLanes:
         self,
         queues: Sequence[PartitionQueue],
         available: Sequence[PartitionQueue],
-        builder_factory: Callable[[], RecordBatchBuilder],
+        sizing: BatchSizing,
         quantum: int,
     ) -> None:
         """Begin with no choice. Records without a key go to one of `available`, the partitions that
@@ -63,7 +67,7 @@ class TopicLanes:
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}
-        self.builder_factory = builder_factory
+        self.sizing = sizing
         self.sticky: PartitionQueue | None = None
         self._choices = list(available) or self.queues
         self._quantum = quantum
@@ -188,8 +192,7 @@ class Appender:
         first.
         """
         memory = self.memory
-        # Calls that wait for memory come first.
-        if not self.is_accepting or memory.is_contended:
+        if not self.is_accepting:
             return None
         # The event loop is owed a turn. It has one when the caller awaits; but if another call is
         # giving one now, that goes first.
@@ -211,7 +214,8 @@ class Appender:
             need += len(key)
         if headers:
             need += headers_bound(headers)
-        if need > memory.free or need > self._max_record_bytes:
+        # No room, too, if calls wait for memory and the running task has no grant.
+        if need > memory.room or need > self._max_record_bytes:
             return None
         if timestamp is None:
             timestamp = self.now()
@@ -257,6 +261,8 @@ class Appender:
         if batch is not None:
             before = batch.reserved
             future = batch.add(timestamp, key, value, headers, is_awaited)
+            if future is None and self._grow(lanes, queue, batch):
+                future = batch.add(timestamp, key, value, headers, is_awaited)
             if future is not None:
                 self.memory.take(batch.reserved - before)
                 return future
@@ -286,8 +292,9 @@ class Appender:
                 return future
             # Full, whatever the quantum says: going on here would begin a batch for the last few
             # bytes.
-            queue.seal()
-            self._on_batch(queue)
+            if not self._grow(lanes, queue, batch):
+                queue.seal()
+                self._on_batch(queue)
             queue = lanes.turn()
         return self.place(lanes, queue, timestamp, None, value, headers, is_awaited)
 
@@ -302,16 +309,33 @@ class Appender:
         is_awaited: bool,
     ) -> Future[Any]:
         """Open a batch of `queue` with this record; return its future."""
-        batch = self.new_batch(queue.partition, lanes.builder_factory())
+        batch = self.new_batch(queue.partition, lanes.sizing.new_builder())
         future = batch.add(timestamp, key, value, headers, is_awaited)
         if future is None:
             raise RuntimeError("an empty batch has no room for its first record")
         if queue is lanes.sticky:
             lanes._left -= batch.reserved - BATCH_OVERHEAD - _PER_RECORD
-        if batch.builder.size >= batch.builder.size_limit:
+        if batch.builder.size >= batch.builder.size_limit and not self._grow(lanes, queue, batch):
             batch.transition(BatchState.SEALED)  # full: it need not linger
         self.enqueue(queue, batch)
         return future
+
+    def _grow(self, lanes: TopicLanes, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Let the open batch of `queue`, which is full, take more records; return whether it does.
+
+        It does while it waits behind other batches, so it does not leave later. Few large batches
+        take more records a second than many small ones, for both sides: a broker's work, and that
+        of `NodeSender`, is by batch and request.
+        """
+        largest = lanes.sizing.largest
+        limit = max(batch.builder.size_limit, batch.builder.size)
+        if limit >= largest or not queue.waiting or queue.waiting[0] is batch:
+            return False
+        # Its records expire together: the last ones would have little time left.
+        if self._loop.time() - batch.created > _GROWTH_TIME:
+            return False
+        batch.grow(min(2 * limit, largest))
+        return True
 
     def new_batch(self, partition: TopicPartition, builder: RecordBatchBuilder) -> ProducerBatch:
         """Return a batch whose delivery timeout begins now."""

@@ -16,6 +16,7 @@ cdef class ProducerBatch:
     cdef readonly int state
     cdef readonly int64_t reserved
     cdef readonly int attempts
+    cdef readonly bint has_grown
     cdef readonly bint is_doubtful
     cdef readonly bint is_unanswered
     cdef readonly object error

@@ -103,6 +103,8 @@ class ProducerBatch:
         """Bytes of buffer memory that it holds."""
         self.attempts = 0
         """How many times it was put into a request."""
+        self.has_grown = False
+        """It was full, but takes records as long as batches before it wait: it need not linger."""
         self.is_doubtful = False
         """A part of a batch that may have been written whole: see `split_batch`."""
         self.is_unanswered = False
@@ -146,6 +148,11 @@ class ProducerBatch:
         if state not in _TRANSITIONS[self.state]:
             raise RuntimeError(f"{self!r} cannot become {state.name}")
         self.state = state
+
+    def grow(self, size_limit: int) -> None:
+        """Take records up to `size_limit` bytes."""
+        self.has_grown = True
+        self.builder.raise_limit(size_limit)
 
     def depart(self) -> None:
         """Enter a request, and count the attempt."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from aiokafka import _seams
+from aiokafka._handlers import refuse_awaitable
 from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.rows import RowSource
@@ -71,8 +72,12 @@ class BatchBuilder:
             return None
         if self._key_serializer is not None:
             key = self._key_serializer(key)
+            if type(key) is not bytes and key is not None:
+                refuse_awaitable("key_serializer", key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
+            if type(value) is not bytes and value is not None:
+                refuse_awaitable("value_serializer", value)
         if timestamp is not None:
             timestamp = as_timestamp(timestamp, "timestamp")
         if key is not None and type(key) is not bytes:

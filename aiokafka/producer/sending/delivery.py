@@ -464,7 +464,10 @@ class Delivery:
             reason = "it waits for the coordinator of the transaction"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
-        doubt = "; it may have been written" if batch.attempts else ""
+        if batch.state == BatchState.IN_FLIGHT or batch.is_unanswered:
+            doubt = "; it may have been written"
+        else:
+            doubt = "; brokers have refused it each time: it was not written" * bool(batch.attempts)
         error = KafkaTimeoutError(
             f"{topic}-{number}: not delivered within delivery_timeout_ms={limit:g}: {reason}{doubt}"
         )

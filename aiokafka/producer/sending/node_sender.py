@@ -116,7 +116,7 @@ class NodeSender:
             return
         if self.contact.failing_since is not None and not self.is_busy:
             self.contact.forget()
-        if queue.waiting[0].state == BatchState.OPEN:
+        if _is_filling(queue.waiting[0]):
             if queue not in self._urgent:
                 self._patient.join(queue)
             if not self._flights or self._config.linger:
@@ -441,7 +441,7 @@ class NodeSender:
         queue.take(self)
         self.discard(queue)  # to the end of the line, so that every partition has its turn
         if queue.waiting:
-            if queue.waiting[0].state == BatchState.OPEN:
+            if _is_filling(queue.waiting[0]):
                 self._patient.join(queue)
             else:
                 self._urgent[queue] = None
@@ -498,3 +498,8 @@ class NodeSender:
             able.append((queue, batch))
             payloads.append(Payload(queue.partition, records))
         return able, payloads
+
+
+def _is_filling(batch: ProducerBatch) -> bool:
+    """Return whether `batch` may wait for more records."""
+    return batch.state == BatchState.OPEN and not batch.has_grown

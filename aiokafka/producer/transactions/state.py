@@ -7,6 +7,7 @@ from enum import Enum
 
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    FencedInstanceId,
     InvalidProducerEpoch,
     KafkaTimeoutError,
     ProducerFenced,
@@ -245,6 +246,9 @@ class Transaction:
             if isinstance(error, KafkaTimeoutError):
                 # After others of that class a commit is to be repeated.
                 vars(error)["requires_abort"] = True
+            if isinstance(error, FencedInstanceId):
+                # The consumer whose offsets were sent is at its end, but not this producer.
+                vars(error)["is_fatal"] = False
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
             # A leader knows a later epoch than ours: only another one leads on.

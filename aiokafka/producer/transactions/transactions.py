@@ -165,9 +165,9 @@ class ProducerTransactions:
         """Whether a commit is under way in another task."""
         return self._ending is not None and self._ending.call == _COMMIT
 
-    async def commit(self) -> None:
-        """Deliver everything, then commit."""
-        deadline = self._deadline()
+    async def commit(self, deadline: float | None = None) -> None:
+        """Deliver everything, then commit: within `max_block_ms`, or until `deadline`."""
+        deadline = deadline or self._deadline()
         self.transaction.raise_failure()
         async with self._alone(_COMMIT, deadline) as ending:
             if ending.is_done:
@@ -189,9 +189,9 @@ class ProducerTransactions:
             await self._end(is_commit=True, deadline=deadline)
             ending.is_done = True
 
-    async def abort(self) -> None:
-        """Drop what was not sent, then abort."""
-        deadline = self._deadline()
+    async def abort(self, deadline: float | None = None) -> None:
+        """Drop what was not sent, then abort: within `max_block_ms`, or until `deadline`."""
+        deadline = deadline or self._deadline()
         async with self._alone(_ABORT, deadline) as ending:
             if ending.is_done:
                 return
@@ -209,20 +209,25 @@ class ProducerTransactions:
             await self._end(is_commit=False, deadline=deadline)
             ending.is_done = True
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None) -> None:
         """End an open transaction: finish a commit for which EndTxn may have been sent, abort any
         other.
 
-        Waits for a commit or an abort that is under way in another task.
+        Waits for a commit or an abort that is under way in another task. Takes until `deadline`
+        (loop time). Without one it takes longer than `max_block_ms` if need be, as nobody repeats
+        the call: up to the transaction timeout, after which the coordinator aborts by itself.
         """
         self._is_closed = True
+        if deadline is None:
+            limit = max(self._config.max_block, self._config.transaction_timeout)
+            deadline = self._loop.time() + limit
         # Two ends at once would contradict each other; the one under way has a deadline.
         while self._ending is not None:
             await self._ending.over.wait()
         if self.transaction.is_undecided:
-            await self.abort()
+            await self.abort(deadline)
         elif self.transaction.state is TransactionState.COMMITTING:
-            await self.commit()
+            await self.commit(deadline)
         elif self.transaction.state is TransactionState.COMMITTED:
             await self._finish_commit()
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 # Bytes of a response besides its records, and for each partition in it.
 _AROUND_RESPONSE = 100
 _AROUND_PARTITION = 100
-# Bytes that a record takes besides its value: key, headers, what is around it and its batch.
-_AROUND_RECORD = 200
+# Bytes that a record takes besides its value: key, headers, what is around it, and its batch, of
+# which it may be the first record.
+_AROUND_RECORD = 1400
 # Virtual seconds between two looks at a producer.
 _LOOK_S = 0.1
 # So many looks are taken at one of which no call waits.
