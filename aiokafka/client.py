@@ -68,6 +68,9 @@ T = TypeVar("T")
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
+# How many coordinators are remembered: an admin client may go through all groups of a cluster.
+_MOST_COORDINATORS = 1000
+
 # How long close() waits for tasks and for TLS good-byes.
 _CLOSE_TIMEOUT = 2.0
 
@@ -466,6 +469,12 @@ class AIOKafkaClient:
         been cut off from the others."""
         self._metadata.doubt(why)
 
+    def look_elsewhere(self, why: str) -> None:
+        """Refresh the metadata soon, by another broker than the last one if one answers soon: what
+        is missing may be missing there alone."""
+        self._metadata.look_elsewhere()
+        self._metadata.request_update(why)
+
     def metadata_changed(self) -> asyncio.Future[None]:
         """Return a future of the next snapshot or failed refresh, without asking for one."""
         return self._metadata.changed()
@@ -699,6 +708,8 @@ class AIOKafkaClient:
             raise found
         self._metadata.update_leaders({}, (found,))
         self._coordinators[kind, key] = found.nodeId
+        if len(self._coordinators) > _MOST_COORDINATORS:
+            del self._coordinators[next(iter(self._coordinators))]  # the one found first
         return found.nodeId
 
     # -- names that others read
