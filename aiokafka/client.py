@@ -469,10 +469,11 @@ class AIOKafkaClient:
         been cut off from the others."""
         self._metadata.doubt(why)
 
-    def look_elsewhere(self, why: str) -> None:
-        """Refresh the metadata soon, by another broker than the last one if one answers soon: what
-        is missing may be missing there alone."""
-        self._metadata.look_elsewhere()
+    def look_for_leader(self, partition: TopicPartition, why: str) -> None:
+        """Refresh the metadata soon. If a broker knows the topic, but no leader of the partition,
+        another one is asked, if it answers soon: the leader may be missing there alone."""
+        if self.cluster.known_partitions(partition.topic) is not None:
+            self._metadata.look_elsewhere()
         self._metadata.request_update(why)
 
     def metadata_changed(self) -> asyncio.Future[None]:

@@ -103,7 +103,7 @@ async def _names_of(
         topics = [old.MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
         return old.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
-    response = await router.to_any(Call(old.MetadataRequest, build), deadline)
+    response = await router.to_any_sure(Call(old.MetadataRequest, build), deadline)
     found: dict[uuid.UUID, str | KafkaError] = {}
     for topic in response.topics:
         topic_id = uuid.UUID(bytes=bytes(topic.topic_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,6 +26,8 @@ from aiokafka.errors import (
     NotControllerError,
     NotLeaderForPartitionError,
     RequestTimedOutError,
+    UnknownTopicId,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -49,6 +52,7 @@ Send = Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
 
 # What a controller says that is not the active one, of requests and of its own log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
+_UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
 # A silent broker may take this part of the remaining time while there is another one to ask. The
@@ -124,6 +128,20 @@ class Router:
             return response
 
         return await self.retry(attempt, deadline)
+
+    async def to_any_sure(self, call: Call[R], deadline: float) -> R:
+        """Ask any broker, as `to_any` does; if it does not know a topic, another one as well, and
+        return the response of the one that knows more. Not for changes."""
+        asked: set[int] = set()
+        response = await self.to_any(call, deadline, asked)
+        unknown = _count_unknown(response)
+        by = self.second_opinion_by(asked, deadline)
+        if unknown and by is not None:
+            with suppress(KafkaError):
+                second = await self.to_any(call, by, asked)
+                if _count_unknown(second) < unknown:
+                    return second
+        return response
 
     def second_opinion_by(self, asked: set[int], deadline: float) -> float | None:
         """Return the deadline (loop time) for asking another broker whether something is missing
@@ -389,6 +407,10 @@ def raise_for(code: int, message: str | None, what: Any) -> None:
     error = error_of(code, message, what)
     if error is not None:
         raise error
+
+
+def _count_unknown(response: Struct) -> int:
+    return sum(code in _UNKNOWN for code in codes_in(response))
 
 
 def codes_in(message: Struct) -> Iterator[int]:

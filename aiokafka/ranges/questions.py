@@ -51,7 +51,7 @@ class Bounds:
         tp, cluster = self._state.tp, self._client.cluster
         leader = cluster.leader_for_partition(tp)
         if leader is None or leader < 0:
-            self._client.look_elsewhere(f"{self._state}: no leader is known")
+            self._client.look_for_leader(tp, f"{self._state}: no leader is known")
             raise LeaderNotAvailableError(f"{self._state}: no leader is known")
         epoch = self._old_epochs.to_ask(tp, cluster.leader_epoch(tp))
         request = list_offsets({tp: place}, lambda _: epoch)

@@ -295,7 +295,7 @@ class RangeReader:
             code = cluster.topic_error(topic)
             why = for_code(code).__name__ if code else "no leader is known"
             state.postpone(now, why)
-            self._client.look_elsewhere(f"{state}: {why}")
+            self._client.look_for_leader(state.tp, f"{state}: {why}")
             return None
         state.end_wait(now)
         return leader

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka.admin import AIOKafkaAdminClient, OffsetSpec
+from aiokafka.admin import AIOKafkaAdminClient, ConfigKey, OffsetSpec
 from aiokafka.errors import AdminItemsError, KafkaTimeoutError, LeaderNotAvailableError
 from aiokafka.protocol.messages import (
     DescribeGroupsRequest,
@@ -69,6 +69,7 @@ STALE: dict[str, Callable[[AIOKafkaAdminClient], Awaitable[Any]]] = {
     for name, call in BY_LEADER.items()
 }
 STALE["topics.describe"] = lambda a: a.topics.describe(["t"])
+STALE["configs.describe"] = lambda a: a.configs.describe([ConfigKey.topic("t")])
 
 
 @pytest.mark.parametrize("release", ["2.8", "4.3"])
