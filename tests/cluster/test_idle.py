@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.protocol.messages import ListGroupsRequest
+from aiokafka.protocol.messages import ListGroupsRequest, MetadataRequest
 from aiokafka.testing.simulation import Simulation, simulate
 
 
@@ -63,3 +63,20 @@ def test_an_idle_client_is_seldom_woken_by_a_short_limit_for_idle_connections() 
             return timers
 
     assert simulate(main) <= 110
+
+
+def test_metadata_of_no_age_is_not_asked_for_without_a_pause() -> None:
+    async def main(simulation: Simulation) -> int:
+        async with (
+            simulation.cluster(brokers=1) as cluster,
+            AIOKafkaClient(
+                bootstrap_servers=cluster.bootstrap_servers,
+                metadata_max_age_ms=1,
+                retry_backoff_ms=0,
+            ),
+        ):
+            before = cluster.count(MetadataRequest)
+            await asyncio.sleep(10)
+            return cluster.count(MetadataRequest) - before
+
+    assert 100 <= simulate(main) <= 200
