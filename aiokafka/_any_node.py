@@ -16,10 +16,14 @@ __all__ = ["AnyNode"]
 
 T = TypeVar("T")
 
-# Of the time that is left, while there are other brokers to ask; and the least that is worth it,
-# in seconds: a shorter attempt would say "no response" in place of what the others have said.
+# Of the time that is left, while there are other brokers to ask, or the only one is to be asked
+# twice, as a response may get lost; and the least that is worth it, in seconds: a shorter attempt
+# would say "no response" in place of what the others have said.
 _PART = 1 / 3
+_PART_OF_ONLY = 1 / 2
 _LEAST = 0.2
+# So long as there are others, in seconds: `start()` may have minutes.
+_LONGEST = 10.0
 
 
 class Nodes(Protocol):
@@ -46,8 +50,9 @@ class AnyNode:
     async def ask(self, attempt: Callable[[int], Awaitable[T]], deadline: float) -> T:
         """Return what `attempt` returns for the node id of a broker.
 
-        A broker that keeps silent gets a third of the time until `deadline` (loop time) and 0.2 s
-        at least, so that others can be asked, and the last one all of it. Raises what `attempt`
+        A broker that keeps silent gets a third of the time until `deadline` (loop time), 0.2 s at
+        least and 10 s at most, so that others can be asked, and the last one all of it; the only
+        broker gets half of it at first. Raises what `attempt`
         raises, RequestTimedOutError for a silent broker, asyncio.TimeoutError at the deadline, and
         KafkaConnectionError when no broker is known.
         """
@@ -56,8 +61,10 @@ class AnyNode:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
         now = asyncio.get_running_loop().time()
         has_others = bool(set(self._nodes.cluster.node_ids) - self._failed - {node_id})
-        part = max(_LEAST, (deadline - now) * _PART)
-        has_time = has_others and now + part < deadline
+        may_repeat = has_others or not self._failed
+        part = max(_LEAST, (deadline - now) * (_PART if has_others else _PART_OF_ONLY))
+        part = min(part, _LONGEST) if has_others else part
+        has_time = may_repeat and now + part < deadline
         end = now + part if has_time else deadline
         try:
             async with timeout_at(end):

@@ -68,6 +68,9 @@ T = TypeVar("T")
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
+# How many coordinators are remembered: an admin client may go through all groups of a cluster.
+_MOST_COORDINATORS = 1000
+
 # How long close() waits for tasks and for TLS good-byes.
 _CLOSE_TIMEOUT = 2.0
 
@@ -466,6 +469,13 @@ class AIOKafkaClient:
         been cut off from the others."""
         self._metadata.doubt(why)
 
+    def look_for_leader(self, partition: TopicPartition, why: str) -> None:
+        """Refresh the metadata soon. If a broker knows the topic, but no leader of the partition,
+        another one is asked, if it answers soon: the leader may be missing there alone."""
+        if self.cluster.known_partitions(partition.topic) is not None:
+            self._metadata.look_elsewhere()
+        self._metadata.request_update(why)
+
     def metadata_changed(self) -> asyncio.Future[None]:
         """Return a future of the next snapshot or failed refresh, without asking for one."""
         return self._metadata.changed()
@@ -699,6 +709,8 @@ class AIOKafkaClient:
             raise found
         self._metadata.update_leaders({}, (found,))
         self._coordinators[kind, key] = found.nodeId
+        if len(self._coordinators) > _MOST_COORDINATORS:
+            del self._coordinators[next(iter(self._coordinators))]  # the one found first
         return found.nodeId
 
     # -- names that others read

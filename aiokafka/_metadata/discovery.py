@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["FATAL", "Discovery"]
+__all__ = ["FATAL", "MOST_ASKED", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
@@ -59,6 +59,11 @@ _STAGGER = 0.5
 _LONGEST_TRUST = 300.0
 # Nothing seems to be wrong then, and what waits for metadata waits for each of them, too.
 _LONGEST_CHECK = 1.0
+
+MOST_ASKED = 5
+"""How many brokers are asked in turn for a missing topic or leader. It may be missing for ever, and
+each of these brokers costs a connection that the client may need for nothing else."""
+
 _FIRST_WITH_EPOCHS = 7
 
 # The key of an API that controllers have, from the first one on that clients may connect to.
@@ -82,19 +87,35 @@ class Discovery:
         self.origin = ""
         """Where the known addresses come from, for messages."""
         self._is_sent_back = False
-        self._told_by: int | None = None
+        self.told_by: int | None = None
+        """The broker that has given metadata last; None for a bootstrap server whose address the
+        metadata does not list."""
         self._told_since = 0.0
         self._tells_epochs = False
         self._doubted: set[int] = set()
         self._is_in_doubt = False
+        self._looks_elsewhere = False
         self._is_check = False
 
     def doubt(self) -> None:
         """Ask other brokers next time than the one that has told last, and those before it that
         were in doubt."""
         self._is_in_doubt = True
-        if self._told_by is not None:
-            self._doubted.add(self._told_by)
+        self._avoid_last()
+
+    def look_elsewhere(self) -> None:
+        """Ask other brokers next time, as `doubt` does, but each of them briefly, and at most
+        `MOST_ASKED`: the last one lacks a topic or a leader, which may be true."""
+        if self._looks_elsewhere:
+            return  # each of many partitions asks for it
+        self._looks_elsewhere = True
+        if len(self._doubted) >= MOST_ASKED - 1:
+            self._doubted.clear()  # begin again, with another than the last
+        self._avoid_last()
+
+    def _avoid_last(self) -> None:
+        if self.told_by is not None:
+            self._doubted.add(self.told_by)
 
     def take_sent_back(self) -> bool:
         """Return, once, whether a broker has said that what is known of the cluster is of no use
@@ -168,6 +189,9 @@ class Discovery:
                 break
             except KafkaError as error:
                 failure = error
+            if is_brief:
+                # The next check is for another one: this one would cost each of them a second.
+                self._doubted.add(node_id)
             extra = {"client_id": self._config.client_id, "node_id": node_id}
             log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
         if failure is not None and trigger is None:
@@ -208,25 +232,28 @@ class Discovery:
         4. A refresh without a new doubt ends all.
         5. Nothing may ever show that what the broker says is old: its partitions have no new
            records, as it sees it. So none is trusted for long.
+        6. It lacks a topic or a leader: `look_elsewhere`. As long as the others lack it, too, they
+           are asked in turn. No answer of theirs is needed, so each has a moment.
         """
         now = asyncio.get_running_loop().time()
         is_over = self._tells_epochs and now - self._told_since >= _LONGEST_TRUST
         # Not longer than a moment, if there is no other reason for a doubt.
-        self._is_check = is_over and not self._is_in_doubt and self._told_by in candidates
+        may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
+        self._is_check = may_check and self.told_by in candidates
         if is_over:
             # Once in that time, as the others may be out of reach, and trying that takes long.
             self._told_since = now
             self.doubt()
-        if not self._is_in_doubt:
+        if not (self._is_in_doubt or self._looks_elsewhere):
             self._doubted.clear()
-        self._is_in_doubt = False
-        if self._doubted.issuperset(candidates) and self._told_by is not None:
-            self._doubted = {self._told_by}
+        self._is_in_doubt = self._looks_elsewhere = False
+        if self._doubted.issuperset(candidates) and self.told_by is not None:
+            self._doubted = {self.told_by}
         return sorted(candidates, key=self._doubted.__contains__)
 
     def _trust(self, node_id: int | None) -> None:
-        if node_id != self._told_by:
-            self._told_by = node_id
+        if node_id != self.told_by:
+            self.told_by = node_id
             self._told_since = asyncio.get_running_loop().time()
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
@@ -276,6 +303,8 @@ class Discovery:
             by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
             self.servers = await canonical(self._config.bootstrap_servers, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
+        # One response may be lost, which the other servers make up for.
+        may_repeat = len(self.servers) == 1
         connecting: dict[asyncio.Future[BrokerConnection], int] = {}
         failures: dict[int, KafkaError] = {}
         try:
@@ -294,7 +323,7 @@ class Discovery:
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
                     limit = deadline
-                    if waiting or connecting:
+                    if waiting or connecting or may_repeat:
                         now = loop.time()
                         part = max(_LEAST, (deadline - now) * _PART)
                         limit = min(deadline, now + min(_LONGEST_ASK, part))
@@ -307,6 +336,9 @@ class Discovery:
                         raise
                     except KafkaError as error:
                         failures[node_id] = error
+                        if may_repeat and isinstance(error.__cause__, RequestTimedOutError):
+                            may_repeat = False
+                            waiting.append(node_id)
         finally:
             for future, node_id in connecting.items():
                 _let_go(pool, future, node_id)
@@ -325,9 +357,8 @@ class Discovery:
                 response = await self.ask(connection, wanted)
         except asyncio.TimeoutError:
             pool.drop(node_id, ConnectionGroup.DEFAULT, "no answer to Metadata")
-            raise KafkaConnectionError(
-                f"{connection.peer}: no answer to Metadata in time"
-            ) from None
+            text = f"{connection.peer}: no answer to Metadata in time"
+            raise KafkaConnectionError(text) from RequestTimedOutError()
         except BaseException:
             pool.drop(node_id, ConnectionGroup.DEFAULT, "gave no metadata")
             raise

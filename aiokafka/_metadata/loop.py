@@ -86,6 +86,10 @@ class MetadataLoop:
         self._discovery.doubt()
         self._schedule.request(why)
 
+    def look_elsewhere(self) -> None:
+        """Ask another broker than the last time with the next refresh, if it answers soon."""
+        self._discovery.look_elsewhere()
+
     def add_topic(self, topic: str) -> bool:
         """Use `topic`, at least for a while.
 
@@ -111,6 +115,10 @@ class MetadataLoop:
         if new:
             self._schedule.request_new(new)
         return not missing
+
+    def brokers_asked(self, topic: str) -> str:
+        """Return how many brokers have denied a missing `topic`, in words; "" for others."""
+        return self._absences.brokers_asked(topic)
 
     def want_all_topics(self) -> None:
         """Ask for every topic of the cluster from now on, until the next `set_topics`."""
@@ -346,10 +354,16 @@ class MetadataLoop:
             )
         # In one step: no task ever sees a snapshot that is half of two responses.
         self.cluster = after
-        self._absences.look(after, self.topics.names())
+        names = self.topics.names()
+        told_of = None if has_all else {topic.name for topic in response.topics}
+        denied = self._absences.look(after, names, self._discovery.told_by, told_of)
         self._tell()
-        if lacking := after.topics_without_leaders(self.topics.names()) | after.doubtful_topics():
-            self._schedule.request_again(lacking)
+        lacking = after.topics_without_leaders(names) | after.doubtful_topics()
+        if lacking or denied:
+            self._schedule.request_again(lacking | denied)
+        if lacking or after.missing_topics(names):
+            # This broker may lag behind, and the others may know them.
+            self._discovery.look_elsewhere()
         self._schedule.note_missing(after.missing_topics(self.topics.pinned))
 
     def _tell(self) -> None:

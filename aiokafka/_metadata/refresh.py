@@ -17,6 +17,9 @@ __all__ = ["RefreshSchedule", "TopicsInUse"]
 
 log = logging.getLogger("aiokafka.cluster")
 
+# The least age at which metadata is refreshed, in seconds.
+_LEAST_AGE = 0.05
+
 # Seconds between requests for a topic that a consumer reads and that does not exist, in the end.
 _LONGEST_WAIT_FOR_TOPIC = 5.0
 
@@ -72,8 +75,8 @@ class RefreshSchedule:
 
     def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
         self._loop = asyncio.get_running_loop()
-        # Not without a pause for an age of 0.
-        self._max_age = max(config.metadata_max_age, config.retry_backoff)
+        # Not without a pause for an age of 0, even if that of the backoff is 0 as well.
+        self._max_age = max(config.metadata_max_age, config.retry_backoff, _LEAST_AGE)
         self._series_ends_after = 2 * config.retry_backoff_max
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._in_use = topics

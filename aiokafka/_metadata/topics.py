@@ -37,14 +37,22 @@ async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) ->
 async def wait_for_partition(
     metadata: MetadataLoop, partition: TopicPartition, deadline: float
 ) -> frozenset[int]:
-    """Return the partitions of the topic of `partition`, after one refresh if it is not among them.
+    """Return the partitions of the topic of `partition`. If it is not among them, two brokers are
+    asked, if there are two: one may lag behind.
 
-    Raises as `wait_for_topic`, also when the topic is gone, or forbidden, by that refresh.
+    Raises as `wait_for_topic`, also when the topic is gone, or forbidden, by these refreshes.
     """
     topic, number = partition
     known = await wait_for_topic(metadata, topic, deadline)
-    if number in known:
-        return known
+    for _ in metadata.cluster.node_ids[:2]:
+        if number in known:
+            break
+        metadata.look_elsewhere()
+        known = await _ask_again(metadata, topic, deadline)
+    return known
+
+
+async def _ask_again(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
     # A response that is under way may have been true before the partition was made, and news of a
     # leader are no response.
     asked = metadata.asked
@@ -68,7 +76,8 @@ async def _wait_for_partitions(
         code = metadata.cluster.topic_error(topic)
         if not code:
             raise
-        raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
+        asked = metadata.brokers_asked(topic)
+        raise for_code(code)(f"topic {topic!r}: no partitions in time{asked}") from timed_out
     known = cluster.known_partitions(topic)
     if known is None:
         raise for_code(cluster.topic_error(topic))(f"topic {topic!r}")

@@ -49,7 +49,11 @@ async def describe_each(
                 request.include_documentation = include_documentation
             return request
 
-        response = await _ask(router, node, Call(wire.DescribeConfigsRequest, build), deadline)
+        call = Call(wire.DescribeConfigsRequest, build)
+        if node == _ANY:
+            response = await router.to_any_sure(call, deadline)
+        else:
+            response = await router.send_to_named(node, call, deadline)
         found: Found[Settings] = {}
         for each in response.results:
             key = _key(each.resource_type, each.resource_name)

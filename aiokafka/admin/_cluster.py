@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from aiokafka.admin._routing import Call, Router
 from aiokafka.admin.results import ClusterDict, TopicDict
-from aiokafka.errors import NoBrokersAvailable, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, NoBrokersAvailable, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -25,8 +26,10 @@ async def fetch_metadata(
     *,
     operations: bool = False,
     cluster_operations: bool = False,
+    asked: set[int] | None = None,
 ) -> MetadataResponse:
-    """Fetch metadata of these topics, or of all topics with None, from any broker.
+    """Fetch metadata of these topics, or of all topics with None, from any broker that was not
+    `asked` before, as `Router.to_any` does.
 
     Creates no topic. Without topics the brokers may be controllers, see `Router`. With `operations`
     also what the user may do with topics, and with `cluster_operations` with the cluster, where
@@ -37,7 +40,7 @@ async def fetch_metadata(
     call = _call(topics, operations, cluster_operations)
 
     async def attempt() -> MetadataResponse:
-        response = await router.to_any(call, deadline)
+        response = await router.to_any(call, deadline, asked)
         if not response.brokers:
             # It has just started. That it knows of no topics and groups either says nothing.
             raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
@@ -99,8 +102,17 @@ async def describe_topics(
     wanted = None if topics is None else list(topics)
     if wanted is not None and not wanted:
         return []
-    response = await fetch_metadata(router, wanted, deadline)
-    return [_topic(topic) for topic in response.topics]
+    asked: set[int] = set()
+    response = await fetch_metadata(router, wanted, deadline, asked=asked)
+    found = {topic.name: topic for topic in response.topics}
+    gone = UnknownTopicOrPartitionError.errno
+    missing = [str(name) for name, topic in found.items() if topic.error_code == gone]
+    by = router.second_opinion_by(asked, deadline)
+    if missing and by is not None:
+        with suppress(KafkaError):
+            second = await fetch_metadata(router, missing, by, asked=asked)
+            found |= {topic.name: topic for topic in second.topics}
+    return [_topic(topic) for topic in found.values()]
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicDict:

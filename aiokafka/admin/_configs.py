@@ -44,7 +44,11 @@ async def describe_configs(
         ) -> DescribeConfigsRequest:
             return DescribeConfigsRequest(resources=wanted, include_synonyms=include_synonyms)
 
-        response = await _ask(router, node_id, Call(DescribeConfigsRequest, build), deadline)
+        call = Call(DescribeConfigsRequest, build)
+        if node_id is None:
+            response = await router.to_any_sure(call, deadline)
+        else:
+            response = await router.to_node(node_id, call, deadline)
         results.append(_configs(response))
     return results
 

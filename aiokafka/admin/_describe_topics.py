@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from aiokafka.admin._cluster import fetch_metadata
@@ -22,6 +23,7 @@ from aiokafka.errors import (
     KafkaError,
     KafkaProtocolError,
     UnknownTopicId,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages import metadata as old
@@ -101,7 +103,7 @@ async def _names_of(
         topics = [old.MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
         return old.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
-    response = await router.to_any(Call(old.MetadataRequest, build), deadline)
+    response = await router.to_any_sure(Call(old.MetadataRequest, build), deadline)
     found: dict[uuid.UUID, str | KafkaError] = {}
     for topic in response.topics:
         topic_id = uuid.UUID(bytes=bytes(topic.topic_id))
@@ -112,15 +114,29 @@ async def _names_of(
 async def _by_name(
     router: Router, names: list[str] | None, operations: bool, deadline: float
 ) -> Found:
-    """Describe these topics, or all with None, by the best API that the brokers have."""
+    """Describe these topics, or all with None, by the best API that the brokers have. Two brokers
+    are asked for what the first one does not know."""
+    asked: set[int] = set()
+    found = await _by_one(router, names, operations, deadline, asked)
+    missing = [n for n, each in found.items() if isinstance(each, UnknownTopicOrPartitionError)]
+    by = router.second_opinion_by(asked, deadline)
+    if missing and by is not None:
+        with suppress(KafkaError):
+            found |= await _by_one(router, missing, operations, by, asked)
+    return found
+
+
+async def _by_one(
+    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
+) -> Found:
     try:
-        return await _in_pages(router, names, operations, deadline)
+        return await _in_pages(router, names, operations, deadline, asked)
     except UnsupportedVersionError:
-        return await _by_metadata(router, names, operations, deadline)
+        return await _by_metadata(router, names, operations, deadline, asked)
 
 
 async def _in_pages(
-    router: Router, names: list[str] | None, operations: bool, deadline: float
+    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
 ) -> Found:
     """Describe topics page by page (KIP-966), each from any broker."""
     pages: dict[str, list[wire.DescribeTopicPartitionsResponseTopic]] = {}
@@ -133,7 +149,8 @@ async def _in_pages(
             topics = [wire.TopicRequest(name=name) for name in sorted(names or ())]
             return wire.DescribeTopicPartitionsRequest(topics=topics, cursor=cursor)
 
-        response = await router.to_any(Call(wire.DescribeTopicPartitionsRequest, build), deadline)
+        call = Call(wire.DescribeTopicPartitionsRequest, build)
+        response = await router.to_any(call, deadline, asked if cursor is None else None)
         for topic in response.topics:
             pages.setdefault(str(topic.name), []).append(topic)
         following = response.next_cursor
@@ -173,9 +190,9 @@ def _paged(each: wire.DescribeTopicPartitionsResponsePartition) -> PartitionDesc
 
 
 async def _by_metadata(
-    router: Router, names: list[str] | None, operations: bool, deadline: float
+    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
 ) -> Found:
-    response = await fetch_metadata(router, names, deadline, operations=operations)
+    response = await fetch_metadata(router, names, deadline, operations=operations, asked=asked)
     return {str(topic.name): _described(topic) for topic in response.topics}
 
 

@@ -9,7 +9,7 @@ from aiokafka.admin._every_broker import of_every_broker
 from aiokafka.admin._group_values import GroupListing
 from aiokafka.admin._routing import Call, Router, raise_for
 from aiokafka.admin.enums import GroupState, GroupType
-from aiokafka.errors import UnsupportedVersionError
+from aiokafka.errors import AdminItemsError, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
 
 __all__ = ["GroupFilter", "list_groups"]
@@ -43,13 +43,17 @@ class GroupFilter:
 async def list_groups(
     router: Router, wanted: GroupFilter, deadline: float
 ) -> dict[str, GroupListing]:
-    """Return the groups of all brokers that pass."""
+    """Return the groups of all brokers that pass. AdminItemsError has the errors of brokers that do
+    not respond, by id, beside the groups of the others."""
 
     async def ask(node_id: int) -> list[GroupListing]:
         return await _list_one(router, node_id, wanted, deadline)
 
     found = await of_every_broker(router, ask, deadline)
-    return {group.group_id: group for group in found if wanted.passes(group)}
+    groups = {group.group_id: group for group in found.values if wanted.passes(group)}
+    if found.errors:
+        raise AdminItemsError(found.errors, groups)
+    return groups
 
 
 async def _list_one(

@@ -44,7 +44,10 @@ async def list_groups(
         return _groups_in(await router.send_to_named(node_id, call, deadline), node_id)
 
     if broker_ids is None:
-        found = await of_every_broker(router, ask, deadline)
+        gathered = await of_every_broker(router, ask, deadline)
+        for error in gathered.errors.values():
+            raise error
+        found = gathered.values
     else:
         found = []
         for node_id in broker_ids:

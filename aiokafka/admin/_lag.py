@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -39,13 +40,17 @@ class Ends:
 async def lag_of_groups(
     router: Router, group_ids: Iterable[str], with_times: bool, deadline: float
 ) -> dict[str, GroupLag]:
-    """Return the lag of each group; GroupIdNotFound is the error of one that is not there."""
+    """Return the lag of each group; GroupIdNotFound is the error of one that is not there.
+
+    A coordinator or leader that keeps silent leaves time for the groups and partitions of others.
+    """
     wanted = list(group_ids)
+    soon = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
     described, committed = await both(
-        attempt(describe_groups(router, wanted, False, deadline), wanted),
-        attempt(fetch_offsets(router, dict.fromkeys(wanted), False, deadline), wanted),
+        attempt(describe_groups(router, wanted, False, soon), wanted),
+        attempt(fetch_offsets(router, dict.fromkeys(wanted), False, soon), wanted),
     )
-    shares = await _share_offsets(router, described, deadline)
+    shares = await _share_offsets(router, described, soon)
     committed |= {group_id: _as_committed(each) for group_id, each in shares.items()}
     found: dict[str, GroupLag | KafkaError] = {}
     known: dict[str, tuple[GroupDescription, Offsets]] = {}
@@ -58,13 +63,20 @@ async def lag_of_groups(
         else:
             known[group_id] = (group, offsets)
     partitions = {tp for group, offsets in known.values() for tp in _partitions(group, offsets)}
-    ends = await find_ends(router, partitions, deadline)
+    soon = _part_of(deadline, 2 / 3) if with_times and len(partitions) > 1 else deadline
+    ends = await find_ends(router, partitions, soon)
     unread = {place for _, offsets in known.values() for place in _unread(offsets, ends)}
     times = await first_timestamps(router, unread, deadline) if with_times else {}
     for group_id, (group, offsets) in known.items():
         lag = _lag(group, offsets, ends, times)
         found[group_id] = _shared(lag, shares[group_id]) if group_id in shares else lag
     return outcome({group_id: found[group_id] for group_id in wanted})
+
+
+def _part_of(deadline: float, part: float) -> float:
+    """Return when this part of the time until `deadline` (loop time) is over."""
+    now = asyncio.get_running_loop().time()
+    return now + (deadline - now) * part
 
 
 async def _share_offsets(

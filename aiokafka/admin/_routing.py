@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,6 +26,8 @@ from aiokafka.errors import (
     NotControllerError,
     NotLeaderForPartitionError,
     RequestTimedOutError,
+    UnknownTopicId,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -49,6 +52,7 @@ Send = Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
 
 # What a controller says that is not the active one, of requests and of its own log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
+_UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
 # A silent broker may take this part of the remaining time while there is another one to ask. The
@@ -56,6 +60,8 @@ _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not thi
 # call has found: another may have taken over long ago.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
+# Seconds for a broker that is to confirm what another one has said.
+_SECOND_OPINION = 1.0
 # Seconds after the deadline in which the connection says by itself that a response is late.
 _LATE = 0.2
 
@@ -104,20 +110,46 @@ class Router:
         """Return the pauses between attempts: from `retry_backoff_ms` to `retry_backoff_max_ms`."""
         return Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
-    async def to_any(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker. A broker that times out is not chosen again while others are left.
+    async def to_any(self, call: Call[R], deadline: float, asked: set[int] | None = None) -> R:
+        """Ask any broker. A broker that times out is not chosen again while others are left, nor
+        one that was `asked` before; the one that responds is added to these.
 
         Of controllers, the active one is asked.
         """
         if self.is_for_controllers:
             return await self.to_controller(call, deadline)
-        silent: set[int] = set()
+        silent = set(asked or ())
 
         async def attempt() -> R:
             node_id = self._any_node(silent)
-            return await self._send_or_note(node_id, call, deadline, _PART_OF_ANY, silent)
+            response = await self._send_or_note(node_id, call, deadline, _PART_OF_ANY, silent)
+            if asked is not None:
+                asked.add(node_id)
+            return response
 
         return await self.retry(attempt, deadline)
+
+    async def to_any_sure(self, call: Call[R], deadline: float) -> R:
+        """Ask any broker, as `to_any` does; if it does not know a topic, another one as well, and
+        return the response of the one that knows more. Not for changes."""
+        asked: set[int] = set()
+        response = await self.to_any(call, deadline, asked)
+        unknown = _count_unknown(response)
+        by = self.second_opinion_by(asked, deadline)
+        if unknown and by is not None:
+            with suppress(KafkaError):
+                second = await self.to_any(call, by, asked)
+                if _count_unknown(second) < unknown:
+                    return second
+        return response
+
+    def second_opinion_by(self, asked: set[int], deadline: float) -> float | None:
+        """Return the deadline (loop time) for asking another broker whether something is missing
+        indeed, as one may lag behind; None if there is no other. It gets a moment: what the first
+        one said is known."""
+        if self.is_for_controllers or asked.issuperset(self._client.cluster.node_ids):
+            return None
+        return min(deadline, asyncio.get_running_loop().time() + _SECOND_OPINION)
 
     async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Ask a broker that the user has named; raise as `send_to_named`."""
@@ -315,8 +347,8 @@ async def _response(
 
     The connection ends with that only if nothing waits for another response there: others may be
     about to get theirs, and changes among them would be made twice. Neither those that were given
-    up as late count nor metadata, which is refreshed then: calls that are made together would keep
-    a dead connection open.
+    up as late count nor metadata, which is refreshed then. Later calls take another connection in
+    any case: they would keep a dead one open.
     """
     loop, gate = asyncio.get_running_loop(), connection.gate
     if not gate.is_open:
@@ -334,6 +366,8 @@ async def _response(
     late = f"{type(request).__name__} v{version} got no response in time"
     if not connection.awaited(MetadataRequest):
         connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
+    else:
+        connection.retire()
     raise RequestTimedOutError(f"{connection.peer}: {late}")
 
 
@@ -373,6 +407,10 @@ def raise_for(code: int, message: str | None, what: Any) -> None:
     error = error_of(code, message, what)
     if error is not None:
         raise error
+
+
+def _count_unknown(response: Struct) -> int:
+    return sum(code in _UNKNOWN for code in codes_in(response))
 
 
 def codes_in(message: Struct) -> Iterator[int]:

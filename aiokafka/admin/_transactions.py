@@ -15,7 +15,7 @@ from aiokafka.admin._transaction_values import (
 )
 from aiokafka.admin.enums import TransactionState
 from aiokafka.client import CoordinationType
-from aiokafka.errors import KafkaError, UnsupportedVersionError, for_code
+from aiokafka.errors import AdminItemsError, KafkaError, UnsupportedVersionError, for_code
 from aiokafka.protocol.messages import list_transactions as listing
 from aiokafka.protocol.messages import transaction_admin as wire
 from aiokafka.protocol.messages.produce import InitProducerIdRequest
@@ -47,7 +47,10 @@ async def list_all(
         return await _list_one(router, node_id, wanted, deadline)
 
     found = await of_every_broker(router, ask, deadline)
-    return list({one.transactional_id: one for one in found}.values())
+    transactions = {one.transactional_id: one for one in found.values}
+    if found.errors:
+        raise AdminItemsError(found.errors, transactions)
+    return list(transactions.values())
 
 
 async def _list_one(

@@ -54,8 +54,9 @@ class Groups(Room):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises ValueError for a state or type that Kafka does not have, and UnsupportedVersionError
-        if a broker cannot tell states or types apart. Groups that the user may not describe are
-        left out by the brokers.
+        if a broker cannot tell states or types apart. If some brokers do not respond in time,
+        AdminItemsError has the error of each by its id, and the groups of the others as results.
+        Groups that the user may not describe are left out by the brokers.
         """
         wanted = _group_list.GroupFilter(
             states=as_enums("states", states, GroupState),

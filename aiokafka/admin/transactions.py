@@ -181,7 +181,9 @@ class Transactions(Room):
                 (KIP-1152, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises InvalidRegularExpression for a pattern that brokers do not understand.
+        Raises InvalidRegularExpression for a pattern that brokers do not understand. If some
+        brokers do not respond in time, AdminItemsError has the error of each by its id, and what
+        the others have listed, by transactional id, as results.
         """
         wanted = _transactions.TransactionFilter(
             _states(states), tuple(producer_ids), duration_ms, transactional_id_pattern

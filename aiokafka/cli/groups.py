@@ -50,8 +50,11 @@ async def list_(
       aiokafka groups list --state stable
     """
     async with session.admin() as admin:
-        found = await admin.groups.list(states=states, types=types, prefix=prefix)
+        listed = admin.groups.list(states=states, types=types, prefix=prefix)
+        found, failed = await parts(listed, None)
     session.output.rows([found[name].as_dict() for name in sorted(found)], _LISTED)
+    if failed is not None:
+        raise failed
 
 
 def member_rows(group: GroupDescription) -> list[dict[str, Any]]:

@@ -45,13 +45,19 @@ async def list_(
       aiokafka transactions list --state ongoing
     """
     async with session.admin() as admin:
-        found = await admin.transactions.list(
-            states=[_state(text) for text in states],
-            duration_ms=open_for,
-            transactional_id_pattern=pattern,
-        )
+        failed: AdminItemsError | None = None
+        try:
+            found = await admin.transactions.list(
+                states=[_state(text) for text in states],
+                duration_ms=open_for,
+                transactional_id_pattern=pattern,
+            )
+        except AdminItemsError as error:
+            found, failed = list(error.results.values()), error
     rows = [each.as_dict() for each in sorted(found, key=lambda each: each.transactional_id)]
     session.output.rows(rows, _LISTED)
+    if failed is not None:
+        raise failed
 
 
 def _state(text: str) -> Any:

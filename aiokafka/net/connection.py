@@ -100,6 +100,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.traffic = NodeTraffic()
         """What it carries; those of its broker once the pool has it."""
         self._sent_at: deque[float] = deque()
+        self._heard_at = 0.0
+        self.is_retired = False
+        """Whether new requests are to take another connection."""
         self.is_proven = False
         """Whether a request after the handshake got a response."""
 
@@ -127,6 +130,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def is_ready(self) -> bool:
         """Whether a request may be sent now: the handshake is done, and the gate open."""
         return self.is_open and self.versions is not None and self.gate.is_open
+
+    @property
+    def waiting_since(self) -> float:
+        """Loop time since when the broker owes the oldest response, but not before its last
+        response or the end of a throttle; infinity without a request in flight."""
+        if not self._exchange:
+            return math.inf
+        return max(self._sent_at[0], self._heard_at, self.gate.throttled_until)
+
+    def retire(self) -> None:
+        """Leave the connection to those that use it, and close it once none waits for a response.
+
+        It still takes requests: a producer keeps the order of its batches by one connection.
+        """
+        self.is_retired = True
+        self._close_if_left()
+
+    def _close_if_left(self) -> None:
+        if self.is_retired and self.is_open and not self.awaited():
+            self.close(KafkaConnectionError(f"{self.peer}: closed because it was too slow"))
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
         """Return the version in which to send `request`.
@@ -318,6 +341,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             for frame in self._reader.advance(nbytes):
                 self._on_frame(frame)
+            self._close_if_left()
         except KafkaError as error:
             failure = KafkaConnectionError(f"{self.peer}: {error}")
             failure.__cause__ = error
@@ -361,7 +385,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # request.
         received = self._exchange.receive(frame)
         # In the order of the requests, as the responses come.
-        latency = self._loop.time() - self._sent_at.popleft()
+        self._heard_at = self._loop.time()
+        latency = self._heard_at - self._sent_at.popleft()
         self.traffic.responses += 1
         self.traffic.latency.observe(latency * 1000)
         if received is None:

@@ -155,7 +155,7 @@ class Connector:
                 f"{connection.peer}: connected, but the broker did not finish the handshake in time"
             )
             connection.abort(error)
-            raise error from None
+            raise error from RequestTimedOutError()
         except RequestTimedOutError as timed_out:
             connection.abort()
             raise KafkaConnectionError(

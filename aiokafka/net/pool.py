@@ -25,6 +25,13 @@ __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
 
 log = logging.getLogger("aiokafka.conn")
 
+# A broker answers in order, so what follows a request without a response waits, too: after so many
+# seconds, or half of the request timeout if that is less, new requests take another connection.
+_LONGEST_SILENCE = 10.0
+
+# The shortest pause between two looks for idle connections, in seconds.
+_SHORTEST_ROUND = 0.1
+
 # No cluster has brokers of this release or later beside those of Kafka 0.9.
 _MODERN = (2, 4, 0)
 # The first release that answers ApiVersions.
@@ -183,9 +190,14 @@ class ConnectionPool:
 
     def is_held_up(self, node_id: int) -> bool:
         """Return whether the open connection takes no request now, as while the broker throttles
-        it."""
+        it, or gives no response."""
         connection = self.find(node_id)
-        return connection is not None and not connection.is_ready
+        return connection is not None and not (connection.is_ready and self._responds(connection))
+
+    def _responds(self, connection: BrokerConnection) -> bool:
+        limit = min(_LONGEST_SILENCE, self._config.request_timeout / 2)
+        is_late = self._loop.time() - connection.waiting_since >= limit
+        return not (is_late or connection.is_retired)
 
     def throttled_until(self, node_id: int) -> float:
         """Return the loop time until which the broker reads nothing on one of its connections, as
@@ -227,9 +239,19 @@ class ConnectionPool:
     ) -> BrokerConnection | None:
         """Return the open connection to where the node is now, None if there is none.
 
-        One to where it was before is dropped, unless requests are in flight on it.
+        One to where it was before is dropped, unless requests are in flight on it. One on which the
+        broker gives no response is left to those that wait for one.
         """
         connection = self.find(node_id, purpose)
+        # On the others brokers respond late: a join, for example, takes as long as a rebalance.
+        is_default = purpose == ConnectionGroup.DEFAULT
+        if connection is not None and is_default and not self._responds(connection):
+            text = "%s: new requests take another connection, for this one gives no response"
+            log.debug(text, connection.peer, extra=about(connection.peer))
+            del self._open[node_id, purpose]
+            self._leaving[connection] = None
+            connection.retire()
+            return None
         # With requests in flight it is kept for another while: they would fail for nothing, as the
         # broker still responds under its old address.
         if connection is None or not self._has_moved(node_id, connection) or connection.in_flight:
@@ -306,6 +328,10 @@ class ConnectionPool:
         self._refuse()
         for connection in self._open.values():
             self._dismiss(connection)
+        for connection in list(self._leaving):
+            # A second time would have TLS wait for the good-bye of the other side, past an abort.
+            if connection.is_open:
+                connection.close()
         closing = list(self._leaving)
         waits = {connection.closed for connection in closing if not connection.closed.done()}
         if waits:
@@ -486,7 +512,7 @@ class ConnectionPool:
 
     def _arm_idle_timer(self) -> None:
         if self._config.connections_max_idle and self._idle_timer is None:
-            delay = self._config.connections_max_idle
+            delay = max(self._config.connections_max_idle, _SHORTEST_ROUND)
             self._idle_timer = self._loop.call_later(delay, self._close_idle)
 
     def _close_idle(self) -> None:
@@ -504,7 +530,8 @@ class ConnectionPool:
                 oldest = min(oldest, connection.last_used)
         if self._open:
             # One timer for all, and at most ten rounds within the limit, where one connection after
-            # the other becomes idle.
+            # the other becomes idle, and ten within a second.
+            pause = max(limit / 10, _SHORTEST_ROUND)
             self._idle_timer = self._loop.call_at(
-                max(oldest + limit, now + limit / 10), self._close_idle
+                max(oldest + limit, now + pause), self._close_idle
             )

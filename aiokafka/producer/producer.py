@@ -254,11 +254,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def start(self) -> None:
         """Find the cluster and get ready to send.
 
-        Takes at most `request_timeout_ms` for each of the two. Raises KafkaConnectionError with the
-        reason of every bootstrap server, AuthenticationFailedError, UnsupportedVersionError for an
-        option that the brokers are too old for, ProducerClosed after `stop()`. After a failure or a
-        cancellation everything is closed. A producer that runs is left as it is. Calls that are
-        made at the same time share one outcome; a cancelled one leaves the work to the others.
+        The first takes at most `request_timeout_ms`, the second `max_block_ms` or, if that is
+        longer, `request_timeout_ms`. Raises KafkaConnectionError with the reason of every bootstrap
+        server, AuthenticationFailedError, UnsupportedVersionError for an option that the brokers
+        are too old for, ProducerClosed after `stop()`. After a failure or a cancellation everything
+        is closed. A producer that runs is left as it is. Calls that are made at the same time share
+        one outcome; a cancelled one leaves the work to the others.
         """
         self._refuse_if_closed()
         if self._is_started:
@@ -291,11 +292,16 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         if self._transactions is not None:
             await self._become_transactional(self._transactions)
         elif self._given.enable_idempotence:
-            deadline = self._loop.time() + self._given.client.request_timeout
+            deadline = self._ready_by()
             if self._demands_idempotence:
                 await self._sender.obtain_producer_id(deadline)
             else:
                 await self._sender.try_to_obtain_producer_id(deadline)
+
+    def _ready_by(self) -> float:
+        # One request may take all of its own time and get no response; it is sent again.
+        limit = max(self._given.max_block, self._given.client.request_timeout)
+        return self._loop.time() + limit
 
     async def _undo_start(self) -> None:
         if self._is_connected:  # otherwise the client has closed everything, and may try again
@@ -308,7 +314,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     async def _become_transactional(self, transactions: ProducerTransactions) -> None:
         with self._sender.meter.transacting("init"):
-            await transactions.start(self._loop.time() + self._given.client.request_timeout)
+            await transactions.start(self._ready_by())
         self._sender.delivery.number_batches(transactions.sequencer)
         self._owner.start(transactions.contents.attend(), name="transaction")
 

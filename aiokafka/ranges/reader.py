@@ -261,7 +261,7 @@ class Bounds:
         tp, cluster = self._state.tp, self._client.cluster
         leader = cluster.leader_for_partition(tp)
         if leader is None or leader < 0:
-            self._client.request_metadata(f"{self._state}: no leader is known")
+            self._client.look_for_leader(tp, f"{self._state}: no leader is known")
             raise LeaderNotAvailableError(f"{self._state}: no leader is known")
         epoch = self._old_epochs.to_ask(tp, cluster.leader_epoch(tp))
         request = list_offsets({tp: place}, lambda _: epoch)
@@ -559,7 +559,7 @@ class RangeReader:
             code = cluster.topic_error(topic)
             why = for_code(code).__name__ if code else "no leader is known"
             state.postpone(now, why)
-            self._client.request_metadata(f"{state}: {why}")
+            self._client.look_for_leader(state.tp, f"{state}: {why}")
             return None
         state.end_wait(now)
         return leader

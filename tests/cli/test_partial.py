@@ -101,6 +101,19 @@ def test_the_responses_of_brokers_are_shown_though_one_gives_none(cli: Cli) -> N
     assert "node 1" in done.err
 
 
+def test_groups_are_listed_though_one_broker_keeps_silent(cli: Cli) -> None:
+    names = list("abcdefgh")
+    for name in names:
+        cli("groups", "set-offsets", name, "orders-0=0", "--yes")
+    places = {row["group_id"]: row["coordinator"] for row in cli.rows("groups", "list")}
+    cli.served.cluster.intercept(ListGroupsRequest, Silence(), broker=1)
+    done = cli.run("groups", "list", "-X", "request_timeout_ms=500", "--output", "json")
+    assert done.code == LATE
+    assert {row["group_id"] for row in done.rows} == {n for n, node in places.items() if node == 0}
+    assert done.rows
+    assert "node 1" in done.err and done.err.count("\n") == 1
+
+
 def test_offsets_are_shown_though_a_group_without_any_cannot_be_looked_at(cli: Cli) -> None:
     cli.served.cluster.intercept(DescribeGroupsRequest, Fail(GroupAuthorizationFailedError))
     done = cli.run("groups", "offsets", "billing", "empty", "--output", "json")

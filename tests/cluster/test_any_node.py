@@ -80,12 +80,13 @@ async def test_an_error_that_does_not_pass_says_nothing_about_the_broker(
     ("total", "ends"),
     [
         (9.0, [3.0, 5.0, 9.0]),
+        (90.0, [10.0, 20.0, 90.0]),
         (0.5, [0.2, 0.4, 0.5]),  # a third would be less than what is worth it
         (0.3, [0.2, 0.3]),  # no time for a third broker
     ],
 )
 def test_a_silent_broker_gets_a_part_of_the_time(total: float, ends: list[float]) -> None:
-    """A third of what is left, 0.2 s at least, and the last one all of it."""
+    """A third of what is left, 0.2 s at least and 10 s at most, and the last one all of it."""
 
     async def be_silent(node_id: int) -> None:
         await asyncio.get_running_loop().create_future()

@@ -137,7 +137,7 @@ class Placement:
     # -- partitions without a leader ---------------------------------------------------------------
 
     def _miss_leader(self, tp: TopicPartition) -> None:
-        self._client.request_metadata(f"leader of {tp} unknown")
+        self._client.look_for_leader(tp, f"leader of {tp} unknown")
         absence = self._leaderless.get(tp)
         if absence is None:
             absence = self._leaderless[tp] = Absence(_now())

@@ -214,6 +214,7 @@ class OffsetLookup:
             self._client.touch_topic(tp.topic)
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader < 0:
+                self._client.look_for_leader(tp, f"leader of {tp} unknown")
                 answers[tp] = self._without_leader(tp)
             else:
                 homes.setdefault(leader, {})[tp] = timestamp

@@ -161,7 +161,7 @@ class Sender:
                 topic, number = queue.partition
                 # After a long outage nothing else may have used it, and the response leaves it out.
                 self._client.touch_topic(topic)
-                self._client.request_metadata(f"no leader for {topic}-{number}")
+                self._client.look_for_leader(queue.partition, f"no leader for {topic}-{number}")
             return
         node = self._node(leader)
         queue.assign(node)
