@@ -28,6 +28,7 @@ from aiokafka._shared_start import SharedStart
 from aiokafka._tasks import TaskOwner
 from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka._typing import Unpack, later
+from aiokafka._waits import Wait, Waits
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     BrokerResponseError,
@@ -39,6 +40,7 @@ from aiokafka.errors import (
     NodeNotReadyError,
     NotCoordinatorForGroupError,
     RequestTimedOutError,
+    for_code,
 )
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
@@ -172,9 +174,9 @@ class AIOKafkaClient:
         refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
         self._config = config or ClientConfig.from_options(**options)
         with made_for(loop, type(self).__name__) as self._loop:
-            self._metadata = MetadataLoop(
-                self._config, subject or f"Client {self._config.client_id}"
-            )
+            subject = subject or f"Client {self._config.client_id}"
+            self._metadata = MetadataLoop(self._config, subject)
+            self.waits = Waits(log, subject)
             self._traffic = Traffic()
             self.telemetry = TelemetryReporter(self._config, self._metadata)
             self._open()
@@ -215,6 +217,7 @@ class AIOKafkaClient:
         await self._metadata.bootstrap(self._pool, deadline)
         self._owner.start(self._metadata.run(self._pool), name="metadata")
         self._owner.start(self.telemetry.run(self._pool), name="telemetry")
+        self._owner.start(self.waits.run(), name="waits")
         self._is_started = True
 
     async def _undo_bootstrap(self) -> None:
@@ -490,7 +493,8 @@ class AIOKafkaClient:
         is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
         KafkaTimeoutError if no broker responds, ValueError or TypeError for what is no name.
         """
-        return await wait_for_topic(self._metadata, topic, deadline)
+        with self._wait_on(topic):
+            return await wait_for_topic(self._metadata, topic, deadline)
 
     async def wait_for_partition(
         self, partition: TopicPartition, deadline: float
@@ -500,7 +504,20 @@ class AIOKafkaClient:
 
         Raises as `wait_for_topic`.
         """
-        return await wait_for_partition(self._metadata, partition, deadline)
+        with self._wait_on(partition.topic):
+            return await wait_for_partition(self._metadata, partition, deadline)
+
+    def _wait_on(self, topic: str) -> Wait:
+        """Return the block in which a call waits for the partitions of a topic."""
+
+        def why() -> BaseException | None:
+            code = self.cluster.topic_error(topic)
+            return for_code(code)(f"topic {topic!r}") if code else self._metadata.error
+
+        # A topic that cannot be used, and a refresh that failed, are logged at once.
+        return self.waits.on(
+            f"partitions of topic {topic!r}", why=why, is_logged=lambda: why() is not None
+        )
 
     def refuse_waiters(self, error: BaseException) -> None:
         """End all waits for metadata with a copy of `error`, now and from now on: the owner of the
@@ -619,15 +636,21 @@ class AIOKafkaClient:
             return known
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
+        # The caller logs what it is told.
+        is_logged = None if on_failure is None else lambda: True
+        waiting = self.waits.on(f"the coordinator of {key!r}", is_logged=is_logged)
+
         def pause(error: KafkaError) -> float:
             log.debug("no coordinator for %r: %s", key, error)
+            waiting.note(error)
             if on_failure is not None:
                 on_failure(error)
             return backoff.next()
 
         nodes, find = AnyNode(self), partial(self._find_coordinator, kind, key)
         try:
-            return await until(deadline, lambda: nodes.ask(find, deadline), pause)
+            with waiting:
+                return await until(deadline, lambda: nodes.ask(find, deadline), pause)
         except OutOfTimeError as late:
             failure = late.failure
             reason = f": {failure}" if failure is not None else ""

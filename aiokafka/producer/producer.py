@@ -560,9 +560,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 await self.client.wait_for_topic(topic, deadline)
             else:
                 await self._wait_for_partition(topic, partition, deadline)
-            waited += await self._message_accumulator.wait_for_memory(
-                need, deadline, topic, partition
-            )
+            with self.client.waits.on(f"buffer memory (buffer_memory={self._given.buffer_memory})"):
+                waited += await self._message_accumulator.wait_for_memory(
+                    need, deadline, topic, partition
+                )
             self._check_usable()
             lanes = self._message_accumulator.lanes(topic, self.client.cluster)
             if lanes is not None and (partition is None or partition in lanes.by_number):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
+from aiokafka._reading.answers import is_passing
 from aiokafka._reading.fetch import room_for_records
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState
@@ -327,7 +328,11 @@ class NodeFetcher:
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         # The first time at once: to lose a session to another client is nothing unusual.
         if self._backoff.failures:
-            self._not_before = self._loop.time() + self._backoff.peek()
+            now = self._loop.time()
+            self._not_before = now + self._backoff.peek()
+            if is_passing(error):
+                for state in self._plan.states():
+                    state.retry.blame(now, error)
             self._leave_replica()
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:

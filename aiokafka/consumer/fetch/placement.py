@@ -190,6 +190,10 @@ class Placement:
         """Return the Contacts of the brokers with partitions of ours."""
         return list(self._contacts.values())
 
+    def by_node(self) -> list[tuple[int, Contact]]:
+        """Return the same by the ids of the brokers."""
+        return list(self._contacts.items())
+
     def contact_of(self, node_id: int) -> Contact | None:
         """Return the Contact of one broker; None if no partition is placed there."""
         return self._contacts.get(node_id)

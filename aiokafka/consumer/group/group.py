@@ -135,6 +135,11 @@ class Group(CoordinatorNames):
         return self._standing.reason or ""
 
     @property
+    def trouble(self) -> KafkaError | None:
+        """Why there is no assignment yet; None if that is not known."""
+        return self._standing.trouble
+
+    @property
     def failure(self) -> BaseException | None:
         """The error that ended the membership."""
         return self._standing.failure

@@ -57,6 +57,7 @@ class NoGroup:
     session_timeout = 0.0
     phase = GroupPhase.OUTSIDE
     reason = ""
+    trouble: KafkaError | None = None
     failure: BaseException | None = None
 
     def __init__(self, shared: Shared, route: Callable[[], None]) -> None:
