@@ -116,7 +116,7 @@ class Wait:
 
 
 class Waits:
-    """Lists what a client waits for: calls, which register here, and what its parts tell when asked.
+    """Lists what a client waits for: calls, which register here, and what its parts report.
 
     Whatever lasts longer than `LASTING` is logged once as a WARNING, and once more at INFO when it
     is over. Nothing here runs per record or per request.

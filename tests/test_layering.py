@@ -64,6 +64,7 @@ LAYERS = {
     "_shared_start": 3,
     "_telemetry": 3,
     "_vitals": 3,
+    "_waits": 3,
     "client": 3,
     "cluster": 3,
     "options": 3,

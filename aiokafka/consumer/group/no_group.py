@@ -13,6 +13,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
+    from aiokafka.errors import KafkaError
     from aiokafka.consumer._shared import Shared
 
 __all__ = ["NoGroup", "no_group"]

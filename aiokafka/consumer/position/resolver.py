@@ -185,8 +185,7 @@ class OffsetResolver:
             state.retry.wait_until(now + client.retry_backoff_max)
             self._desk.report(state, failure)
             return
-        if not state.retry.losses:
-            self._log.info("%s: offset %s is out of range", state.tp, state.cursor.offset)
+        self._log.debug("%s: offset %s is out of range", state.tp, state.cursor.offset)
         # By this object newcomers do not count: what there was to read is known not to be there.
         state.lose(self._policy_of_losses)
         state.retry.lose(now, client.retry_backoff, client.retry_backoff_max)
