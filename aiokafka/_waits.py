@@ -67,19 +67,31 @@ class Stall(NamedTuple):
 class Wait:
     """A call that waits, while its block runs."""
 
-    __slots__ = ("_is_logged", "_partitions", "_waits", "_why", "error", "error_at", "key", "since")
+    __slots__ = (
+        "_is_logged",
+        "_partitions",
+        "_reason",
+        "_waits",
+        "_why",
+        "error",
+        "error_at",
+        "key",
+        "since",
+    )
 
     def __init__(
         self,
         waits: Waits,
         key: str,
         partitions: Collection[TopicPartition],
+        reason: str,
         why: Callable[[], BaseException | None] | None,
         is_logged: Callable[[], bool] | None,
     ) -> None:
         self._waits = waits
         self.key = key
         self._partitions = partitions
+        self._reason = reason
         self._why = why
         self._is_logged = is_logged
         self.since = 0.0
@@ -96,20 +108,20 @@ class Wait:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._waits.end(self, is_late=isinstance(error, _LATE))
+        self._waits.end(self, error)
 
     def note(self, error: BaseException) -> None:
         """Note why the last attempt has failed."""
         # Without the traceback, which would keep the callers of the failed call in memory.
         self.error = renewed(error)
-        self.error_at = asyncio.get_running_loop().time()
+        self.error_at = self._waits.time()
 
     def stall(self) -> Stall:
         """Return what is waited for at this moment."""
         if self._why is not None and (error := self._why()) is not None:
             self.note(error)
         about = f" ({named(self._partitions)})" if self._partitions else ""
-        reason = "" if self.error is None else str(self.error) or repr(self.error)
+        reason = self._reason if self.error is None else str(self.error) or repr(self.error)
         is_logged = self._is_logged is not None and self._is_logged()
         kind = f"{self.key}{about}"
         return Stall(kind, self.since, self.error, self.error_at, reason, None, is_logged)
@@ -145,6 +157,7 @@ class Waits:
         self,
         key: str,
         partitions: Collection[TopicPartition] = (),
+        reason: str = "no response",
         why: Callable[[], BaseException | None] | None = None,
         is_logged: Callable[[], bool] | None = None,
     ) -> Wait:
@@ -152,10 +165,15 @@ class Waits:
 
         Args:
             partitions: Which partitions the call is about.
+            reason: Why it waits, before anything has failed.
             why: Returns the reason of the moment, of a wait whose owner notes none.
             is_logged: Returns whether the cause has been logged by another part.
         """
-        return Wait(self, key, partitions, why, is_logged)
+        return Wait(self, key, partitions, reason, why, is_logged)
+
+    def time(self) -> float:
+        """Return the time of the loop, in which this may not run."""
+        return self._loop.time()
 
     def begin(self, wait: Wait) -> None:
         """Count in a call."""
@@ -165,12 +183,14 @@ class Waits:
             wait.since = since if now - ended_at <= _GAP else now
         self._calls[wait] = None
 
-    def end(self, wait: Wait, *, is_late: bool) -> None:
-        """Count out a call; `is_late`: without its result."""
+    def end(self, wait: Wait, error: BaseException | None) -> None:
+        """Count out a call; `error`: what it raises."""
         del self._calls[wait]
-        if is_late:
+        now = self._loop.time()
+        has_lasted = error is not None and now - wait.since >= LASTING
+        if has_lasted or isinstance(error, _LATE):
             self._late.pop(wait.key, None)
-            self._late[wait.key] = (wait.since, self._loop.time())
+            self._late[wait.key] = (wait.since, now)
             if len(self._late) > _MOST_LATE:
                 del self._late[next(iter(self._late))]
         elif self._late:

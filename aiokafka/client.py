@@ -21,6 +21,7 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._metadata.absence import is_absent
 from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
 from aiokafka._retry import OutOfTimeError, until
@@ -214,10 +215,11 @@ class AIOKafkaClient:
         self._owner.keep_context()
         mention_form()
         deadline = self._loop.time() + self._config.request_timeout
-        await self._metadata.bootstrap(self._pool, deadline)
+        self._owner.start(self.waits.run(), name="waits")
+        with self.waits.on("metadata from the bootstrap servers"):
+            await self._metadata.bootstrap(self._pool, deadline)
         self._owner.start(self._metadata.run(self._pool), name="metadata")
         self._owner.start(self.telemetry.run(self._pool), name="telemetry")
-        self._owner.start(self.waits.run(), name="waits")
         self._is_started = True
 
     async def _undo_bootstrap(self) -> None:
@@ -514,10 +516,11 @@ class AIOKafkaClient:
             code = self.cluster.topic_error(topic)
             return for_code(code)(f"topic {topic!r}") if code else self._metadata.error
 
-        # A topic that cannot be used, and a refresh that failed, are logged at once.
-        return self.waits.on(
-            f"partitions of topic {topic!r}", why=why, is_logged=lambda: why() is not None
-        )
+        def is_logged() -> bool:
+            # A refresh that failed, and a topic that cannot be used: `AbsenceLog`.
+            return self._metadata.error is not None or is_absent(self.cluster, topic)
+
+        return self.waits.on(f"partitions of topic {topic!r}", why=why, is_logged=is_logged)
 
     def refuse_waiters(self, error: BaseException) -> None:
         """End all waits for metadata with a copy of `error`, now and from now on: the owner of the
@@ -636,8 +639,10 @@ class AIOKafkaClient:
             return known
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
-        # The caller logs what it is told.
-        is_logged = None if on_failure is None else lambda: True
+        def is_logged() -> bool:
+            # By the caller, if it is told.
+            return on_failure is not None and waiting.error is not None
+
         waiting = self.waits.on(f"the coordinator of {key!r}", is_logged=is_logged)
 
         def pause(error: KafkaError) -> float:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aiokafka._log import SubjectLog
     from aiokafka._metadata.snapshot import ClusterMetadata
 
-__all__ = ["AbsenceLog"]
+__all__ = ["AbsenceLog", "is_absent"]
 
 _MISSING = UnknownTopicOrPartitionError.errno
 _ADVICE = {
@@ -33,7 +33,7 @@ class AbsenceLog:
 
     def look(self, cluster: ClusterMetadata, topics: Iterable[str]) -> None:
         """Log what a new snapshot of the metadata says of the topics in use."""
-        absent = {name: cluster.topic_error(name) for name in topics if _is_absent(cluster, name)}
+        absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
         for name, code in absent.items():
             if self._logged.get(name) != code:
                 advice = _ADVICE.get(code) or str(for_code(code)())
@@ -45,7 +45,7 @@ class AbsenceLog:
         self._logged = absent
 
 
-def _is_absent(cluster: ClusterMetadata, topic: str) -> bool:
+def is_absent(cluster: ClusterMetadata, topic: str) -> bool:
     """Tell a topic with an error that lasts from one that is being moved or was known before."""
     code = cluster.topic_error(topic)
     is_lasting = code == _MISSING or not for_code(code).retriable

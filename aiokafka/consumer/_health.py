@@ -219,15 +219,16 @@ class ConsumerHealthMonitor:
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
             return self._cluster_trouble()
-        silences = [
-            self._of.placement.silent_since(state, now) or _refused_since(state, now)
-            for state in states
-        ]
-        known = [since for since in silences if since is not None]
-        # One partition that can be read is enough: the consumer does its work, and the log names
-        # the broker.
-        if len(known) < len(silences):
-            return None
+        known: list[float] = []
+        for state in states:
+            since = self._of.placement.silent_since(state, now)
+            if since is None:
+                since = _refused_since(state, now)
+            # One partition that can be read is enough: the consumer does its work, and the log
+            # names the broker.
+            if since is None:
+                return None
+            known.append(since)
         outages = [contact.outage(now) for contact in self._of.placement.contacts()]
         troubles = [outage for outage in outages if outage is not None]
         if self._of.placement.leaderless:
@@ -254,16 +255,21 @@ class ConsumerHealthMonitor:
         if self._life in (ConsumerState.NEW, ConsumerState.CLOSED):
             return
         placement = self._of.placement
-        outages = {node_id: contact.outage(now) for node_id, contact in placement.by_node()}
+        outages: dict[int | None, Trouble] = {}
+        for node_id, contact in placement.by_node():
+            if (outage := contact.outage(now)) is not None:
+                outages[node_id] = outage
         coordinator = self._group_trouble(now)
         absent = set(placement.leaderless)
+        is_any_away = bool(outages or absent)
         for state in self._subscriptions.assignment.states():
             if state.is_withheld:
                 continue
-            since = placement.silent_since(state, now) if absent or any(outages.values()) else None
+            since = placement.silent_since(state, now) if is_any_away else None
             if since is not None and state.tp in absent:
                 yield self._absence(state, since)
-            elif since is not None and (outage := outages.get(state.home.node_id)) is not None:
+            elif since is not None and state.home.node_id in outages:
+                outage = outages[state.home.node_id]
                 # Logged by the Contact, unless it is silent without an error.
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
@@ -273,12 +279,25 @@ class ConsumerHealthMonitor:
                 yield Stall(_kind(state), since, None, 0.0, text, state.tp, is_logged)
             elif state.retry.since is not None:
                 yield _refusal(state, now)
-        if self._of.coordination.phase is GroupPhase.JOINING:
-            since = self._states.since
-            error = self._of.coordination.trouble
-            if error is not None or now - since >= _LONG_REBALANCE:
-                reason = str(error) if error is not None else self._of.coordination.reason
-                yield Stall("an assignment by the group", since, None, 0.0, reason)
+        yield from self._waits_for_group(now)
+
+    def _waits_for_group(self, now: float) -> Iterator[Stall]:
+        coordination = self._of.coordination
+        error = coordination.trouble
+        if coordination.phase is GroupPhase.JOINING:
+            since, outage = self._states.since, self._group_trouble(now)
+            reason = str(error or coordination.reason or "not all members have joined")
+            if outage is not None:
+                reason = str(outage)
+            # A rebalance may take its time.
+            is_normal = error is None and outage is None and now - since < _LONG_REBALANCE
+            is_logged = is_normal or (outage is not None and outage.error is not None)
+            kind = "an assignment by the group"
+            yield Stall(kind, since, error, since, reason, None, is_logged)
+        elif coordination.phase is GroupPhase.JOINED and error is not None:
+            beat_at = coordination.beat_at
+            if beat_at is not None:
+                yield Stall("heartbeats of the group", beat_at, error, beat_at, str(error))
 
     def _absence(self, state: PartitionState, since: float) -> Stall:
         reason = "it has no leader, or does not exist"
@@ -337,13 +356,16 @@ def _refused_since(state: PartitionState, now: float) -> float | None:
     """Return since when brokers respond for a partition with errors only; None if they do not, or
     have for a moment only."""
     since: float | None = state.retry.since
-    return None if since is None or now - since < LASTING else since
+    is_lasting = since is not None and now - since >= LASTING
+    return since if is_lasting and state.retry.error is not None else None
 
 
 def _refusal(state: PartitionState, now: float) -> Stall:
     """Return that a partition waits, as brokers respond with errors."""
     retry, tp = state.retry, state.tp
     error, since = retry.error, retry.since or now
+    if error is None:
+        return Stall(_kind(state), since, None, 0.0, "no response", tp)
     if isinstance(error, type):
         reason = str(error())
         error = error(f"{named([tp])}: no {_kind(state).split()[0]} for {now - since:.1f} s")

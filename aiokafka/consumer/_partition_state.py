@@ -146,12 +146,14 @@ class Retry:
         longest: float,
         error: KafkaError | type[BrokerResponseError] | None = None,
     ) -> None:
-        """Ask no more for a while, after another failure. `error`: of one that is not reported to
-        the application, which would otherwise never hear of it.
+        """Ask no more for a while, after another failure. `error` is None if the application gets
+        it: then the partition waits for nothing that the log has to tell.
 
         Times are rounded up, so that the many partitions of one broker are asked for together.
         """
-        if error is not None:
+        if error is None:
+            self.since = None
+        else:
             self.blame(now, error)
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
@@ -159,6 +161,11 @@ class Retry:
         self.at = now + backoff.next()
         if shortest > 0:
             self.at = math.ceil(self.at / shortest) * shortest
+
+    def begin(self, now: float) -> None:
+        """Note that a request for the position is in flight, after no failure."""
+        if self.since is None:
+            self.since, self.error = now, None
 
     def blame(self, now: float, error: KafkaError | type[BrokerResponseError]) -> None:
         """Note what the partition waits for."""
@@ -199,7 +206,10 @@ class Retry:
         """Ask at once: earlier trouble does not count for a new position."""
         self.at = 0.0
         self.failures = self.doubts = 0
-        # A position that was found is no progress while each of them is out of range.
+        self.settle()
+
+    def settle(self) -> None:
+        """Note that the position is known. That is no progress while each is out of range."""
         if not self.losses:
             self.since = self.error = None
 
@@ -479,6 +489,7 @@ class PartitionState:
     def end_validation(self) -> None:
         """Fetch again: the new leader has what was fetched."""
         self._transition(Phase.READY)
+        self.retry.settle()
         self.changed()
 
     def note_ends(

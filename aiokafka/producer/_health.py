@@ -180,11 +180,13 @@ class ProducerHealthMonitor:
         return since
 
     def _refusals(self, now: float) -> list[Trouble]:
-        """Return why nothing is delivered though brokers respond; nothing if some is, or was a
-        moment ago."""
+        """Return why nothing is delivered though brokers respond; nothing if some has been since
+        the others wait."""
         groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
         for batch, queue in self._oldest().values():
-            if batch.error is None or now - self._waits_since(batch) < LASTING:
+            since = self._waits_since(batch)
+            is_moving = (self._delivery.delivered_at or 0.0) > since
+            if batch.error is None or now - since < LASTING or is_moving:
                 return []
             groups.setdefault(type(batch.error), []).append((batch, queue))
         troubles = []

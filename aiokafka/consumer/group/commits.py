@@ -254,7 +254,8 @@ class GroupCommits:
     async def _wait_for_turn(self, turn: Turn, deadline: float) -> bool:
         # The commit that it waits for is logged.
         what = f"an earlier commit of group {self._committer.group_id!r}"
-        with self._waits.on(what, turn.partitions, is_logged=lambda: True):
+        reason = "it is still tried"
+        with self._waits.on(what, turn.partitions, reason, is_logged=lambda: True):
             return await self._turns.wait(turn, deadline)
 
     def _late_for_its_turn(self) -> KafkaTimeoutError:
@@ -321,15 +322,11 @@ class GroupCommits:
         before an offset of the application's own, though others of the same call are refused."""
         assignment = self._subscriptions.assignment
         # Of now: a position that is sought or reset on the way is another one, which is not stored.
-        states = {tp: assignment.state_value(tp) for tp in offsets}
-        epochs = {tp: state.epoch for tp, state in states.items()}
+        epochs = {tp: assignment.state_value(tp).epoch for tp in offsets}
 
         def note(tp: TopicPartition) -> None:
-            # A partition that went and came back meanwhile has another position, of which the
-            # response says nothing, though its epoch may be the same number.
-            is_same = self._subscriptions.assignment.get(tp) is states[tp]
-            entry = offsets[tp]
-            self._committed[tp] = Stored.now(entry, epochs[tp] if is_same else -1)
+            entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
+            self._committed[tp] = Stored.now(entry, epochs[tp] if is_ours else -1)
             # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:

@@ -51,7 +51,8 @@ class Coordination(Protocol):
 
     @property
     def trouble(self) -> KafkaError | None:
-        """Why there is no assignment yet; None if that is not known."""
+        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
+        known."""
 
     @property
     def failure(self) -> BaseException | None:

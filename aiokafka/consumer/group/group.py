@@ -136,8 +136,9 @@ class Group(CoordinatorNames):
 
     @property
     def trouble(self) -> KafkaError | None:
-        """Why there is no assignment yet; None if that is not known."""
-        return self._standing.trouble
+        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
+        known."""
+        return self._standing.trouble or self._member.link.refusal
 
     @property
     def failure(self) -> BaseException | None:

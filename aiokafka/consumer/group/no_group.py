@@ -13,8 +13,8 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
-    from aiokafka.errors import KafkaError
     from aiokafka.consumer._shared import Shared
+    from aiokafka.errors import KafkaError
 
 __all__ = ["NoGroup", "no_group"]
 

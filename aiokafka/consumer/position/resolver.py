@@ -259,6 +259,9 @@ class OffsetResolver:
 
     def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:
         self._asked.update(states)
+        now = asyncio.get_running_loop().time()
+        for state in states:
+            state.retry.begin(now)
         self._tasks.start(self._finish(ask, states), name=name)
 
     async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
