@@ -328,12 +328,11 @@ class NodeFetcher:
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         # The first time at once: to lose a session to another client is nothing unusual.
         if self._backoff.failures:
-            now = self._loop.time()
-            self._not_before = now + self._backoff.peek()
+            self._not_before = self._loop.time() + self._backoff.peek()
+            self._leave_replica()
             if is_passing(error):
                 for state in self._plan.states():
-                    state.retry.blame(now, error)
-            self._leave_replica()
+                    state.retry.blame(self._loop.time(), error)
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._shared.client.request_metadata(f"fetch answered {error.__name__}")
