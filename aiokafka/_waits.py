@@ -143,12 +143,16 @@ class Waits:
         self._calls: dict[Wait, None] = {}
         self._late: dict[str, tuple[float, float]] = {}
         self._logged: dict[object, Stall] = {}
+        self.is_followed = False
+        """Whether a producer or consumer lists its waits. Other clients do not: each of their calls
+        has a deadline, and raises."""
         self._source: Source = lambda _: ()
         self._judge: Callable[[], bool] = lambda: False
 
     def follow(self, log: logging.Logger, source: Source, judge: Callable[[], bool]) -> None:
         """List what `source` tells, too, and log by another logger. `judge()` is called with each
         look, and returns whether the state of the client, which is logged, explains everything."""
+        self.is_followed = True
         self._log = SubjectLog(log, self._log.subject)
         self._source = source
         self._judge = judge
@@ -226,6 +230,8 @@ class Waits:
     def look(self) -> None:
         """Log what has begun to last, and what does not last any more."""
         is_explained = self._judge()
+        if is_explained and not self._logged:
+            return  # during an outage of very many partitions, nothing is to be logged
         lasting = {stall.key: stall for stall in self.lasting()}
         if not lasting and not self._logged:
             return

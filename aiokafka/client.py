@@ -215,7 +215,8 @@ class AIOKafkaClient:
         self._owner.keep_context()
         mention_form()
         deadline = self._loop.time() + self._config.request_timeout
-        self._owner.start(self.waits.run(), name="waits")
+        if self.waits.is_followed:
+            self._owner.start(self.waits.run(), name="waits")
         with self.waits.on("metadata from the bootstrap servers"):
             await self._metadata.bootstrap(self._pool, deadline)
         self._owner.start(self._metadata.run(self._pool), name="metadata")

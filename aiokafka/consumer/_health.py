@@ -220,8 +220,9 @@ class ConsumerHealthMonitor:
         if not states:
             return self._cluster_trouble()
         known: list[float] = []
+        away = self._of.placement.outages(now)
         for state in states:
-            since = self._of.placement.silent_since(state, now)
+            since = self._of.placement.silent_since(state, away)
             if since is None:
                 since = _refused_since(state, now)
             # One partition that can be read is enough: the consumer does its work, and the log
@@ -229,8 +230,7 @@ class ConsumerHealthMonitor:
             if since is None:
                 return None
             known.append(since)
-        outages = [contact.outage(now) for contact in self._of.placement.contacts()]
-        troubles = [outage for outage in outages if outage is not None]
+        troubles = list(away.values())
         if self._of.placement.leaderless:
             troubles.append(self._leaderless(max(known)))
         troubles += self._refusals(states, now)
@@ -255,21 +255,19 @@ class ConsumerHealthMonitor:
         if self._life in (ConsumerState.NEW, ConsumerState.CLOSED):
             return
         placement = self._of.placement
-        outages: dict[int | None, Trouble] = {}
-        for node_id, contact in placement.by_node():
-            if (outage := contact.outage(now)) is not None:
-                outages[node_id] = outage
+        outages = placement.outages(now)
         coordinator = self._group_trouble(now)
         absent = set(placement.leaderless)
         is_any_away = bool(outages or absent)
         for state in self._subscriptions.assignment.states():
             if state.is_withheld:
                 continue
-            since = placement.silent_since(state, now) if is_any_away else None
+            since = placement.silent_since(state, outages) if is_any_away else None
+            node_id = state.home.node_id
             if since is not None and state.tp in absent:
                 yield self._absence(state, since)
-            elif since is not None and state.home.node_id in outages:
-                outage = outages[state.home.node_id]
+            elif since is not None and node_id is not None:
+                outage = outages[node_id]
                 # Logged by the Contact, unless it is silent without an error.
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
