@@ -40,8 +40,8 @@ class ConsumerState(Word):
     joins again when the application asks."""
 
     UNREACHABLE = "unreachable"
-    """The group's coordinator does not answer, or none of its partitions can be read because their
-    brokers do not. It goes on trying."""
+    """The group's coordinator does not answer, or none of its partitions can be read: their brokers
+    do not answer, or have answered with nothing but errors for five seconds. It goes on trying."""
 
     FAILED = "failed"
     """It cannot go on, such as when another member took its `group_instance_id`: every call says
@@ -61,7 +61,8 @@ class ProducerState(Word):
     """It sends."""
 
     UNREACHABLE = "unreachable"
-    """No broker that has to get records answers, or none answers at all. It goes on trying."""
+    """No broker that has to get records answers, or takes any for five seconds; or none answers at
+    all. It goes on trying."""
 
     FAILED = "failed"
     """It cannot go on, such as when another producer took its `transactional_id`."""

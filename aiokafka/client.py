@@ -21,6 +21,7 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._metadata.absence import is_absent
 from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
 from aiokafka._retry import OutOfTimeError, until
@@ -28,6 +29,7 @@ from aiokafka._shared_start import SharedStart
 from aiokafka._tasks import TaskOwner
 from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka._typing import Unpack, later
+from aiokafka._waits import Wait, Waits
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     BrokerResponseError,
@@ -39,6 +41,7 @@ from aiokafka.errors import (
     NodeNotReadyError,
     NotCoordinatorForGroupError,
     RequestTimedOutError,
+    for_code,
 )
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
@@ -175,9 +178,9 @@ class AIOKafkaClient:
         refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
         self._config = config or ClientConfig.from_options(**options)
         with made_for(loop, type(self).__name__) as self._loop:
-            self._metadata = MetadataLoop(
-                self._config, subject or f"Client {self._config.client_id}"
-            )
+            subject = subject or f"Client {self._config.client_id}"
+            self._metadata = MetadataLoop(self._config, subject)
+            self.waits = Waits(log, subject)
             self._traffic = Traffic()
             self.telemetry = TelemetryReporter(self._config, self._metadata)
             self._open()
@@ -215,7 +218,10 @@ class AIOKafkaClient:
         self._owner.keep_context()
         mention_form()
         deadline = self._loop.time() + self._config.request_timeout
-        await self._metadata.bootstrap(self._pool, deadline)
+        if self.waits.is_followed:
+            self._owner.start(self.waits.run(), name="waits")
+        with self.waits.on("metadata from the bootstrap servers"):
+            await self._metadata.bootstrap(self._pool, deadline)
         self._owner.start(self._metadata.run(self._pool), name="metadata")
         self._owner.start(self.telemetry.run(self._pool), name="telemetry")
         self._is_started = True
@@ -500,7 +506,8 @@ class AIOKafkaClient:
         is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
         KafkaTimeoutError if no broker responds, ValueError or TypeError for what is no name.
         """
-        return await wait_for_topic(self._metadata, topic, deadline)
+        with self._wait_on(topic):
+            return await wait_for_topic(self._metadata, topic, deadline)
 
     async def wait_for_partition(
         self, partition: TopicPartition, deadline: float
@@ -510,7 +517,21 @@ class AIOKafkaClient:
 
         Raises as `wait_for_topic`.
         """
-        return await wait_for_partition(self._metadata, partition, deadline)
+        with self._wait_on(partition.topic):
+            return await wait_for_partition(self._metadata, partition, deadline)
+
+    def _wait_on(self, topic: str) -> Wait:
+        """Return the block in which a call waits for the partitions of a topic."""
+
+        def why() -> BaseException | None:
+            code = self.cluster.topic_error(topic)
+            return for_code(code)(f"topic {topic!r}") if code else self._metadata.error
+
+        def is_logged() -> bool:
+            # A refresh that failed, and a topic that cannot be used: `AbsenceLog`.
+            return self._metadata.error is not None or is_absent(self.cluster, topic)
+
+        return self.waits.on(f"partitions of topic {topic!r}", why=why, is_logged=is_logged)
 
     def refuse_waiters(self, error: BaseException) -> None:
         """End all waits for metadata with a copy of `error`, now and from now on: the owner of the
@@ -629,15 +650,23 @@ class AIOKafkaClient:
             return known
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
+        def is_logged() -> bool:
+            # By the caller, if it is told.
+            return on_failure is not None and waiting.error is not None
+
+        waiting = self.waits.on(f"the coordinator of {key!r}", is_logged=is_logged)
+
         def pause(error: KafkaError) -> float:
             log.debug("no coordinator for %r: %s", key, error)
+            waiting.note(error)
             if on_failure is not None:
                 on_failure(error)
             return backoff.next()
 
         nodes, find = AnyNode(self), partial(self._find_coordinator, kind, key)
         try:
-            return await until(deadline, lambda: nodes.ask(find, deadline), pause)
+            with waiting:
+                return await until(deadline, lambda: nodes.ask(find, deadline), pause)
         except OutOfTimeError as late:
             failure = late.failure
             reason = f": {failure}" if failure is not None else ""

@@ -11,14 +11,21 @@ from typing import Any, ClassVar
 
 from aiokafka._states import ConsumerState, ProducerState, Word
 
-__all__ = ["ConsumerHealth", "ConsumerState", "ProducerHealth", "ProducerState", "StateChange"]
+__all__ = [
+    "ConsumerHealth",
+    "ConsumerState",
+    "ProducerHealth",
+    "ProducerState",
+    "StalledWait",
+    "StateChange",
+]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Word):
         return str(value)
-    if isinstance(value, StateChange):
-        return {"state": value.state, "reason": value.reason, "age_ms": value.age_ms}
+    if isinstance(value, (StateChange, StalledWait)):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
@@ -50,6 +57,20 @@ class StateChange:
 
 
 @dataclass(frozen=True)
+class StalledWait:
+    """What a client has been waiting for, for more than five seconds."""
+
+    what: str
+    """What it waits for, such as "records of orders-3" or "OffsetCommit of group 'billing'"."""
+
+    reason: str
+    """Why: mostly the last error that a broker responded with; "" if that is not known."""
+
+    age_ms: float
+    """Since it began to wait."""
+
+
+@dataclass(frozen=True)
 class ConsumerHealth(_Plain):
     """A consumer at one moment. Ages are in milliseconds; None: it has not happened yet."""
 
@@ -78,7 +99,8 @@ class ConsumerHealth(_Plain):
     fetches; None while that is unknown of one of them."""
 
     last_error: str | None
-    """The text of the last failure in the background, even if it is over."""
+    """The text of the last failure in the background, even if it is over; of what is `stalled`,
+    as long as it is."""
 
     error_age_ms: float | None
     """Since that failure."""
@@ -88,6 +110,14 @@ class ConsumerHealth(_Plain):
 
     changes: tuple[StateChange, ...] = ()
     """The states before this one, the last one first, 20 at most."""
+
+    stalled: tuple[StalledWait, ...] = ()
+    """What it has been waiting for, for more than five seconds, the oldest first; () if all goes
+    on."""
+
+    skipped: int = 0
+    """Offsets that were skipped because the log did not have the position any more, since the
+    consumer was started: retention was faster, mostly."""
 
     last_exception: InitVar[BaseException | None] = None
     """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""
@@ -117,7 +147,8 @@ class ProducerHealth(_Plain):
     """Since a broker last took records."""
 
     last_error: str | None
-    """The text of the last failure in the background, even if it is over."""
+    """The text of the last failure in the background, even if it is over; of what is `stalled`,
+    as long as it is."""
 
     error_age_ms: float | None
     """Since that failure."""
@@ -127,6 +158,10 @@ class ProducerHealth(_Plain):
 
     changes: tuple[StateChange, ...] = ()
     """The states before this one, the last one first, 20 at most."""
+
+    stalled: tuple[StalledWait, ...] = ()
+    """What it has been waiting for, for more than five seconds, the oldest first; () if all goes
+    on."""
 
     last_exception: InitVar[BaseException | None] = None
     """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aiokafka._log import SubjectLog
     from aiokafka._metadata.snapshot import ClusterMetadata
 
-__all__ = ["AbsenceLog"]
+__all__ = ["AbsenceLog", "is_absent"]
 
 _MISSING = UnknownTopicOrPartitionError.errno
 _ADVICE = {
@@ -49,7 +49,7 @@ class AbsenceLog:
 
         Returns the topics that other brokers are to be asked for: too few have denied them so far.
         """
-        absent = {name: cluster.topic_error(name) for name in topics if _is_absent(cluster, name)}
+        absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
         self._brokers = max(1, len(cluster.node_ids))
         denials, self._denials = self._denials, {}
         logged, self._logged = self._logged, {}
@@ -81,7 +81,7 @@ class AbsenceLog:
         return f" (asked: {min(len({*by}), self._brokers)} of {self._brokers})" if by else ""
 
 
-def _is_absent(cluster: ClusterMetadata, topic: str) -> bool:
+def is_absent(cluster: ClusterMetadata, topic: str) -> bool:
     """Tell a topic with an error that lasts from one that is being moved or was known before."""
     code = cluster.topic_error(topic)
     is_lasting = code == _MISSING or not for_code(code).retriable

@@ -224,7 +224,9 @@ class MetadataLoop:
         except asyncio.TimeoutError:
             if predicate(self.cluster):
                 return self.cluster  # in the same turn: the program has stood still
-            cause = f"; the last attempt failed: {self.error}" if self.error else ""
+            cause = "; no response so far has it"
+            if self.error:
+                cause = f"; the last attempt failed: {self.error}"
             raise KafkaTimeoutError(f"metadata: {why}: not in time{cause}") from self.error
         return self.cluster
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.options import brief, require_sendable
@@ -9,6 +10,7 @@ from aiokafka.errors import (
     InvalidTopicError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from aiokafka.structs import TopicPartition
 
 __all__ = ["check_name", "wait_for_partition", "wait_for_topic"]
+
+_NOT_THERE = (
+    "it does not exist, as brokers said for {:.1f} s{}: create it, or correct the name. "
+    "Brokers create topics themselves only with auto.create.topics.enable=true"
+)
+_NO_PARTITIONS = "brokers named no partitions of it for {:.1f} s{}, but this error"
 
 
 async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
@@ -70,14 +78,17 @@ async def _wait_for_partitions(
 ) -> frozenset[int]:
     """Return the partitions of `topic` once it is settled, or raise what keeps it from having
     any."""
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
     try:
         cluster = await metadata.wait_for_topic(topic, is_settled, deadline)
     except KafkaTimeoutError as timed_out:
         code = metadata.cluster.topic_error(topic)
         if not code:
             raise
-        asked = metadata.brokers_asked(topic)
-        raise for_code(code)(f"topic {topic!r}: no partitions in time{asked}") from timed_out
+        text = _NOT_THERE if code == UnknownTopicOrPartitionError.errno else _NO_PARTITIONS
+        said = text.format(loop.time() - began_at, metadata.brokers_asked(topic))
+        raise for_code(code)(f"topic {topic!r}: {said}") from timed_out
     known = cluster.known_partitions(topic)
     if known is None:
         raise for_code(cluster.topic_error(topic))(f"topic {topic!r}")

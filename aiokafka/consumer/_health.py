@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._states import ConsumerState
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
+from aiokafka._waits import LASTING, Stall, named, told
 from aiokafka.consumer.group.coordination import GroupPhase
-from aiokafka.errors import KafkaUnreachableError
+from aiokafka.errors import KafkaUnreachableError, LeaderNotAvailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer._meter import ConsumerMeter
+    from aiokafka.consumer._partition_state import PartitionState
     from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.fetch.placement import Placement
     from aiokafka.consumer.group.coordination import Coordination
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerHealthMonitor", "Sources"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
+
+# Seconds that a rebalance may take before it is called a stall, without an error.
+_LONG_REBALANCE = 30.0
 
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
 
@@ -38,6 +44,7 @@ class Sources(NamedTuple):
     tasks: TaskOwner
     placement: Placement
     coordination: Coordination
+    meter: ConsumerMeter
 
 
 class ConsumerHealthMonitor:
@@ -66,6 +73,7 @@ class ConsumerHealthMonitor:
     def begin(self, parts: Sources) -> None:
         """Look at these parts from now on."""
         self._parts = parts
+        self._client.waits.follow(log, self._waits, self._look_later)
 
     @property
     def _of(self) -> Sources:
@@ -85,13 +93,23 @@ class ConsumerHealthMonitor:
             failure = self._of.tasks.failure or self._of.coordination.failure
             self._failure = (self._states.since, failure)
 
+    def _look_later(self) -> bool:
+        """Judge the state, unless that is alarming since a moment ago only: a slow broker is no
+        outage. Return whether the state, which is logged, explains what is waited for."""
+        now = self._loop.time()
+        trouble = self._trouble(now) if self._life is None else None
+        if trouble is None or now - trouble.since >= LASTING:
+            self.look()
+        return self._life is None and self._states.verdict.state in _ALARMING
+
     def health(self) -> ConsumerHealth:
         """Return all that `AIOKafkaConsumer.health()` does."""
         from aiokafka.health import ConsumerHealth  # a dataclass: only who asks pays
 
         self.look()
         now = self._loop.time()
-        error_at, error = self._last_error()
+        stalls = self._client.waits.lasting()
+        error_at, error = self._last_error(stalls)
         beat_at, fetched_at = self._of.coordination.beat_at, self._of.desk.fetched_at
         return ConsumerHealth(
             state=ConsumerState(self._states.verdict.state),
@@ -106,6 +124,8 @@ class ConsumerHealthMonitor:
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(self._silent(now)),
             changes=self._states.changes(),
+            stalled=told(stalls, now),
+            skipped=self._of.meter.all.skipped,
         )
 
     def check(self, told_at: float) -> float:
@@ -199,17 +219,89 @@ class ConsumerHealthMonitor:
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
             return self._cluster_trouble()
-        silences = [self._of.placement.silent_since(state, now) for state in states]
-        known = [since for since in silences if since is not None]
-        # One partition that can be read is enough: the consumer does its work, and the log names
-        # the broker.
-        if len(known) < len(silences):
-            return None
-        outages = [contact.outage(now) for contact in self._of.placement.contacts()]
-        troubles = [outage for outage in outages if outage is not None]
+        known: list[float] = []
+        away = self._of.placement.outages(now)
+        for state in states:
+            since = self._of.placement.silent_since(state, away)
+            if since is None:
+                since = _refused_since(state, now)
+            # One partition that can be read is enough: the consumer does its work, and the log
+            # names the broker.
+            if since is None:
+                return None
+            known.append(since)
+        troubles = list(away.values())
         if self._of.placement.leaderless:
             troubles.append(self._leaderless(max(known)))
+        troubles += self._refusals(states, now)
         return together(troubles)._replace(since=max(known)) if troubles else None
+
+    def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Trouble]:
+        """Yield why partitions cannot be read whose brokers respond; one for each reason."""
+        groups: dict[tuple[str, str], list[Stall]] = {}
+        for state in states:
+            if _refused_since(state, now) is not None:
+                stall = _refusal(state, now)
+                groups.setdefault((stall.kind, stall.reason), []).append(stall)
+        for (kind, reason), stalls in groups.items():
+            names = named([stall.partition for stall in stalls if stall.partition is not None])
+            since, error = max(stall.since for stall in stalls), stalls[0].error
+            text = f"No {kind} {names}: {reason}"
+            yield Trouble(since, (f"Partitions {names}",), error, text)
+
+    def _waits(self, now: float) -> Iterator[Stall]:
+        """Yield what the consumer waits for besides calls: the partitions that cannot be read, and
+        the group."""
+        if self._life in (ConsumerState.NEW, ConsumerState.CLOSED):
+            return
+        placement = self._of.placement
+        outages = placement.outages(now)
+        coordinator = self._group_trouble(now)
+        absent = set(placement.leaderless)
+        is_any_away = bool(outages or absent)
+        for state in self._subscriptions.assignment.states():
+            if state.is_withheld:
+                continue
+            since = placement.silent_since(state, outages) if is_any_away else None
+            node_id = state.home.node_id
+            if since is not None and state.tp in absent:
+                yield self._absence(state, since)
+            elif since is not None and node_id is not None:
+                outage = outages[node_id]
+                # Logged by the Contact, unless it is silent without an error.
+                is_logged = outage.error is not None
+                yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
+            elif state.is_unset and coordinator is not None:
+                since, _, error, text = coordinator
+                is_logged = error is not None
+                yield Stall(_kind(state), since, None, 0.0, text, state.tp, is_logged)
+            elif state.retry.since is not None:
+                yield _refusal(state, now)
+        yield from self._waits_for_group(now)
+
+    def _waits_for_group(self, now: float) -> Iterator[Stall]:
+        coordination = self._of.coordination
+        error = coordination.trouble
+        if coordination.phase is GroupPhase.JOINING:
+            since, outage = self._states.since, self._group_trouble(now)
+            reason = str(error or coordination.reason or "not all members have joined")
+            if outage is not None:
+                reason = str(outage)
+            # A rebalance may take its time.
+            is_normal = error is None and outage is None and now - since < _LONG_REBALANCE
+            is_logged = is_normal or (outage is not None and outage.error is not None)
+            kind = "an assignment by the group"
+            yield Stall(kind, since, error, since, reason, None, is_logged)
+        elif coordination.phase is GroupPhase.JOINED and error is not None:
+            beat_at = coordination.beat_at
+            if beat_at is not None:
+                yield Stall("heartbeats of the group", beat_at, error, beat_at, str(error))
+
+    def _absence(self, state: PartitionState, since: float) -> Stall:
+        reason = "it has no leader, or does not exist"
+        error = LeaderNotAvailableError(f"{named([state.tp])}: {reason}")
+        is_logged = True  # by `Placement`
+        return Stall(_kind(state), since, error, since, reason, state.tp, is_logged)
 
     def _leaderless(self, since: float) -> Trouble:
         name = f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
@@ -244,13 +336,40 @@ class ConsumerHealthMonitor:
             contacts.append(self._of.coordination.contact)
         return contacts
 
-    def _last_error(self) -> tuple[float, BaseException | None]:
+    def _last_error(self, stalls: Iterable[Stall]) -> tuple[float, BaseException | None]:
         """Return the last error, and when it came (loop time)."""
         contacts = self._contacts()
         failures = [self._failure, self._of.desk.last_error]
+        failures += [(stall.error_at, stall.error) for stall in stalls]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)
         return newest(failures, contacts)
+
+
+def _kind(state: PartitionState) -> str:
+    return "position of" if state.needs_offset else "records of"
+
+
+def _refused_since(state: PartitionState, now: float) -> float | None:
+    """Return since when brokers respond for a partition with errors only; None if they do not, or
+    have for a moment only."""
+    since: float | None = state.retry.since
+    is_lasting = since is not None and now - since >= LASTING
+    return since if is_lasting and state.retry.error is not None else None
+
+
+def _refusal(state: PartitionState, now: float) -> Stall:
+    """Return that a partition waits, as brokers respond with errors."""
+    retry, tp = state.retry, state.tp
+    error, since = retry.error, retry.since or now
+    if error is None:
+        return Stall(_kind(state), since, None, 0.0, "no response", tp)
+    if isinstance(error, type):
+        reason = str(error())
+        error = error(f"{named([tp])}: no {_kind(state).split()[0]} for {now - since:.1f} s")
+    else:
+        reason = str(error)
+    return Stall(_kind(state), since, error, retry.error_at, reason, tp)
 
 
 def _since(trouble: Trouble) -> float:

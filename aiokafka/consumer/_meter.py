@@ -34,9 +34,11 @@ GROUP_REQUESTS = {
 class TopicCounts:
     """What was read of one topic, or of all."""
 
-    __slots__ = ("records", "size")
+    __slots__ = ("records", "size", "skipped")
 
     def __init__(self) -> None:
+        self.skipped = 0
+        """Offsets that were skipped, because the log did not have the position any more."""
         self.records = 0
         """Records that were returned."""
         self.size = 0
@@ -102,6 +104,11 @@ class ConsumerMeter:
             self._guard.call(
                 self.collector.on_records_lag, topic=topic, partition=partition, lag=lag
             )
+
+    def skipped(self, topic: str, count: int) -> None:
+        """Count offsets that a reset after a position out of range has skipped."""
+        self.all.skipped += count
+        self._topic(topic).skipped += count
 
     def fetch_failed(self, partitions: Iterable[TopicPartition], error: BaseException) -> None:
         """Tell the collector that these partitions were not fetched."""

@@ -42,6 +42,7 @@ def read_consumer(
     root = GroupWriter("consumer-metrics", {"client-id": shared.config.client.client_id})
     fetch = root.tagged(_FETCH)
     metrics = [*shared.client.metrics("consumer"), *_fetches(fetch, shared.meter, states)]
+    metrics += root.gauges(**shared.client.waits.gauges())
     metrics += fetch.gauges(fetch_buffer_bytes=buffered)
     partitions = _PartitionRows(fetch.tags, states, shared.config.read_committed)
     metrics += fetch.gauges(records_lag_max=partitions.largest_lag())
@@ -64,6 +65,7 @@ def _fetches(
     yield from writer.counters(
         records_consumed_total=meter.all.records + sum(fresh.values()),
         bytes_consumed_total=meter.all.size,
+        records_skipped_total=meter.all.skipped,
         fetch_total=meter.fetch_latency.count,
     )
     yield from writer.histograms(
@@ -75,6 +77,7 @@ def _fetches(
         yield from writer.tagged(_FETCH, topic=topic).counters(
             records_consumed_total=counts.records + fresh.get(topic, 0),
             bytes_consumed_total=counts.size,
+            records_skipped_total=counts.skipped,
         )
 
 

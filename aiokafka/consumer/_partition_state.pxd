@@ -25,6 +25,7 @@ cdef class PartitionState:
     cdef public object log_start
     cdef public object timestamp
     cdef public object topic_id
+    cdef public int64_t lost_at
     cdef dict _former
     cdef int64_t _seen_taken
     cdef double _seen_at

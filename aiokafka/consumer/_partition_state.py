@@ -9,7 +9,12 @@ from typing import Protocol
 
 from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.consumer._leader_epochs import LeaderEpochs
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import (
+    BrokerResponseError,
+    IllegalStateError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
 from aiokafka.record.header import Span
 from aiokafka.structs import TopicPartition
 
@@ -117,28 +122,57 @@ class Home:
 
 
 class Retry:
-    """When one partition may be asked about again, in a fetch or for its position."""
+    """When one partition may be asked about again, in a fetch or for its position; since when and
+    why that has failed."""
 
-    __slots__ = ("at", "doubts", "failures", "losses", "prompts")
+    __slots__ = ("at", "doubts", "error", "error_at", "failures", "losses", "prompts", "since")
 
     def __init__(self) -> None:
         self.at = 0.0
+        self.since: float | None = (
+            None  # when the first failure came (loop time); None: all is well
+        )
+        self.error: KafkaError | type[BrokerResponseError] | None = None  # the last failure
+        self.error_at = 0.0
         self.failures = 0
         self.losses = 0  # positions in a row that were not in the log
         self.doubts = 0  # responses in a row that other brokers may contradict
         self.prompts = 0  # pauses after failures that ended early, since the last success
 
-    def postpone(self, now: float, shortest: float, longest: float) -> None:
-        """Ask no more for a while, after another failure.
+    def postpone(
+        self,
+        now: float,
+        shortest: float,
+        longest: float,
+        error: KafkaError | type[BrokerResponseError] | None = None,
+    ) -> None:
+        """Ask no more for a while, after another failure. `error` is None if the application gets
+        it: then the partition waits for nothing that the log has to tell.
 
         Times are rounded up, so that the many partitions of one broker are asked for together.
         """
+        if error is None:
+            self.since = None
+        else:
+            self.blame(now, error)
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
         self.failures += 1
         self.at = now + backoff.next()
         if shortest > 0:
             self.at = math.ceil(self.at / shortest) * shortest
+
+    def begin(self, now: float) -> None:
+        """Note that a request for the position is in flight, after no failure."""
+        if self.since is None:
+            self.since, self.error = now, None
+
+    def blame(self, now: float, error: KafkaError | type[BrokerResponseError]) -> None:
+        """Note what the partition waits for."""
+        if self.since is None:
+            self.since = now
+        self.error = error
+        self.error_at = now
 
     def end_wait(self) -> None:
         """Ask at once after a failure: there is another broker to ask. Failures count on."""
@@ -157,7 +191,7 @@ class Retry:
         self.losses += 1
         if losses:
             self.failures = losses - 1
-            self.postpone(now, shortest, longest)
+            self.postpone(now, shortest, longest, OffsetOutOfRangeError)
 
     def note_doubt(self) -> None:
         """Note a response that other brokers may contradict: the leader's epoch is older than the
@@ -167,11 +201,18 @@ class Retry:
     def succeed(self) -> None:
         """Forget all failures: the broker has sent what was asked for."""
         self.failures = self.losses = self.doubts = self.prompts = 0
+        self.since = self.error = None
 
     def start_again(self) -> None:
         """Ask at once: earlier trouble does not count for a new position."""
         self.at = 0.0
         self.failures = self.doubts = 0
+        self.settle()
+
+    def settle(self) -> None:
+        """Note that the position is known. That is no progress while each is out of range."""
+        if not self.losses:
+            self.since = self.error = None
 
 
 class PartitionState:
@@ -187,6 +228,7 @@ class PartitionState:
     void: seek, reset, revocation. `finished` is the position before the records of call number
     `call`, the latest call that took any. `taken` counts the records that were taken. `topic_id` is
     the id of the topic that it is in; None before the metadata was looked at, or Kafka 2.8.
+    `lost_at` is the position that the log did not have, while another one is looked up; else -1.
     """
 
     tp: TopicPartition
@@ -210,6 +252,7 @@ class PartitionState:
     log_start: int | None
     timestamp: int | None
     topic_id: bytes | None
+    lost_at: int
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -233,6 +276,7 @@ class PartitionState:
         self.log_start = None
         self.timestamp = None
         self.topic_id = None
+        self.lost_at = NO_OFFSET
         self._former: dict[bytes, _Place | None] = {}
         self._seen_taken = -1
         self._seen_at = 0.0
@@ -313,6 +357,7 @@ class PartitionState:
         """Continue at `offset`; what was fetched is void."""
         self._transition(Phase.READY)
         self.reset_to = None
+        self.lost_at = NO_OFFSET
         # All that is on its way is void from here on: responses and look-ups compare it.
         self.epoch += 1
         self.next_offset = offset
@@ -343,6 +388,7 @@ class PartitionState:
         find one."""
         self._transition(Phase.UNSET if spec is None else Phase.RESETTING)
         self.reset_to = spec
+        self.lost_at = NO_OFFSET
         self.epoch += 1
         self.next_offset = NO_OFFSET
         self.shown = NOTHING_SHOWN
@@ -366,9 +412,9 @@ class PartitionState:
     def lose(self, spec: object) -> None:
         """Reset without the application's wish: records that it is still working on stay
         unfinished."""
-        call = self.call
+        call, offset = self.call, self.next_offset
         self.reset(spec)
-        self.call = call
+        self.call, self.lost_at = call, offset
 
     # Several topics can have the name, one after the other, and a broker that lags behind shows a
     # former one again.
@@ -448,6 +494,7 @@ class PartitionState:
     def end_validation(self) -> None:
         """Fetch again: the new leader has what was fetched."""
         self._transition(Phase.READY)
+        self.retry.settle()
         self.changed()
 
     def note_ends(

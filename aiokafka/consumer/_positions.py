@@ -107,7 +107,16 @@ class ConsumerPositions:
                 raise failure
             self._refuse_denied(state)
             if not await self._desk.positions.wait(deadline):
-                raise KafkaTimeoutError(f"position of {partition} not found in time")
+                why = self._why_unset(state)
+                raise KafkaTimeoutError(f"position of {partition} not found in time: {why}")
+
+    def _why_unset(self, state: PartitionState) -> str:
+        """Return why a partition has no position, in words."""
+        error = state.retry.error
+        if error is not None:
+            return str(error() if isinstance(error, type) else error)
+        reasons = [s.reason for s in self._client.waits.lasting() if s.partition == state.tp]
+        return reasons[0] if reasons else "no broker has responded"
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at `offset`. Forward, within what was fetched, nothing is fetched again; else all

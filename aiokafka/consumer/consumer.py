@@ -270,7 +270,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if makings is not None and self._joined is not None:
             self._group_view = makings.make_view(shared, self._joined)
             add_reader(self._loop, self._group_view)
-        health.begin(Sources(desk, tasks, placement, self._coordinator))
+        health.begin(Sources(desk, tasks, placement, self._coordinator, shared.meter))
         self._all_topics: AllTopics | None = None
         self._is_started = False
         self._yielded_at = 0.0

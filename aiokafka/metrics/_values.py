@@ -72,6 +72,7 @@ _TOTALS: dict[str, dict[str, str]] = {
     "consumer-fetch-manager-metrics": {
         "records-consumed-total": "topic partition",
         "bytes-consumed-total": "topic",
+        "records-skipped-total": "topic",
         "fetch-total": "",
     },
     "consumer-coordinator-metrics": {

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from aiokafka._states import ProducerState
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
+from aiokafka._waits import LASTING, Stall, named, told
 from aiokafka.producer.transactions.state import TransactionState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
     from aiokafka.health import ProducerHealth
+    from aiokafka.producer.batches.batch import ProducerBatch
+    from aiokafka.producer.batches.partition_queue import PartitionQueue
     from aiokafka.producer.sending.delivery import Delivery
     from aiokafka.producer.sending.node_sender import NodeSender
 
@@ -51,6 +54,7 @@ class ProducerHealthMonitor:
         self._life: ProducerState | None = ProducerState.NEW
         self._states = StateLog(delivery.config.subject, ProducerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
+        client.waits.follow(log, self._waits, self._look_later)
 
     def enter(self, life: ProducerState | None) -> None:
         """Begin another part of the producer's life; None: it runs, its parts tell the state."""
@@ -64,13 +68,24 @@ class ProducerHealthMonitor:
         if is_new and verdict.state == ProducerState.FAILED:
             self._failure = (self._states.since, self._end())
 
+    def _look_later(self) -> bool:
+        """Judge the state, unless that is alarming since a moment ago only: a slow broker is no
+        outage. Return whether the state, which is logged, explains what is waited for."""
+        now = self._loop.time()
+        trouble = self._trouble(now) if self._life is None else None
+        if trouble is None or now - trouble.since >= LASTING:
+            self.look()
+        return self._life is None and self._states.verdict.state in _ALARMING
+
     def health(self) -> ProducerHealth:
         """Return the state, and what explains it."""
         from aiokafka.health import ProducerHealth  # a dataclass: only who asks pays
 
         self.look()
         now = self._loop.time()
+        stalls = self._client.waits.lasting()
         failures = [self._failure, self._delivery.last_error]
+        failures += [(stall.error_at, stall.error) for stall in stalls]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)
         contacts = [node.contact for node in self._nodes.values()]
@@ -92,6 +107,7 @@ class ProducerHealthMonitor:
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(silent),
             changes=self._states.changes(),
+            stalled=told(stalls, now),
         )
 
     def _judge(self, now: float) -> Verdict:
@@ -129,6 +145,58 @@ class ProducerHealthMonitor:
             return transaction.error
         return self._owner.failure
 
+    def _waits(self, now: float) -> Iterator[Stall]:
+        """Yield what the producer waits for besides calls: the partitions whose records are not
+        delivered."""
+        silent = {}
+        for node_id, node in self._nodes.items():
+            if (outage := node.contact.outage(now)) is not None:
+                silent[node_id] = outage
+        for batch, queue in self._oldest().values():
+            since = self._waits_since(batch)
+            if now - since < LASTING:
+                continue
+            reason, error = self._delivery.reason(queue, batch)
+            outage = silent.get(queue.node.node_id) if queue.node is not None else None
+            # Logged by the Contact, unless it is silent without an error.
+            is_logged = outage is not None and outage.error is not None
+            if error is None and outage is not None:
+                reason = outage.text
+            yield Stall("delivery to", since, error, 0.0, reason, queue.partition, is_logged)
+
+    def _oldest(self) -> dict[PartitionQueue, tuple[ProducerBatch, PartitionQueue]]:
+        """Return of each partition the oldest batch that is not delivered."""
+        found: dict[PartitionQueue, tuple[ProducerBatch, PartitionQueue]] = {}
+        for batch, queue in self._pending.entries():
+            found.setdefault(queue, (batch, queue))
+        return found
+
+    def _waits_since(self, batch: ProducerBatch) -> float:
+        """Return since when a batch could be delivered (loop time)."""
+        since: float = batch.created + self._delivery.config.linger
+        if batch.error is None and self._delivery.delivered_at is not None:
+            # It stands in a row that moves.
+            since = max(since, self._delivery.delivered_at)
+        return since
+
+    def _refusals(self, now: float) -> list[Trouble]:
+        """Return why nothing is delivered though brokers respond; nothing if some has been since
+        the others wait."""
+        groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
+        for batch, queue in self._oldest().values():
+            since = self._waits_since(batch)
+            is_moving = (self._delivery.delivered_at or 0.0) > since
+            if batch.error is None or now - since < LASTING or is_moving:
+                return []
+            groups.setdefault(type(batch.error), []).append((batch, queue))
+        troubles = []
+        for entries in groups.values():
+            names = named([queue.partition for _, queue in entries])
+            since, error = max(self._waits_since(b) for b, _ in entries), entries[0][0].error
+            text = f"Nothing is delivered to {names}: {error}"
+            troubles.append(Trouble(since, (f"Partitions {names}",), error, text))
+        return troubles
+
     def _trouble(self, now: float) -> Trouble | None:
         """Return what keeps the producer from sending all that it has, or would have, to send."""
         busy = [node.contact for node in self._nodes.values() if node.is_busy]
@@ -136,6 +204,8 @@ class ProducerHealthMonitor:
         troubles = [outage for outage in outages if outage is not None]
         if busy and len(troubles) == len(busy):
             return together(troubles)
+        if busy and (refusals := self._refusals(now)):
+            return together(refusals)
         failure = self._client.metadata_failure
         if busy or failure is None:
             return None

@@ -29,6 +29,7 @@ def read_producer(
     writer = GroupWriter("producer-metrics", {"client-id": config.client.client_id})
     metrics = [*client.metrics("producer"), *_batches(writer, sender.meter)]
     metrics += _memory(writer, sender)
+    metrics += writer.gauges(**client.waits.gauges())
     for topic, counts in list(sender.meter.topics.items()):
         metrics += writer.tagged("producer-topic-metrics", topic=topic).counters(
             record_send_total=counts.records,

@@ -66,6 +66,7 @@ __all__ = ["AIOKafkaProducer", "TransactionContext"]
 # Programs for aiokafka import it, to leave an argument out.
 _missing: Any = MISSING
 
+_NO_MEMORY = "brokers take records more slowly than they are sent, or do not respond"
 _LONG_STOP = 3.0  # seconds after which `stop()` logs what it waits for
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
@@ -573,9 +574,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 await self.client.wait_for_topic(topic, deadline)
             else:
                 await self._wait_for_partition(topic, partition, deadline)
-            waited += await self._message_accumulator.wait_for_memory(
-                need, deadline, topic, partition
-            )
+            with self.client.waits.on("buffer memory", reason=_NO_MEMORY):
+                waited += await self._message_accumulator.wait_for_memory(
+                    need, deadline, topic, partition
+                )
             self._check_usable()
             lanes = self._message_accumulator.lanes(topic, self.client.cluster)
             if lanes is not None and (partition is None or partition in lanes.by_number):

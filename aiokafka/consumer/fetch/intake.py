@@ -24,7 +24,13 @@ from aiokafka._reading import (
 )
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Frame
-from aiokafka.errors import RecordTooLargeError
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaProtocolError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import TopicPartition
 
@@ -150,8 +156,9 @@ class Intake:
         """Follow the leader's advice to read from a replica. Only a leader may give it, and it may
         not name itself."""
         if replica == self._node_id or state.home.preferred is not None:
-            log.debug("%s: broker %d names %d to read from", state.tp, self._node_id, replica)
-            self._postpone(state)
+            text = f"{state.tp}: broker {self._node_id} names {replica} to read from"
+            log.debug("%s", text)
+            self._postpone(state, KafkaProtocolError(text))
             self._host.refuse_replica(state)
         else:
             self._host.prefer_replica(state, replica)
@@ -161,7 +168,7 @@ class Intake:
         log.debug("%s: fetch answered %s", state.tp, name)
         epoch = state.cursor.leader_epoch
         self._shared.old_epochs.note(self._node_id, state.tp, epoch, answer.error)
-        self._postpone(state)
+        self._postpone(state, answer.error)
         if state.home.preferred is not None:
             self._host.refuse_replica(state)
         if not answer.is_stale_metadata:
@@ -178,7 +185,7 @@ class Intake:
         cursor = state.cursor
         if state.home.preferred is not None:
             # A replica may lag behind; the leader knows.
-            self._postpone(state)
+            self._postpone(state, OffsetOutOfRangeError)
             self._host.refuse_replica(state)
         elif cursor.queued:
             # What is buffered lies before the offset that was asked for. With its epochs known, it
@@ -188,7 +195,7 @@ class Intake:
             is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
             if not is_compared or state.next_offset >= cursor.offset:
                 self._shared.desk.buffer.discard(state)
-            self._postpone(state)
+            self._postpone(state, OffsetOutOfRangeError)
         else:
             self._host.on_out_of_range(state, failure)
 
@@ -208,6 +215,9 @@ class Intake:
         if self._shared.meter.collector is not None:
             self._shared.meter.fetch_failed([state.tp], failure())
 
-    def _postpone(self, state: PartitionState) -> None:
+    def _postpone(
+        self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
+    ) -> None:
+        """Delay the next fetch. `error`: unless the application gets it."""
         client = self._shared.config.client
-        state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max)
+        state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max, error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
-from aiokafka._reading import room_for_records
+from aiokafka._reading import is_passing, room_for_records
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._signal import Signal
@@ -330,6 +330,9 @@ class NodeFetcher:
         if self._backoff.failures:
             self._not_before = self._loop.time() + self._backoff.peek()
             self._leave_replica()
+            if is_passing(error):
+                for state in self._plan.states():
+                    state.retry.blame(self._loop.time(), error)
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._shared.client.request_metadata(f"fetch answered {error.__name__}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka._vitals import Contact, broker_contact
+from aiokafka._vitals import Contact, Trouble, broker_contact
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.structs import TopicPartition
@@ -190,19 +190,26 @@ class Placement:
         """Return the Contacts of the brokers with partitions of ours."""
         return list(self._contacts.values())
 
+    def outages(self, now: float) -> dict[int, Trouble]:
+        """Return what is wrong with the brokers that do not answer, by their ids."""
+        found = {}
+        for node_id, contact in list(self._contacts.items()):
+            if (outage := contact.outage(now)) is not None:
+                found[node_id] = outage
+        return found
+
     def contact_of(self, node_id: int) -> Contact | None:
         """Return the Contact of one broker; None if no partition is placed there."""
         return self._contacts.get(node_id)
 
-    def silent_since(self, state: PartitionState, now: float) -> float | None:
+    def silent_since(self, state: PartitionState, outages: Mapping[int, Trouble]) -> float | None:
         """Return since when a partition's broker does not answer, or there is none; None if it
-        does."""
-        absence = self._leaderless.get(state.tp)
-        if absence is not None:
+        does. `outages` are those of this moment: many partitions have the same broker."""
+        if state.tp in self._leaderless:
+            absence = self._leaderless[state.tp]
             return absence.since if absence.is_told else None
-        node_id = state.home.node_id
-        contact = None if node_id is None else self._contacts.get(node_id)
-        return None if contact is None else contact.silent_since(now)
+        outage = outages.get(state.home.node_id) if state.home.node_id is not None else None
+        return None if outage is None else outage.since
 
 
 def _now() -> float:

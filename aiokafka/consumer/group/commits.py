@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._waits import Wait
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
@@ -95,6 +96,7 @@ class GroupCommits:
         self._config = shared.config
         self._log = SubjectLog(log, shared.config.subject)
         self._committer = committer
+        self._waits = shared.client.waits
         self._subscriptions = shared.subscriptions
         self._desk = shared.desk
         self._identity = identity
@@ -249,12 +251,19 @@ class GroupCommits:
     ) -> AsyncIterator[Turn]:
         turn = self._turns.join(partitions)
         try:
-            if not await self._turns.wait(turn, deadline):
+            if turn.before and not await self._wait_for_turn(turn, deadline):
                 raise self._late_for_its_turn()
             yield turn
         finally:
             self._turns.leave(turn)
             self._changed.notify()
+
+    async def _wait_for_turn(self, turn: Turn, deadline: float) -> bool:
+        # The commit that it waits for is logged.
+        what = f"an earlier commit of group {self._committer.group_id!r}"
+        reason = "it is still tried"
+        with self._waits.on(what, turn.partitions, reason, is_logged=lambda: True):
+            return await self._turns.wait(turn, deadline)
 
     def _late_for_its_turn(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(
@@ -262,17 +271,23 @@ class GroupCommits:
             "an earlier commit of the same partitions is still tried"
         )
 
-    async def _commit(
-        self,
-        choose: Callable[[], Positions],
-        deadline: float,
-        losses: int,
-    ) -> None:
+    def _why_waiting(self) -> KafkaError | None:
+        is_waiting = self._is_suspended and not self._is_closed
+        return RebalanceInProgressError("the group is rebalancing") if is_waiting else None
+
+    async def _commit(self, choose: Callable[[], Positions], deadline: float, losses: int) -> None:
         """Commit what `choose` returns in the moment before it is sent.
 
         `losses` is how often the group had removed the member when the commit was called, which may
         have waited for its turn since. Raises CommitFailedError if it has done so again.
         """
+        what = f"OffsetCommit of group {self._committer.group_id!r}"
+        with self._waits.on(what, why=self._why_waiting) as waiting:
+            await self._commit_in_turn(choose, deadline, losses, waiting)
+
+    async def _commit_in_turn(
+        self, choose: Callable[[], Positions], deadline: float, losses: int, waiting: Wait
+    ) -> None:
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         # `_is_lost` forgets: meanwhile the group may remove the member and take it back, with the
@@ -305,6 +320,7 @@ class GroupCommits:
                     if not self._is_suspended and not isinstance(error.__cause__, _PASSING):
                         raise
                 refusal = error
+                waiting.note(error)
             await self._pause(delays.next(), deadline, refusal)
 
     def _note_stored(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
+    from aiokafka.errors import KafkaError
 
 __all__ = ["Coordination", "GroupPhase"]
 
@@ -47,6 +48,11 @@ class Coordination(Protocol):
     @property
     def reason(self) -> str:
         """Why the member joins, "" if it does not."""
+
+    @property
+    def trouble(self) -> KafkaError | None:
+        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
+        known."""
 
     @property
     def failure(self) -> BaseException | None:

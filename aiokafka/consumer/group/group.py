@@ -138,6 +138,12 @@ class Group(CoordinatorNames):
         return self._standing.reason or ""
 
     @property
+    def trouble(self) -> KafkaError | None:
+        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
+        known."""
+        return self._standing.trouble or self._member.link.refusal
+
+    @property
     def failure(self) -> BaseException | None:
         """The error that ended the membership."""
         return self._standing.failure

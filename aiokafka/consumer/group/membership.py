@@ -24,6 +24,7 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
     for_code,
+    renewed,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def ignore_answer(request: type, sent_at: float) -> None:
 class GroupLink:
     """The way to a group's coordinator, found again when it has moved.
 
-    Owns: `beat_at`, until when the coordinator has counted us as a member for sure (loop time).
+    Owns: `beat_at`, until when the coordinator has counted us as a member for sure (loop time);
+    `refusal`, the error of the last response if that is a retriable one.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class GroupLink:
     ) -> None:
         self.group_id = group_id
         self.beat_at: float | None = None
+        self.refusal: KafkaError | None = None
         self._counted_at = 0.0
         self._client = client
         self._config = config
@@ -256,6 +259,7 @@ class GroupLink:
         """Raise the error of a response."""
         if not error_code:
             self._contact.succeed()
+            self.refusal = None
             self.beat_at = self._counted_at
             return
         error = for_code(error_code)
@@ -264,6 +268,8 @@ class GroupLink:
         subject = ": ".join(part for part in parts if part)
         failure = error(self.group_id if is_authorization else subject)
         self._contact.note(failure)
+        # Of the others the member hears what to do next, such as to join again.
+        self.refusal = renewed(failure) if error.retriable else None
         # It asks us to join again, and so counts us.
         if error is RebalanceInProgressError:
             self.beat_at = self._counted_at

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
+    from aiokafka.errors import KafkaError
 
 __all__ = ["NoGroup", "no_group"]
 
@@ -57,6 +58,7 @@ class NoGroup:
     session_timeout = 0.0
     phase = GroupPhase.OUTSIDE
     reason = ""
+    trouble: KafkaError | None = None
     failure: BaseException | None = None
 
     def __init__(self, shared: Shared, route: Callable[[], None]) -> None:

@@ -53,6 +53,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._vitals import Contact
+    from aiokafka._waits import Wait
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
@@ -191,7 +192,9 @@ class OffsetCommitter:
         began_at = asyncio.get_running_loop().time()
         plain = {tp: entry.offset for tp, entry in offsets.items()}
         try:
-            await self._retry(attempt, deadline, "offsets not committed", "OffsetCommit")
+            with self._wait_for("OffsetCommit", pending) as waiting:
+                what = "offsets not committed"
+                await self._retry(attempt, deadline, what, "OffsetCommit", waiting.note)
             if gone:
                 raise gone[0]
         except KafkaError as error:
@@ -225,12 +228,24 @@ class OffsetCommitter:
                 raise most_urgent(refused.values())
             return found
 
-        return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
+        what = "committed offsets not read"
+        with self._wait_for("OffsetFetch", wanted) as waiting:
+            return await self._retry(attempt, deadline, what, "OffsetFetch", waiting.note)
 
-    async def fetch_each(self, partitions: Iterable[TopicPartition]) -> Fetched:
+    def _wait_for(self, request: str, partitions: Collection[TopicPartition]) -> Wait:
+        """Return the block in which a call waits for a response to `request`."""
+        return self._client.waits.on(
+            f"{request} of group {self.group_id!r}",
+            partitions,
+            is_logged=lambda: self.contact.failing_since is not None,
+        )
+
+    async def fetch_each(
+        self, partitions: Iterable[TopicPartition], on_failure: Callable[[KafkaError], None]
+    ) -> Fetched:
         """Return committed offsets as `fetch`, and the errors of single partitions as values: those
         with offsets in an open transaction, or unknown to the coordinator, do not hold up the
-        others."""
+        others. `on_failure` is called with the error of each attempt that is repeated."""
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
 
@@ -240,13 +255,23 @@ class OffsetCommitter:
                 raise error
             return found, refused
 
-        return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
+        what = "committed offsets not read"
+        return await self._retry(attempt, deadline, what, "OffsetFetch", on_failure)
 
     async def _retry(
-        self, attempt: Callable[[int], Awaitable[T]], deadline: float, what: str, request: str
+        self,
+        attempt: Callable[[int], Awaitable[T]],
+        deadline: float,
+        what: str,
+        request: str,
+        on_failure: Callable[[KafkaError], None],
     ) -> T:
         backoff = Backoff(self._config.client.retry_backoff, self._config.client.retry_backoff_max)
         began = asyncio.get_running_loop().time()
+
+        def fail(error: KafkaError) -> None:
+            self.contact.fail(error)
+            on_failure(error)
 
         async def asked() -> T:
             by = max(deadline, asyncio.get_running_loop().time() + _SHORTEST_SEARCH)
@@ -254,11 +279,14 @@ class OffsetCommitter:
                 # In each attempt, so that health() knows since when there is no response.
                 with self.contact.asked(request):
                     result = await self._client.ask_coordinator(
-                        CoordinationType.GROUP, self.group_id, by, attempt, self.contact.fail
+                        CoordinationType.GROUP, self.group_id, by, attempt, fail
                     )
             except KafkaError as error:
                 self._log.debug("%s", error)
-                self.contact.note(error)
+                on_failure(error)
+                # A coordinator that answers heartbeats is there: this request alone is refused.
+                if (self.contact.answered_at or 0.0) <= began:
+                    self.contact.note(error)
                 raise
             self.contact.succeed()
             return result

@@ -25,6 +25,8 @@ from aiokafka.errors import (
     LogTruncationError,
     NoOffsetForPartitionError,
     UnknownError,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
     UnknownTopicOrPartitionError,
     for_partition,
     renewed,
@@ -87,6 +89,7 @@ class OffsetResolver:
         self._client = shared.client
         self._config = config
         self._desk = shared.desk
+        self._meter = shared.meter
         self._subscriptions = shared.subscriptions
         self._log = SubjectLog(log, config.subject)
         self._tasks = tasks
@@ -183,7 +186,7 @@ class OffsetResolver:
             state.retry.wait_until(now + client.retry_backoff_max)
             self._desk.report(state, failure)
             return
-        self._log.info("%s: offset %s is out of range, resetting", state.tp, state.cursor.offset)
+        self._log.debug("%s: offset %s is out of range", state.tp, state.cursor.offset)
         # By this object newcomers do not count: what there was to read is known not to be there.
         state.lose(self._policy_of_losses)
         state.retry.lose(now, client.retry_backoff, client.retry_backoff_max)
@@ -230,8 +233,9 @@ class OffsetResolver:
                 continue
             if assignment.is_foreign(state.tp.topic, cluster):
                 # Its leader is asked by name, and would tell of the log of the other topic.
-                self._postpone(state)
-                self._client.doubt_metadata(f"{state.tp}: the group has assigned another topic")
+                text = f"{state.tp}: the group has assigned another topic"
+                self._postpone(state, UnknownTopicId(text))
+                self._client.doubt_metadata(text)
             else:
                 leader = cluster.leader_for_partition(state.tp)
                 if leader is not None and leader >= 0:
@@ -256,6 +260,9 @@ class OffsetResolver:
 
     def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:
         self._asked.update(states)
+        now = asyncio.get_running_loop().time()
+        for state in states:
+            state.retry.begin(now)
         self._tasks.start(self._finish(ask, states), name=name)
 
     async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
@@ -283,7 +290,13 @@ class OffsetResolver:
         epochs = {state: state.epoch for state in states if state.phase is Phase.UNSET}
         if not epochs:
             return
-        found, refused = await self._committer.fetch_each([state.tp for state in epochs])
+
+        def blame(error: KafkaError) -> None:
+            for state, epoch in epochs.items():
+                if state.epoch == epoch:
+                    state.retry.blame(asyncio.get_running_loop().time(), renewed(error))
+
+        found, refused = await self._committer.fetch_each([state.tp for state in epochs], blame)
         for state, epoch in epochs.items():
             if state.epoch != epoch or state.phase is not Phase.UNSET:
                 continue
@@ -320,6 +333,8 @@ class OffsetResolver:
                 self._on_refused(state, answer)
             elif answer.offset >= 0:
                 is_end = specs[state.tp] == LATEST or answer is ends.get(state.tp)
+                if state.lost_at >= 0:
+                    self._note_skipped(state, answer.offset)
                 state.move(answer.offset, NO_EPOCH if is_end else answer.leader_epoch)
                 if is_end:
                     state.cursor.start_at_end(answer.leader_epoch)
@@ -329,6 +344,25 @@ class OffsetResolver:
                 self._on_refused(state, UnknownError)
         if was_reset:
             self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
+
+    def _note_skipped(self, state: PartitionState, offset: int) -> None:
+        """Count and log what the reset policy skips, or has read again, because the log does not
+        have the position any more."""
+        count = offset - state.lost_at
+        if count > 0:
+            self._meter.skipped(state.tp.topic, count)
+            effect = f"{count} offsets are skipped"
+        else:
+            effect = f"the last {-count} offsets are read again" if count else "nothing is skipped"
+        # Once: what follows without a successful fetch is logged as a stall.
+        self._log.log(
+            logging.WARNING if state.retry.losses <= 1 and count else logging.DEBUG,
+            "%s: offset %d is out of range, reset to %d: %s",
+            state.tp,
+            state.lost_at,
+            offset,
+            effect,
+        )
 
     def _spec_of(self, state: PartitionState) -> OffsetSpec:
         """Return what to ask for. That a partition is new is not known before it is there, so not
@@ -402,7 +436,7 @@ class OffsetResolver:
         position = state.next_offset
         if not is_known and cursor.offset_epoch > cursor.leader_epoch:
             if self._may_be_cut_off(state):
-                self._postpone(state)
+                self._postpone(state, UnknownLeaderEpoch)
                 return
             if self._policy is not None:
                 self._log.warning("%s was created again: its position is reset", state.tp)
@@ -445,7 +479,7 @@ class OffsetResolver:
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
         """Back off after an error of one partition; report it if no retry mends it."""
-        self._postpone(state)
+        self._postpone(state, error if is_passing(error) else None)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if is_passing(error):
             why = f"{state.tp}: offset lookup answered {error.__name__}"
@@ -459,14 +493,20 @@ class OffsetResolver:
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
         """Back off after a request without a response; report the error if no retry mends it."""
         self._log.debug("Offset lookup failed: %s", error)
-        for state in states:
-            self._postpone(state)
         # A group's coordinator that is away for so long comes back, too: readers wait for it.
-        if not error.retriable and not isinstance(error, KafkaTimeoutError):
+        is_reported = not error.retriable and not isinstance(error, KafkaTimeoutError)
+        # Without the traceback, which would keep the callers of the failed call in memory.
+        kept = None if is_reported else renewed(error)
+        for state in states:
+            self._postpone(state, kept)
+        if is_reported:
             self._desk.report_all(states, lambda: renewed(error))
         self._client.request_metadata(f"offset lookup failed: {error}")
 
-    def _postpone(self, state: PartitionState) -> None:
+    def _postpone(
+        self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
+    ) -> None:
+        """Delay the next request for the partition. `error`: unless the application gets it."""
         client = self._config.client
         now = asyncio.get_running_loop().time()
-        state.retry.postpone(now, client.retry_backoff, client.retry_backoff_max)
+        state.retry.postpone(now, client.retry_backoff, client.retry_backoff_max, error)

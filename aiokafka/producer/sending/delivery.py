@@ -447,9 +447,10 @@ class Delivery:
         self.pending.finish(batch)
         self.meter.failed(batch, error)
 
-    def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
-        topic, number = queue.partition
-        limit = self.config.delivery_timeout * 1000
+    def reason(
+        self, queue: PartitionQueue, batch: ProducerBatch
+    ) -> tuple[str, BaseException | None]:
+        """Return why a batch is not delivered, in words, and the error of the last attempt."""
         cause = batch.error
         if cause is not None:
             reason = f"the last attempt failed with: {cause}"
@@ -464,6 +465,12 @@ class Delivery:
             reason = "it waits for the coordinator of the transaction"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
+        return reason, cause
+
+    def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
+        topic, number = queue.partition
+        limit = self.config.delivery_timeout * 1000
+        reason, cause = self.reason(queue, batch)
         if batch.state == BatchState.IN_FLIGHT or batch.is_unanswered:
             doubt = "; it may have been written"
         else:

@@ -58,14 +58,18 @@ async def retry(
     backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
     concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff_max)
 
+    waiting = client.waits.on(what)
+
     def pause(error: KafkaError) -> float:
+        waiting.note(error)
         return (concurrent if isinstance(error, ConcurrentTransactions) else backoff).next()
 
     def passes(error: KafkaError) -> bool:
         return error.retriable or isinstance(error, passing)
 
     try:
-        return await until(deadline, attempt, pause, passes)
+        with waiting:
+            return await until(deadline, attempt, pause, passes)
     except OutOfTimeError as late:
         text = f"{what}: not in time; last failure: {late.failure or 'no answer'}"
         raise KafkaTimeoutError(text) from late.failure
