@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 __all__ = ["Flights"]
 
-_PATIENCE = 4.0
+_LANDING_TIME = 4.0
 """Seconds that a broker may take to replicate before its silence means anything."""
 
 
@@ -126,4 +126,4 @@ class Flights:
         """Count the time of the oldest request from now on."""
         if self._due is not None:
             self._contact.forgive(self._due)
-        self._due = self._contact.expect("Produce", _PATIENCE) if self._row else None
+        self._due = self._contact.expect("Produce", _LANDING_TIME) if self._row else None

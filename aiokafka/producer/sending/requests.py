@@ -58,9 +58,9 @@ LAST_PLAIN_VERSION = 11
 """The last version that leaves it to the client to enter partitions into a transaction (KIP-890).
 """
 
-_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+_TOO_LARGE_CODES = (MessageSizeTooLargeError, RecordListTooLargeError)
 # What is refused for itself was refused the first time, too.
-_UNFIT = (*_TOO_LARGE, InvalidRecord, InvalidTimestampError)
+_UNFIT = (*_TOO_LARGE_CODES, InvalidRecord, InvalidTimestampError)
 
 _FIRST_V2_BATCH = 3
 _FIRST_TIMESTAMPED = 2
@@ -163,7 +163,7 @@ def may_be_written(batch: ProducerBatch, error: BaseException) -> bool:
 def final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
     """Return the error of records that a broker has refused."""
     # A limit of sizes may have been lowered since the first time.
-    is_late = batch.is_unanswered and isinstance(error, _TOO_LARGE)
+    is_late = batch.is_unanswered and isinstance(error, _TOO_LARGE_CODES)
     if not (is_late or may_be_written(batch, error)):
         return error
     return type(error)(
