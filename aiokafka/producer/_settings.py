@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from aiokafka._config.as_given import with_options
 from aiokafka._config import ClientConfig
+from aiokafka._config.as_given import with_options
 from aiokafka._config.producer import ProducerConfig
 
 __all__ = ["ProducerSettings"]

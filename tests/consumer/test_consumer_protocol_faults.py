@@ -16,7 +16,7 @@ from aiokafka._vitals import Contact
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group.group import log
-from aiokafka.consumer.group.kip848_member import Interest, Kip848Member, MemberState
+from aiokafka.consumer.group.kip848 import Interest, Kip848Member, MemberState
 from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.errors import (
     BrokerResponseError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.consumer.position.late_commits import LateCommits
+from aiokafka.consumer.position.committed import LateCommits
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import GroupLoadInProgressError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.classic_group import SyncGroupRequest

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.consumer._leader_epochs import MOST_SPANS, LeaderEpochs
-from aiokafka.consumer._partition_state import FetchCursor
+from aiokafka.consumer._partition_state import MOST_SPANS, FetchCursor, LeaderEpochs
 from aiokafka.errors import LogTruncationError, NoOffsetForPartitionError
 from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.protocol.messages.fetch import FetchRequest

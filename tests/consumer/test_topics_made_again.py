@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.consumer.fetch.topic_ids import OtherTopic, TopicIds
+from aiokafka.consumer.fetch.fetcher import OtherTopic, TopicIds
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import CommitFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.fetch import FetchRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka.consumer.group.coordination import GroupPhase
-from aiokafka.consumer.group.topics import SubscribedTopics
+from aiokafka.consumer.group.state import GroupPhase
+from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import IllegalOperation
 from aiokafka.structs import TopicPartition
 

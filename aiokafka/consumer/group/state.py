@@ -2,20 +2,94 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.group.coordination import GroupPhase
-from aiokafka.consumer.group.old_names import RejoinFuture
+from aiokafka.consumer._shared import Signal
 from aiokafka.errors import IllegalStateError, KafkaError
 
 if TYPE_CHECKING:
+    from aiokafka._tasks import TaskOwner
+    from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
 
-__all__ = ["Standing", "StandingState"]
+__all__ = ["Coordination", "GroupPhase", "Standing", "StandingState"]
+
+
+# -- What the consumer asks of its group, or of what stands in for one
+
+
+class GroupPhase(enum.Enum):
+    """How a consumer stands with its group, as `health()` sees it."""
+
+    OUTSIDE = "has no group, or nothing to do with its members"
+    JOINING = "joins, or is about to join"
+    JOINED = "has its share of the partitions"
+    IDLE = "left, because the application does not ask for records"
+
+
+class Coordination(Protocol):
+    """Writes the assignment while there is a subscription by topics or pattern."""
+
+    @property
+    def contact(self) -> Contact | None:
+        """Whether the group's coordinator answers; None without a group."""
+
+    @property
+    def generation(self) -> int:
+        """The group's generation, or the member's epoch; -1 outside a group."""
+
+    @property
+    def beat_at(self) -> float | None:
+        """When the coordinator last answered as to a member (loop time)."""
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds without a heartbeat after which the group drops a member."""
+
+    @property
+    def phase(self) -> GroupPhase:
+        """How the consumer stands with its group."""
+
+    @property
+    def reason(self) -> str:
+        """Why the member joins, "" if it does not."""
+
+    @property
+    def trouble(self) -> KafkaError | None:
+        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
+        known."""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that ended the membership."""
+
+    def check(self) -> None:
+        """Raise the error that ended the membership."""
+
+    async def start(self, tasks: TaskOwner) -> None:
+        """Work in the background; with a group wait for the first assignment."""
+
+    async def stop(self, deadline: float) -> None:
+        """End the background work, commit and leave, until `deadline` (loop time) at most."""
+
+    async def close(self, deadline: float | None = None) -> None:
+        """End what `stop()` left, if it was cancelled."""
+
+    def abandon(self) -> None:
+        """End the background work without waiting for it."""
+
+    def on_subscribed(self) -> None:
+        """Follow the subscription: the application has changed it."""
+
+    def on_metadata(self) -> None:
+        """Bring the assignment up to the metadata, then have everything fetched from the right
+        broker."""
+
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -77,6 +151,36 @@ _TRANSITIONS: dict[StandingState, dict[StandingState, str]] = {
     },
 }
 _TAKING_PART = frozenset({_S.JOINING, _S.JOINED})
+
+
+class RejoinFuture:
+    """Makes the future that is done once the member has to join, and has it join when a program
+    sets the future's result."""
+
+    def __init__(self, join: Callable[[str], None]) -> None:
+        self._join = join
+        self._future: asyncio.Future[None] | None = None
+
+    def get(self, is_needed: bool) -> asyncio.Future[None]:
+        """Return the future that is valid now."""
+        future = self._future
+        if future is None or (future.done() and not is_needed):
+            future = self._future = asyncio.get_running_loop().create_future()
+            future.add_done_callback(self._on_done)
+        if is_needed:
+            self.note()
+        return future
+
+    def note(self) -> None:
+        """Resolve the future: the member has to join."""
+        if self._future is not None and not self._future.done():
+            # Not what a program asks for.
+            self._future.remove_done_callback(self._on_done)
+            self._future.set_result(None)
+
+    def _on_done(self, future: asyncio.Future[None]) -> None:
+        if not future.cancelled():
+            self._join("a program asked for it")
 
 
 class Standing:
