@@ -20,6 +20,7 @@ from aiokafka.record.header import MOST_SPANS, Span
 from aiokafka.structs import TopicPartition
 
 __all__ = [
+    "PATIENCE_WITH_UNKNOWN",
     "FetchCursor",
     "Home",
     "LeaderEpochs",
@@ -196,6 +197,13 @@ class Home:
         self.node_id: int | None = None
         self.preferred: int | None = None  # KIP-392: a closer replica named by the leader
         self.preferred_until = 0.0
+
+
+# How often in a row a coordinator may call a partition unknown before its offset counts as missing.
+# 1. A gateway such as Azure Event Hubs may respond so for a partition without a committed offset.
+#    Apache Kafka did so in version 0 only, and takes any name since.
+# 2. A coordinator that has not heard of a topic yet responds so as well, and may have an offset.
+PATIENCE_WITH_UNKNOWN = 3
 
 
 class Retry:

@@ -27,7 +27,8 @@ from aiokafka.consumer.group.membership import (
     MendableErrors,
     PollWatch,
 )
-from aiokafka.consumer.group.state import GroupPhase, Standing, StandingState
+from aiokafka.consumer.group.no_group import GroupPhase
+from aiokafka.consumer.group.state import Standing, StandingState
 from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
 from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import (

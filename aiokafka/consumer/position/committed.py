@@ -15,6 +15,7 @@ from aiokafka._reading import by_topic
 from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._partition_state import PATIENCE_WITH_UNKNOWN
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALREADY_REBALANCED",
-    "PATIENCE_WITH_UNKNOWN",
     "CommittedOffset",
     "Identity",
     "KnownIds",
@@ -449,11 +449,6 @@ _NOT_A_MEMBER = (
     FencedMemberEpoch,
     StaleMemberEpoch,
 )
-# How often in a row a coordinator may call a partition unknown before its offset counts as missing.
-# 1. A gateway such as Azure Event Hubs may respond so for a partition without a committed offset.
-#    Apache Kafka did so in version 0 only, and takes any name since.
-# 2. A coordinator that has not heard of a topic yet responds so as well, and may have an offset.
-PATIENCE_WITH_UNKNOWN = 3
 # What a member that reads is told when the group has gone on: it soon hears of it itself.
 _OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 

@@ -12,9 +12,13 @@ from aiokafka._log import SubjectLog
 from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_passing
 from aiokafka.cluster import ClusterMetadata, TopicInfo
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._partition_state import NO_EPOCH, PartitionState, Phase
+from aiokafka.consumer._partition_state import (
+    NO_EPOCH,
+    PATIENCE_WITH_UNKNOWN,
+    PartitionState,
+    Phase,
+)
 from aiokafka.consumer._shared import Signal
-from aiokafka.consumer.position.committed import PATIENCE_WITH_UNKNOWN
 from aiokafka.consumer.position.lookup import (
     EARLIEST,
     LATEST,
