@@ -18,7 +18,7 @@ from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin._topic_values import uuid_of
 from aiokafka.admin.enums import FeatureUpgradeType, operations_of
 from aiokafka.errors import KafkaProtocolError, UnsupportedVersionError
-from aiokafka.net.handshake import CLIENT_NAME, software_version
+from aiokafka.net.connector import CLIENT_NAME, software_version
 from aiokafka.protocol.messages import cluster as wire
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.metadata import MetadataResponse

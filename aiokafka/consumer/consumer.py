@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.as_given import with_options
 from aiokafka._config.consumer import ConsumerConfig
-from aiokafka._config.signature import show_options
+from aiokafka._config.options import show_options, with_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
-from aiokafka._loops import OF_CONSUMERS, made_for, refuse_other_loop
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
-from aiokafka._tasks import TaskOwner
+from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
-from aiokafka._typevars import KT, VT, Key, Value, as_it_is
-from aiokafka._typing import Self, Unpack, later
+from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (

@@ -14,19 +14,25 @@ from typing import TYPE_CHECKING, Any, Generic
 from aiokafka import _seams
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.as_given import with_options
-from aiokafka._config.options import MISSING
+from aiokafka._config.options import MISSING, show_options, with_options
 from aiokafka._config.producer import ProducerConfig
-from aiokafka._config.signature import show_options
 from aiokafka._handlers import refuse_awaitable
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
-from aiokafka._loops import OF_PRODUCERS, made_for, origin, refuse_other_loop
-from aiokafka._shared_start import SharedStart
 from aiokafka._states import ProducerState
+from aiokafka._tasks import OF_PRODUCERS, SharedStart, made_for, origin, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
-from aiokafka._typevars import KeyGiven, KeySent, Serializer, ValueGiven, ValueSent, as_bytes
-from aiokafka._typing import Self, Unpack, later
+from aiokafka._typing import (
+    KeyGiven,
+    KeySent,
+    Self,
+    Serializer,
+    Unpack,
+    ValueGiven,
+    ValueSent,
+    as_bytes,
+    later,
+)
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     IllegalOperation,

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka import AIOKafkaClient
-from aiokafka._any_node import AnyNode
 from aiokafka._compat import timeout
+from aiokafka._retry import AnyNode
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupLoadInProgressError,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from aiokafka._config.as_given import with_options
 from aiokafka._config.client import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.options import with_options
 from aiokafka.consumer.group.commits import GroupCommits
 from aiokafka.consumer.group.state import Standing
 from aiokafka.consumer.position.committed import OffsetCommitter

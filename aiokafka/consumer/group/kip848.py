@@ -11,10 +11,10 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import _seams
-from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
+from aiokafka._retry import AnyNode
 from aiokafka._tasks import unless
 from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.group.membership import GroupLink, GroupParts

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact, Due, broker_contact
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.net.gate import DeadlineTimer
+from aiokafka.net.connection import DeadlineTimer
 from aiokafka.producer.batches.appender import PartitionQueue
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
 from aiokafka.producer.message_accumulator import MessageAccumulator

@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
-from aiokafka._retry import OutOfTimeError, until
+from aiokafka._retry import AnyNode, OutOfTimeError, until
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
 from aiokafka.errors import (
