@@ -13,14 +13,12 @@ import click
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.cli import formats
-from aiokafka.cli.lines import as_bytes, raw
+from aiokafka.cli.arguments import Finite, Place, numbers, offsets_at, place
+from aiokafka.cli.formats import as_bytes, raw
 from aiokafka.cli.output import note
-from aiokafka.cli.pace import Limit, Progress
-from aiokafka.cli.pipes import Writer
-from aiokafka.cli.places import Finite, Place, numbers, offsets_at, place
-from aiokafka.cli.presence import while_absent
 from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
+from aiokafka.cli.streams import Limit, Progress, Writer, while_absent
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,

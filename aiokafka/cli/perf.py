@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka import TopicPartition
-from aiokafka.cli.pace import Limit
-from aiokafka.cli.places import Finite
-from aiokafka.cli.presence import find_to_send
+from aiokafka.cli.arguments import Finite
 from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.streams import Limit, find_to_send
 from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:

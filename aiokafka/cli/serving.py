@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from aiokafka.cli.places import is_number, pairs
+from aiokafka.cli.arguments import is_number, pairs
 from aiokafka.cli.running import run
 from aiokafka.cli.session import noun
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import can_ask, secret
 from aiokafka.cli.output import FORMATS, Output
-from aiokafka.cli.running import run
+from aiokafka.cli.running import can_ask, run, secret
 from aiokafka.cli.settings import client_options, find_settings, read_line
 
 if TYPE_CHECKING:

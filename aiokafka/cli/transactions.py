@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree
+from aiokafka.cli.arguments import Finite, partition_of
 from aiokafka.cli.failures import parts
-from aiokafka.cli.places import Finite, partition_of
+from aiokafka.cli.running import agree
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError
 
