@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaClient
 from aiokafka.ranges import OffsetSizes, PartitionRange, RangeReader, RecordSet, Rows
-from aiokafka.spark._loop import SharedClients, loop_thread, unwind
+from aiokafka.spark._loop import SharedClients, connected, loop_thread, unwind
 from aiokafka.spark._options import ReadOptions
-from aiokafka.spark._patience import connected
 
 __all__ = ["read_batches"]
 

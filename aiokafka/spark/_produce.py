@@ -23,8 +23,8 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
 )
 from aiokafka.record.rows import ANY, RowSource, route_rows
+from aiokafka.spark._loop import connected
 from aiokafka.spark._options import WriteOptions
-from aiokafka.spark._patience import connected
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

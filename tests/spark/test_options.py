@@ -13,10 +13,10 @@ from aiokafka.spark._options import (
     Bound,
     ReadOptions,
     WriteOptions,
+    parse_duration,
     parse_read,
     parse_write,
 )
-from aiokafka.spark._values import parse_duration
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
