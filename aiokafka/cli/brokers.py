@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka import __version__
-from aiokafka.cli.arguments import distinct, is_number, partition_of
+from aiokafka.cli.arguments import distinct, is_number, name_of, partition_of
 from aiokafka.cli.failures import code_of, parts
-from aiokafka.cli.running import agree
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["commands", "info", "installed", "listener_of", "move_of"]
 
-commands = noun("Show and change brokers, features, the controllers' quorum, log directories.")
+commands = click.Group(
+    help="Show and change brokers, features, the controllers' quorum, log directories."
+)
 
 
 @command(commands, "list")
@@ -123,7 +125,7 @@ async def add_voter(
 @command(commands, "remove-voter", prints=False)
 @click.argument("controller_id", type=int, metavar="CONTROLLER")
 @click.argument("directory_id", type=click.UUID)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def remove_voter(
     session: Session, controller_id: int, directory_id: uuid.UUID, yes: bool
 ) -> None:
@@ -176,7 +178,7 @@ def _level(text: str) -> tuple[str, int]:
 
 @command(commands, "unregister", prints=False)
 @click.argument("broker_id", type=int, metavar="BROKER")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def unregister(session: Session, broker_id: int, yes: bool) -> None:
     """Forget a broker that is gone for good.
 
@@ -267,9 +269,7 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
     wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
         moved, failed = await parts(admin.brokers.move_replicas(broker_id, wanted), wanted)
-    session.output.done(
-        "\n".join(f"{tp.topic}-{tp.partition}: moves to {wanted[tp]}" for tp in moved)
-    )
+    session.output.done("\n".join(f"{name_of(tp)}: moves to {wanted[tp]}" for tp in moved))
     if failed is not None:
         raise failed
 

@@ -70,7 +70,7 @@ class NewRecord(NamedTuple):
     key: bytes | None = None
     partition: int | None = None
     timestamp_ms: int | None = None
-    headers: list[tuple[str, bytes | None]] | None = None
+    headers: Headers | None = None
 
 
 Parser = Callable[[bytes], NewRecord]
@@ -156,7 +156,7 @@ def line_reader(
     key_delimiter: bytes | None,
     *,
     key: bytes | None = None,
-    headers: list[tuple[str, bytes | None]] | None = None,
+    headers: Headers | None = None,
     empty_is_null: bool = False,
 ) -> Reader:
     """Return a function that makes records of lines: values, or keys and values.
@@ -257,7 +257,7 @@ def _as_bytes(value: Any) -> bytes | None:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _headers(found: Any) -> list[tuple[str, bytes | None]] | None:
+def _headers(found: Any) -> Headers | None:
     if not found:
         return None
     pairs = list(found.items()) if isinstance(found, dict) else found

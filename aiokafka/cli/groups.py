@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from aiokafka.cli.arguments import Finite, distinct, is_number, partition_of, place
+from aiokafka.cli.arguments import Finite, distinct, is_number, name_of, partition_of, place
 from aiokafka.cli.failures import PartlyFailedError, lines_of, parts
-from aiokafka.cli.output import note, printable
-from aiokafka.cli.running import agree
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.output import by_partition, note, printable
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
 from aiokafka.errors import AdminItemsError, KafkaError, KafkaTimeoutError
 from aiokafka.structs import TopicPartition
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["commands", "lag_rows", "member_rows", "offset_of", "reset_rule"]
 
-commands = noun("List, describe, reset and delete groups; watch their lag.")
+commands = click.Group(help="List, describe, reset and delete groups; watch their lag.")
 
 _LISTED = ("group_id", "type", "state", "protocol_type", "coordinator")
 _MEMBER = ("group", "state", "member", "client_id", "host", "partitions")
@@ -80,7 +80,7 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 def _parts(member: GroupMember) -> list[str]:
     """Return the partitions of a member, or of a streams group its tasks as Kafka names them."""
     if member.tasks is None:
-        return [f"{tp.topic}-{tp.partition}" for tp in member.assignment or ()]
+        return [name_of(tp) for tp in member.assignment or ()]
     active = member.tasks.active
     return [f"{name}_{number}" for name, numbers in active.items() for number in numbers]
 
@@ -237,16 +237,12 @@ async def reset(
         found = await admin.groups.reset_offsets(
             group, rule, topics=topics or None, dry_run=dry_run
         )
-    rows = [
-        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
-        for tp, each in sorted(found.items())
-    ]
-    session.output.rows(rows, ("topic", "partition", "old", "new", "clamped"))
+    session.output.rows(by_partition(found), ("topic", "partition", "old", "new", "clamped"))
 
 
 @command(commands, "delete", prints=False)
 @click.argument("groups", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
     """Delete GROUPS, which must have no members, with their offsets.
 
@@ -268,7 +264,7 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
 @click.option("--instance", "instances", multiple=True, metavar="NAME", help="A static member.")
 @click.option("--all", "every", is_flag=True, help="All members.")
 @click.option("--reason", default="", help="For the broker's log.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def remove_members(
     session: Session,
     group: str,
@@ -304,7 +300,6 @@ async def remove_members(
 
 
 _SHARE = click.option("--share", is_flag=True, help="Of share groups (Kafka 4.1).")
-_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 @command(commands, "offsets")
@@ -381,7 +376,7 @@ def offset_of(text: str) -> tuple[TopicPartition, int]:
 @click.argument("group")
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC-PARTITION=OFFSET...")
 @_SHARE
-@_YES
+@YES
 async def set_offsets(
     session: Session, group: str, offsets: tuple[str, ...], share: bool, yes: bool
 ) -> None:
@@ -401,7 +396,7 @@ async def set_offsets(
         else:
             call = admin.groups.alter_offsets(group, {**wanted})
         stored, failed = await parts(call, wanted)
-    session.output.done("\n".join(f"{_name(tp)}: {wanted[tp]}" for tp in stored))
+    session.output.done("\n".join(f"{name_of(tp)}: {wanted[tp]}" for tp in stored))
     if failed is not None:
         raise failed
 
@@ -410,7 +405,7 @@ async def set_offsets(
 @click.argument("group")
 @click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION...")
 @click.option("--share", is_flag=True, help="Of a share group, by names of topics (Kafka 4.1).")
-@_YES
+@YES
 async def delete_offsets(
     session: Session, group: str, places: tuple[str, ...], share: bool, yes: bool
 ) -> None:
@@ -428,11 +423,7 @@ async def delete_offsets(
             names = list(gone)
         else:
             deleted, failed = await parts(admin.groups.delete_offsets(group, wanted), wanted)
-            names = list(map(_name, deleted))
+            names = list(map(name_of, deleted))
     session.output.done("\n".join(f"{each}: forgotten" for each in names))
     if failed is not None:
         raise failed
-
-
-def _name(tp: TopicPartition) -> str:
-    return f"{tp.topic}-{tp.partition}"

@@ -16,6 +16,7 @@ import click
 
 __all__ = [
     "LAST_MOMENT",
+    "YES",
     "Interrupted",
     "NotAgreedError",
     "agree",
@@ -88,6 +89,10 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
 
 _LOOK = 0.25
 """Seconds between two looks for a signal while a system call blocks."""
+
+
+YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+"""The option of commands that `agree` would ask about."""
 
 
 class NotAgreedError(click.ClickException):

@@ -10,8 +10,8 @@ import click
 
 from aiokafka.cli.arguments import Finite, distinct
 from aiokafka.cli.failures import parts
-from aiokafka.cli.running import agree, can_ask, secret
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.running import YES, agree, can_ask, secret
+from aiokafka.cli.session import Session, command
 from aiokafka.cli.settings import read_file, read_stdin
 from aiokafka.errors import DelegationTokenNotFound
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["acls", "limits_of", "quotas", "token_row", "tokens", "users"]
 
-acls = noun("List, add and delete entries of access control lists.")
-users = noun("List users that log in by SCRAM, set their passwords, delete them.")
-quotas = noun("Show and change how much clients may send, fetch and ask for.")
+acls = click.Group(help="List, add and delete entries of access control lists.")
+users = click.Group(help="List users that log in by SCRAM, set their passwords, delete them.")
+quotas = click.Group(help="Show and change how much clients may send, fetch and ask for.")
 
 _ACL = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
 _MECHANISM = click.option(
@@ -139,7 +139,7 @@ async def add_acls(
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME")
 @click.option("--prefixed", is_flag=True, help="Those for all names that begin so.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete_acls(
     session: Session, resource: str, prefixed: bool, yes: bool, **given: str | None
 ) -> None:
@@ -220,7 +220,7 @@ async def set_user(
 @command(users, "delete", prints=False)
 @click.argument("user")
 @_MECHANISM
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete_user(session: Session, user: str, mechanism: str, yes: bool) -> None:
     """Delete the password of a user for a mechanism.
 
@@ -303,7 +303,7 @@ async def alter_quotas(
 # -- Delegation tokens (KIP-48)
 
 
-tokens = noun("List, create, renew and expire delegation tokens.")
+tokens = click.Group(help="List, create, renew and expire delegation tokens.")
 
 _TOKEN = ("token_id", "owner", "requester", "renewers", "expires", "ends")
 _HOUR_MS = 3_600_000
@@ -374,7 +374,7 @@ async def renew_token(session: Session, token_id: str, hours: float | None) -> N
 
 @command(tokens, "expire", prints=False)
 @click.argument("token_id")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def expire_token(session: Session, token_id: str, yes: bool) -> None:
     """End a token at once.
 

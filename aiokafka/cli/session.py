@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient
 
-__all__ = ["Session", "command", "noun"]
+__all__ = ["Session", "command"]
 
 Body = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -130,11 +130,6 @@ def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, 
             )
         return {**settings, "password": secret(f"Password of {settings['username']}")}
     return settings
-
-
-def noun(text: str) -> click.Group:
-    """Make the group of a noun's commands."""
-    return click.Group(help=text)
 
 
 def command(group: click.Group | None, name: str, *, prints: bool = True) -> Callable[[Body], Any]:

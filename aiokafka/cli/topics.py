@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aiokafka.cli.arguments import distinct, is_number, pairs, partition_of, place
+from aiokafka.cli.arguments import distinct, is_number, name_of, pairs, partition_of, place
 from aiokafka.cli.failures import parts
-from aiokafka.cli.running import agree
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.output import by_partition
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
 from aiokafka.cli.settings import read_file, read_stdin
 from aiokafka.errors import (
     AdminItemsError,
@@ -38,7 +39,7 @@ __all__ = [
     "records",
 ]
 
-commands = noun("List, describe, create, grow, apply, move and delete topics.")
+commands = click.Group(help="List, describe, create, grow, apply, move and delete topics.")
 
 _LISTED = ("name", "partitions", "replication_factor")
 _PARTITION = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
@@ -140,11 +141,7 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
                 raise
             # Of the only partition that there is, beside topics that there are not.
             found, failed = {}, AdminItemsError(dict.fromkeys(wanted, error), {})
-    rows = [
-        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
-        for tp, each in sorted(found.items())
-    ]
-    session.output.rows(rows, ("topic", "partition", "offset", "timestamp"))
+    session.output.rows(by_partition(found), ("topic", "partition", "offset", "timestamp"))
     _raise_all(unknown, failed)
 
 
@@ -232,7 +229,7 @@ async def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> 
 
 @command(commands, "delete", prints=False)
 @click.argument("topics", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     """Delete TOPICS with all their records.
 
@@ -263,13 +260,9 @@ def move_of(text: str) -> tuple[TopicPartition, list[int]]:
     """
     place, _, brokers = text.rpartition("=")
     ids = brokers.split(",")
-    if not all(each.isascii() and each.isdigit() for each in ids):
+    if not all(map(is_number, ids)):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=BROKER,BROKER...")
     return partition_of(place), [int(each) for each in ids]
-
-
-def _name(tp: TopicPartition) -> str:
-    return f"{tp.topic}-{tp.partition}"
 
 
 @command(commands, "reassign", prints=False)
@@ -288,7 +281,7 @@ async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) 
     async with session.admin() as admin:
         call = admin.topics.reassign(wanted, allow_replication_factor_change=not same_factor)
         moved, failed = await parts(call, wanted)
-    session.output.done("\n".join(f"{_name(tp)}: moves" for tp in moved))
+    session.output.done("\n".join(f"{name_of(tp)}: moves" for tp in moved))
     if failed is not None:
         raise failed
 
@@ -305,16 +298,12 @@ async def reassignments(session: Session, places: tuple[str, ...]) -> None:
     wanted = [partition_of(text) for text in places] or None
     async with session.admin() as admin:
         found = await admin.topics.reassignments(wanted)
-    rows = [
-        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
-        for tp, each in sorted(found.items())
-    ]
-    session.output.rows(rows, _MOVING)
+    session.output.rows(by_partition(found), _MOVING)
 
 
 @command(commands, "cancel-reassignments", prints=False)
 @click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
     """Take back moves that are under way: partitions stay where they were.
 
@@ -323,10 +312,10 @@ async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
       aiokafka topics cancel-reassignments orders-0 --yes
     """
     wanted = _each_once(places)
-    agree(f"Stop moving {', '.join(map(_name, wanted))}?", yes)
+    agree(f"Stop moving {', '.join(map(name_of, wanted))}?", yes)
     async with session.admin() as admin:
         stayed, failed = await parts(admin.topics.cancel_reassignments(wanted), wanted)
-    session.output.done("\n".join(f"{_name(tp)}: stays" for tp in stayed))
+    session.output.done("\n".join(f"{name_of(tp)}: stays" for tp in stayed))
     if failed is not None:
         raise failed
 
@@ -336,7 +325,7 @@ async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
 @click.option(
     "--unclean", is_flag=True, help="Where none leads, take a replica that may lack records."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: bool) -> None:
     """Let the first replica of partitions lead again, of these or of all.
 
@@ -354,7 +343,7 @@ async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: b
         call = admin.topics.elect_leaders(wanted, election_type=kind)
         found, failed = await parts(call, wanted)
     said = {True: "has a new leader", False: "has the right leader already"}
-    session.output.done("\n".join(f"{_name(tp)}: {said[found[tp]]}" for tp in sorted(found)))
+    session.output.done("\n".join(f"{name_of(tp)}: {said[found[tp]]}" for tp in sorted(found)))
     if failed is not None:
         raise failed
 
@@ -366,7 +355,7 @@ def _each_once(places: Iterable[str]) -> list[TopicPartition]:
 # -- `aiokafka records`
 
 
-records = noun("Delete old records.")
+records = click.Group(help="Delete old records.")
 
 
 def before(text: str) -> tuple[TopicPartition, int]:
@@ -383,7 +372,7 @@ def before(text: str) -> tuple[TopicPartition, int]:
 
 @command(records, "delete")
 @click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION:OFFSET...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete_records(session: Session, places: tuple[str, ...], yes: bool) -> None:
     """Delete the records before an offset, or before the end.
 
@@ -569,7 +558,7 @@ def _step_row(step: Step) -> dict[str, Any]:
 @command(commands, "apply")
 @click.argument("file", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def apply(session: Session, file: str, dry_run: bool, yes: bool) -> None:
     """Create, grow, configure and delete topics as FILE (YAML) declares them; - is stdin.
 
