@@ -260,13 +260,13 @@ class Cluster:
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """Return the first offsets of the partitions."""
-        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        tps = _partitions(partitions)
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
         """Return `start` without the records before the first one that is not older than
         `millis`."""
-        tps = [TopicPartition(topic, n) for topic, ns in start.items() for n in ns]
+        tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
         later: Offsets = {}
         for tp, answer in answers.items():
@@ -309,7 +309,7 @@ class Cluster:
     async def _ask_bounds(
         self, ask: Bounds, partitions: Mapping[str, Iterable[int]], is_done: asyncio.Event
     ) -> Offsets:
-        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        tps = _partitions(partitions)
         found = _by_topic(await ask(tps)) if tps else {}
         is_done.set()
         return found
@@ -336,7 +336,7 @@ class Cluster:
         one."""
         group_id = self._options.group_id
         assert group_id is not None
-        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        tps = _partitions(partitions)
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             async with AIOKafkaAdminClient(**self._keywords) as admin:
@@ -420,6 +420,10 @@ def _known(
     if missing:
         log.warning("assign: there is no %s", ", ".join(missing))
     return {topic: numbers for topic, numbers in known.items() if numbers}
+
+
+def _partitions(by_topic: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
+    return [TopicPartition(topic, n) for topic, numbers in by_topic.items() for n in numbers]
 
 
 def _by_topic(found: Mapping[TopicPartition, int]) -> Offsets:

@@ -260,10 +260,6 @@ _REQUEST_TIMEOUT_MS = 40_000
 Convert = Callable[[str], Any]
 
 
-def _number(text: str) -> int:
-    return int(text)
-
-
 def _flag(text: str) -> bool:
     values = {"true": True, "false": False}
     return values[text.lower()]
@@ -273,15 +269,10 @@ def _acks(text: str) -> int | str:
     return "all" if text in ("all", "-1") else int(text)
 
 
-def _upper(text: str) -> str:
-    """Convert a word that Java takes in any case."""
-    return text.upper()
-
-
 _COMMON: dict[str, tuple[str, Convert]] = {
     "bootstrap.servers": ("bootstrap_servers", str),
     "client.id": ("client_id", str),
-    "security.protocol": ("security_protocol", _upper),
+    "security.protocol": ("security_protocol", str.upper),  # Java takes it in any case
     "sasl.mechanism": ("sasl_mechanism", str),
     "sasl.username": ("sasl_plain_username", str),
     "sasl.password": ("sasl_plain_password", str),
@@ -291,24 +282,24 @@ _COMMON: dict[str, tuple[str, Convert]] = {
     "sasl.kerberos.domain.name": ("sasl_kerberos_domain_name", str),
     "sasl.kerberos.keytab": ("sasl_kerberos_keytab", str),
     "sasl.kerberos.principal": ("sasl_kerberos_principal", str),
-    "request.timeout.ms": ("request_timeout_ms", _number),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _number),
-    "retry.backoff.ms": ("retry_backoff_ms", _number),
-    "retry.backoff.max.ms": ("retry_backoff_max_ms", _number),
-    "reconnect.backoff.ms": ("reconnect_backoff_ms", _number),
-    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _number),
-    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", _number),
-    "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", _number),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _number),
+    "request.timeout.ms": ("request_timeout_ms", int),
+    "metadata.max.age.ms": ("metadata_max_age_ms", int),
+    "retry.backoff.ms": ("retry_backoff_ms", int),
+    "retry.backoff.max.ms": ("retry_backoff_max_ms", int),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", int),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", int),
+    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", int),
+    "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", int),
+    "connections.max.idle.ms": ("connections_max_idle_ms", int),
 }
 # Names of librdkafka.
 _ALIASES = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 _FETCH: dict[str, tuple[str, Convert]] = {
     "isolation.level": ("isolation_level", str),
-    "fetch.max.bytes": ("fetch_max_bytes", _number),
-    "fetch.min.bytes": ("fetch_min_bytes", _number),
-    "fetch.max.wait.ms": ("fetch_max_wait_ms", _number),
-    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
+    "fetch.max.bytes": ("fetch_max_bytes", int),
+    "fetch.min.bytes": ("fetch_min_bytes", int),
+    "fetch.max.wait.ms": ("fetch_max_wait_ms", int),
+    "max.partition.fetch.bytes": ("max_partition_fetch_bytes", int),
     "check.crcs": ("check_crcs", _flag),
     "group.id": ("group_id", str),
 }
@@ -316,14 +307,14 @@ _PRODUCE: dict[str, tuple[str, Convert]] = {
     "acks": ("acks", _acks),
     "enable.idempotence": ("enable_idempotence", _flag),
     "compression.type": ("compression_type", str),
-    "batch.size": ("max_batch_size", _number),
-    "linger.ms": ("linger_ms", _number),
-    "buffer.memory": ("buffer_memory", _number),
-    "max.block.ms": ("max_block_ms", _number),
-    "delivery.timeout.ms": ("delivery_timeout_ms", _number),
-    "max.request.size": ("max_request_size", _number),
-    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", _number),
-    "transaction.timeout.ms": ("transaction_timeout_ms", _number),
+    "batch.size": ("max_batch_size", int),
+    "linger.ms": ("linger_ms", int),
+    "buffer.memory": ("buffer_memory", int),
+    "max.block.ms": ("max_block_ms", int),
+    "delivery.timeout.ms": ("delivery_timeout_ms", int),
+    "max.request.size": ("max_request_size", int),
+    "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", int),
+    "transaction.timeout.ms": ("transaction_timeout_ms", int),
 }
 # Levels apply to the chosen codec, as in Java (KIP-390).
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
@@ -543,7 +534,7 @@ def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
         found = _LEVEL.fullmatch(name)
         if found is None:
             continue
-        level = _converted(name, text, _number)
+        level = _converted(name, text, int)
         if found[1] == role.get("compression_type"):
             role["compression_level"] = level
 

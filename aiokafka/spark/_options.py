@@ -596,9 +596,10 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     if app_id is not None and streaming:
         raise ValueError("txnAppId: is for batch writes, such as those in foreachBatch")
     exactly_once = _delivery(reader, app_id, streaming) == "exactly-once"
+    topic = _name(reader, "topic")
     parsed = WriteOptions(
         kafka=settings,
-        topic=_topic(reader),
+        topic=None if topic is None else topic.strip(),
         exactly_once=exactly_once,
         transactional_id_prefix=_name(reader, "transactionalIdPrefix") or "aiokafka-spark",
         marker_topic=_name(reader, "markerTopic"),
@@ -622,11 +623,6 @@ def _name(reader: OptionReader, name: str) -> str | None:
     if text is not None and not text.strip():
         raise ValueError(f"{name}: must not be empty")
     return text
-
-
-def _topic(reader: OptionReader) -> str | None:
-    topic = _name(reader, "topic")
-    return None if topic is None else topic.strip()
 
 
 def _delivery(reader: OptionReader, app_id: str | None, streaming: bool) -> str:

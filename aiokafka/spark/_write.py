@@ -27,6 +27,7 @@ from aiokafka.spark._produce import (
     name_of_marks,
     place_of_marks,
     read_marker,
+    stop_producer,
 )
 
 __all__ = ["Ended", "Repetitions", "Report", "check_producer", "check_repetition", "write_batches"]
@@ -101,8 +102,6 @@ async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[in
 
 
 log = logging.getLogger("aiokafka.spark")
-
-_STOP_TIMEOUT = 10.0
 
 _repetitions = Repetitions()
 
@@ -184,7 +183,9 @@ class _Task:
         else:
             key = ("write", options.kafka.key())
             producer = await self._stack.enter_async_context(
-                self._clients.use(key, lambda: make_producer(options), _stop, options.idle_timeout)
+                self._clients.use(
+                    key, lambda: make_producer(options), stop_producer, options.idle_timeout
+                )
             )
         self._writer = RecordWriter(producer)
         self._stack.callback(self._writer.drop)
@@ -269,10 +270,6 @@ async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:
         return admin
 
     return await connected(start, options.kafka.patience)
-
-
-async def _stop(producer: AIOKafkaProducer) -> None:
-    await producer.stop(timeout=_STOP_TIMEOUT)
 
 
 def check_producer(options: WriteOptions) -> None:
