@@ -79,16 +79,15 @@ async def quorum(session: Session) -> None:
     async with session.admin() as admin:
         found = await admin.brokers.quorum()
     rows = [
-        {**replica.as_dict(), "role": _role(replica.replica_id, role, found.leader_id)}
+        {
+            **replica.as_dict(),
+            "role": "leader" if replica.replica_id == found.leader_id else role,
+        }
         for role, replicas in (("voter", found.voters), ("observer", found.observers))
         for replica in replicas
     ]
     columns = ("replica_id", "role", "log_end_offset", "lag", "directory_id")
     session.output.rows(rows, columns)
-
-
-def _role(replica_id: int, role: str, leader_id: int) -> str:
-    return "leader" if replica_id == leader_id else role
 
 
 def listener_of(text: str) -> tuple[str, str, int]:

@@ -91,7 +91,10 @@ class _Task:
         options = self._options
         source = await self._stack.enter_async_context(
             self._clients.use(
-                ("read", options.kafka.key()), self._connect, _close, options.idle_timeout
+                ("read", options.kafka.key()),
+                self._connect,
+                lambda source: source.client.close(),
+                options.idle_timeout,
             )
         )
         limits = {_LIMITS[k]: v for k, v in options.kafka.role.items() if k in _LIMITS}
@@ -125,7 +128,3 @@ class _Task:
     async def close(self, error: BaseException | None) -> None:
         """Stop reading, and give the client back."""
         await unwind(self._stack, error)
-
-
-async def _close(source: _Source) -> None:
-    await source.client.close()
