@@ -91,7 +91,8 @@ def test_options_that_do_not_exist() -> None:
         write(zzz="1")
     with pytest.raises(ValueError, match=r"group\.id; is it kafka\.group\.id\?$"):
         batch(**{"group.id": "g"})
-    with pytest.raises(ValueError, match=r"kafka\.linger: .* did you mean kafka\.linger\.ms\?; known: "):
+    hint = r"kafka\.linger: .* did you mean kafka\.linger\.ms\?; known: "
+    with pytest.raises(ValueError, match=hint):
         write(**{"kafka.linger": "5"})
 
 
