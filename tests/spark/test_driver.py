@@ -23,8 +23,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.ranges import DataLossError
 from aiokafka.spark._loop import loop_thread
-from aiokafka.spark._plan import batch_tasks
-from aiokafka.spark._pushdown import Pushed
+from aiokafka.spark._plan import Pushed, batch_tasks
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.spark.support import (
     BEGIN,

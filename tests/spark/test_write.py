@@ -23,8 +23,8 @@ from aiokafka.spark._produce import (  # noqa: E402
     TaskIdentity,
     WrittenLaterError,
 )
-from aiokafka.spark._repetition import Ended  # noqa: E402
 from aiokafka.spark._write import (  # noqa: E402
+    Ended,
     Report,
     check_producer,
     check_repetition,

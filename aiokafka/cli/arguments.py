@@ -21,6 +21,7 @@ __all__ = [
     "Place",
     "distinct",
     "is_number",
+    "name_of",
     "numbers",
     "offsets_at",
     "pairs",
@@ -126,6 +127,11 @@ def partition_of(text: str) -> TopicPartition:
     if not topic or not is_number(number):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION")
     return TopicPartition(topic, int(number))
+
+
+def name_of(tp: TopicPartition) -> str:
+    """Return the name that `partition_of` reads."""
+    return f"{tp.topic}-{tp.partition}"
 
 
 def distinct(items: Iterable[tuple[K, V]]) -> dict[K, V]:

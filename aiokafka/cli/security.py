@@ -1,4 +1,4 @@
-"""`aiokafka acls`, `users` and `quotas`: what clients may do, and how much."""
+"""`aiokafka acls`, `users`, `quotas` and `tokens`: what clients may do, and how much."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree, can_ask, secret
+from aiokafka.cli.arguments import Finite, distinct
 from aiokafka.cli.failures import parts
-from aiokafka.cli.places import distinct
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.running import YES, agree, can_ask, secret
+from aiokafka.cli.session import Session, command
 from aiokafka.cli.settings import read_file, read_stdin
+from aiokafka.errors import DelegationTokenNotFound
 
 if TYPE_CHECKING:
-    from aiokafka.admin import AclBinding, AclFilter, QuotaEntity
+    from aiokafka.admin import (
+        AclBinding,
+        AclFilter,
+        AIOKafkaAdminClient,
+        DelegationToken,
+        QuotaEntity,
+    )
 
-__all__ = ["acls", "limits_of", "quotas", "users"]
+__all__ = ["acls", "limits_of", "quotas", "token_row", "tokens", "users"]
 
-acls = noun("List, add and delete entries of access control lists.")
-users = noun("List users that log in by SCRAM, set their passwords, delete them.")
-quotas = noun("Show and change how much clients may send, fetch and ask for.")
+acls = click.Group(help="List, add and delete entries of access control lists.")
+users = click.Group(help="List users that log in by SCRAM, set their passwords, delete them.")
+quotas = click.Group(help="Show and change how much clients may send, fetch and ask for.")
 
 _ACL = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
 _MECHANISM = click.option(
@@ -132,7 +139,7 @@ async def add_acls(
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME")
 @click.option("--prefixed", is_flag=True, help="Those for all names that begin so.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete_acls(
     session: Session, resource: str, prefixed: bool, yes: bool, **given: str | None
 ) -> None:
@@ -213,7 +220,7 @@ async def set_user(
 @command(users, "delete", prints=False)
 @click.argument("user")
 @_MECHANISM
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete_user(session: Session, user: str, mechanism: str, yes: bool) -> None:
     """Delete the password of a user for a mechanism.
 
@@ -291,3 +298,98 @@ async def alter_quotas(
     async with session.admin() as admin:
         await admin.quotas.alter(entity, limits, validate_only=dry_run)
     session.output.done(f"{entity}: {'could be changed' if dry_run else 'changed'}")
+
+
+# -- Delegation tokens (KIP-48)
+
+
+tokens = click.Group(help="List, create, renew and expire delegation tokens.")
+
+_TOKEN = ("token_id", "owner", "requester", "renewers", "expires", "ends")
+_HOUR_MS = 3_600_000
+
+
+def token_row(token: DelegationToken) -> dict[str, Any]:
+    """Return what may be shown of a token: not its secret."""
+    return {
+        "token_id": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "expires": token.expiry_timestamp,
+        "ends": token.max_timestamp,
+        "issued": token.issue_timestamp,
+    }
+
+
+@command(tokens, "list")
+@click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Only those of these.")
+async def list_tokens(session: Session, owners: tuple[str, ...]) -> None:
+    """List tokens without their secrets. Times are milliseconds since 1970.
+
+    \b
+    Example:
+      aiokafka tokens list --owner User:alice
+    """
+    async with session.admin() as admin:
+        found = await admin.tokens.describe(owners or None)
+    session.output.rows(map(token_row, sorted(found, key=lambda each: each.token_id)), _TOKEN)
+
+
+@command(tokens, "create")
+@click.option("--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it.")
+@click.option("--owner", metavar="User:NAME", help="For this user instead of oneself.")
+@click.option("--hours", type=Finite(0), help="Its longest life; else the broker's.")
+async def create_token(
+    session: Session, renewers: tuple[str, ...], owner: str | None, hours: float | None
+) -> None:
+    """Create a token, and show it with its secret: it logs in by SCRAM as token id and password.
+
+    \b
+    Example:
+      aiokafka tokens create --renewer User:worker --hours 12 --output json
+    """
+    lifetime = -1 if hours is None else int(hours * _HOUR_MS)
+    async with session.admin() as admin:
+        made = await admin.tokens.create(renewers, owner, lifetime)
+    row = {**token_row(made), "password": made.password}
+    session.output.rows([row], ("token_id", "password", "owner", "expires", "ends"))
+
+
+@command(tokens, "renew", prints=False)
+@click.argument("token_id")
+@click.option("--hours", type=Finite(0), help="For how long; else as configured.")
+async def renew_token(session: Session, token_id: str, hours: float | None) -> None:
+    """Let a token live on.
+
+    \b
+    Example:
+      aiokafka tokens renew 1RLGmGJkTWqk-P3FhcBN2w --hours 12
+    """
+    period = -1 if hours is None else int(hours * _HOUR_MS)
+    async with session.admin() as admin:
+        until = await admin.tokens.renew(await _secret_of(admin, token_id), period)
+    session.output.done(f"{token_id}: expires at {until} (milliseconds since 1970)")
+
+
+@command(tokens, "expire", prints=False)
+@click.argument("token_id")
+@YES
+async def expire_token(session: Session, token_id: str, yes: bool) -> None:
+    """End a token at once.
+
+    \b
+    Example:
+      aiokafka tokens expire 1RLGmGJkTWqk-P3FhcBN2w --yes
+    """
+    agree(f"End the token {token_id}?", yes)
+    async with session.admin() as admin:
+        await admin.tokens.expire(await _secret_of(admin, token_id))
+    session.output.done(f"{token_id}: expired")
+
+
+async def _secret_of(admin: AIOKafkaAdminClient, token_id: str) -> bytes:
+    for token in await admin.tokens.describe():
+        if token.token_id == token_id:
+            return token.hmac
+    raise DelegationTokenNotFound(f"no token {token_id!r} that this user may see")
