@@ -19,7 +19,8 @@ from aiokafka.errors import (
     ReplicaNotAvailableError,
 )
 from aiokafka.protocol.messages import cluster as wire
-from aiokafka.protocol.messages import replicas as logs
+from aiokafka.protocol.messages import log_dirs as logs
+from aiokafka.protocol.messages import quorum as raft
 from aiokafka.structs import TopicPartition
 
 LogDirs = dict[str, LogDir]
@@ -27,8 +28,8 @@ LogDirs = dict[str, LogDir]
 _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 Changed = TypeVar(
     "Changed",
-    wire.AddRaftVoterResponse,
-    wire.RemoveRaftVoterResponse,
+    raft.AddRaftVoterResponse,
+    raft.RemoveRaftVoterResponse,
     wire.UnregisterBrokerResponse,
 )
 
@@ -41,30 +42,30 @@ async def add_voter(
 ) -> None:
     """Add a voter to the quorum."""
 
-    def build(version: int) -> wire.AddRaftVoterRequest:
-        return wire.AddRaftVoterRequest(
+    def build(version: int) -> raft.AddRaftVoterRequest:
+        return raft.AddRaftVoterRequest(
             cluster_id=None,
             timeout_ms=remaining_ms(deadline),
             voter_id=voter[0],
             voter_directory_id=voter[1].bytes,
             listeners=[
-                wire.Listener(name=name, host=host, port=port) for name, host, port in listeners
+                raft.Listener(name=name, host=host, port=port) for name, host, port in listeners
             ],
         )
 
-    call = Call(wire.AddRaftVoterRequest, build, lambda r: [r.error_code])
+    call = Call(raft.AddRaftVoterRequest, build, lambda r: [r.error_code])
     await _change(router, call, f"voter {voter[0]}", deadline)
 
 
 async def remove_voter(router: Router, voter: tuple[int, uuid.UUID], deadline: float) -> None:
     """Take a voter out of the quorum."""
 
-    def build(version: int) -> wire.RemoveRaftVoterRequest:
-        return wire.RemoveRaftVoterRequest(
+    def build(version: int) -> raft.RemoveRaftVoterRequest:
+        return raft.RemoveRaftVoterRequest(
             cluster_id=None, voter_id=voter[0], voter_directory_id=voter[1].bytes
         )
 
-    call = Call(wire.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
+    call = Call(raft.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
     await _change(router, call, f"voter {voter[0]}", deadline)
 
 

@@ -20,6 +20,7 @@ from aiokafka.admin.enums import FeatureUpgradeType, operations_of
 from aiokafka.errors import KafkaProtocolError, UnsupportedVersionError
 from aiokafka.net.connector import CLIENT_NAME, software_version
 from aiokafka.protocol.messages import cluster as wire
+from aiokafka.protocol.messages import quorum as raft
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.metadata import MetadataResponse
 
@@ -170,17 +171,17 @@ async def update_features(
 async def describe_quorum(router: Router, deadline: float) -> Quorum:
     """Return the state of the quorum of the controllers."""
 
-    def build(version: int) -> wire.DescribeQuorumRequest:
+    def build(version: int) -> raft.DescribeQuorumRequest:
         if version < _FIRST_THAT_SERVES_QUORUM:
             raise UnsupportedVersionError(
                 "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
             )
-        partition = wire.QuorumPartition(partition_index=0)
-        topic = wire.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
-        return wire.DescribeQuorumRequest(topics=[topic])
+        partition = raft.QuorumPartition(partition_index=0)
+        topic = raft.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
+        return raft.DescribeQuorumRequest(topics=[topic])
 
-    async def attempt() -> tuple[wire.DescribeQuorumResponse, wire.PartitionData]:
-        call = Call(wire.DescribeQuorumRequest, build)
+    async def attempt() -> tuple[raft.DescribeQuorumResponse, raft.PartitionData]:
+        call = Call(raft.DescribeQuorumRequest, build)
         response = await router.to_any(call, deadline)
         raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
         found = [each for topic in response.topics for each in topic.partitions]
@@ -205,7 +206,7 @@ async def describe_quorum(router: Router, deadline: float) -> Quorum:
     )
 
 
-def _replica(state: wire.ReplicaState, end: int) -> QuorumReplica:
+def _replica(state: raft.ReplicaState, end: int) -> QuorumReplica:
     known = end >= 0 and state.log_end_offset >= 0
     fetched, caught_up = state.last_fetch_timestamp, state.last_caught_up_timestamp
     return QuorumReplica(

@@ -18,16 +18,18 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest, MemberIdentity
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.groups import DeleteGroupsRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from aiokafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from aiokafka.protocol.messages.groups import DeleteGroupsRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["commit_offsets", "delete_groups", "delete_offsets", "not_empty", "remove_members"]

@@ -11,7 +11,7 @@ from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._items import attempt, outcome
 from aiokafka.admin._routing import Call, Router, error_of
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -15,9 +15,9 @@ from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -8,7 +8,7 @@ from aiokafka.admin._by_topic import by_topic, name_of, partitions_in
 from aiokafka.admin._leaders import by_leader
 from aiokafka.admin._routing import Call, Router, error_of, remaining_ms
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.messages.topics import (
+from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

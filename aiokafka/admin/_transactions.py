@@ -18,7 +18,7 @@ from aiokafka.client import CoordinationType
 from aiokafka.errors import AdminItemsError, KafkaError, UnsupportedVersionError, for_code
 from aiokafka.protocol.messages import list_transactions as listing
 from aiokafka.protocol.messages import transaction_admin as wire
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.structs import TopicPartition
 
 _FIRST_WITH_DURATION = 1

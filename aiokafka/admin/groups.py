@@ -22,7 +22,7 @@ from aiokafka.admin._reset_values import OffsetReset, ResetRule
 from aiokafka.admin._room import Room
 from aiokafka.admin._share_offsets import ShareOffset
 from aiokafka.admin.enums import GroupState, GroupType
-from aiokafka.protocol.messages.classic_group import MemberIdentity
+from aiokafka.protocol.messages.leave_group import MemberIdentity
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Groups"]

@@ -35,17 +35,15 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     for_code,
 )
-from aiokafka.protocol.messages.classic_group import (
-    HeartbeatRequest,
+from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
 )
-from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -38,11 +38,13 @@ from aiokafka.errors import (
     for_partition,
 )
 from aiokafka.net.pool import ConnectionGroup
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -37,8 +37,8 @@ from aiokafka.errors import (
     for_partition,
 )
 from aiokafka.protocol.messages import list_offsets as messages
-from aiokafka.protocol.messages.list_offsets import (
-    ListOffsetsRequest,
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

@@ -33,7 +33,10 @@ from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sending.delivery import Delivery
 from aiokafka.producer.sending.node_sender import NodeSender
 from aiokafka.producer.sending.sequencer import Sequencer
-from aiokafka.protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
+from aiokafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from aiokafka.errors import (
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.sending.sender import ProducerIdentity, check, identity_in, retry
 from aiokafka.producer.transactions.state import UNANSWERED, Errand, Strays
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
