@@ -192,6 +192,8 @@ class ClusterMetadata:
         self._brokers: dict[int, BrokerMetadata] = {}
         self._controller_id = -1
         self._topics: dict[str, TopicInfo] = {}
+        # Brokers whose last response about a topic was that it does not exist.
+        self._denied_by: dict[str, frozenset[int]] = {}
         self._listeners: list[Callable[[ClusterMetadata], Any]] = []
         self._request_update: Callable[[], Any] | None = None
         self._update: Future[ClusterMetadata] | None = None
@@ -262,7 +264,10 @@ class ClusterMetadata:
         return self._partition_tuples.get(topic) or self._partition_tuple(topic)
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of the partitions of `topic` with a leader, None if it is unknown."""
+        """Return the numbers of the partitions of `topic` with a leader, None if it is unknown.
+
+        A leader whose own metadata lacks the topic does not count, if there are other partitions.
+        """
         if self.known_partitions(topic) is None:
             return None
         return set(self.available_partition_ids(topic))
@@ -328,7 +333,7 @@ class ClusterMetadata:
             topic = self._topics.get(name)
             if topic is None or not topic.partitions:
                 continue
-            if topic.error or len(self.available_partition_ids(name)) < len(topic.partitions):
+            if topic.error or any(info.leader < 0 for info in topic.partitions.values()):
                 found.add(name)
         return found
 
@@ -357,8 +362,9 @@ class ClusterMetadata:
         is_full: bool = True,
         has_all: bool = False,
         keep: Iterable[str] = (),
+        node_id: int | None = None,
     ) -> ClusterMetadata:
-        """Return the snapshot after `response`.
+        """Return the snapshot after `response` of the broker `node_id`, None if that is not known.
 
         With `is_full` the response lists every topic that matters, so others are forgotten, except
         those in `keep`. With `has_all` it lists every topic of the cluster; one that was among them
@@ -386,9 +392,28 @@ class ClusterMetadata:
                 if missed is not None:
                     topics[name] = missed
         twin._topics = topics
+        twin._denied_by = self._denials_after(answered, node_id, topics)
         twin.has_all_topics = has_all
         twin._index()
         return twin
+
+    def _denials_after(
+        self,
+        answered: Mapping[str, MetadataResponseTopic],
+        node_id: int | None,
+        topics: Iterable[str],
+    ) -> dict[str, frozenset[int]]:
+        """Return which brokers deny which of `topics` after a response of `node_id`."""
+        denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
+        if node_id is None:
+            return denied_by
+        for name, topic in answered.items():
+            by = denied_by.pop(name, frozenset()) - {node_id}
+            if topic.error_code == UnknownTopicOrPartitionError.errno:
+                by |= {node_id}
+            if by:
+                denied_by[name] = by
+        return denied_by
 
     def with_leaders(
         self,
@@ -495,6 +520,10 @@ class ClusterMetadata:
             return ()
         partitions = self._topics[name].partitions
         available = tuple([number for number in numbers if partitions[number].leader >= 0])
+        if denied_by := self._denied_by.get(name):
+            # A broker that has not heard of a topic refuses the records of partitions that it leads.
+            others = [number for number in available if partitions[number].leader not in denied_by]
+            available = tuple(others) or available
         # The same object is the usual case: one less to make and keep.
         self._available_tuples[name] = available = numbers if available == numbers else available
         return available

@@ -631,7 +631,11 @@ class MetadataLoop:
         self._schedule.note_success(is_full)
         before = self.cluster
         after = before.updated(
-            response, is_full=is_full, has_all=has_all, keep=self._schedule.single_topics
+            response,
+            is_full=is_full,
+            has_all=has_all,
+            keep=self._schedule.single_topics,
+            node_id=self._discovery.told_by,
         )
         if before.cluster_id and after.cluster_id != before.cluster_id:
             self._log.warning(
