@@ -521,7 +521,7 @@ class ClusterMetadata:
         partitions = self._topics[name].partitions
         available = tuple([number for number in numbers if partitions[number].leader >= 0])
         if denied_by := self._denied_by.get(name):
-            # A broker that has not heard of a topic refuses the records of partitions that it leads.
+            # A broker that has not heard of a topic refuses records for the partitions it leads.
             others = [number for number in available if partitions[number].leader not in denied_by]
             available = tuple(others) or available
         # The same object is the usual case: one less to make and keep.

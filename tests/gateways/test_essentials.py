@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -113,12 +114,17 @@ async def test_seeking(cluster: FakeCluster, start: Start) -> None:
         assert await read(consumer, 1) == [(0, 5)]
 
 
-async def test_a_position_that_is_not_in_the_log(cluster: FakeCluster, start: Start) -> None:
+async def test_a_position_that_is_not_in_the_log(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     fill(cluster, 0, 3)
     async with timeout(20):
         consumer = await start(cluster, assign=[T0])
         consumer.seek(T0, 100)
         assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+    (warning,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert "offset 100 is out of range, reset to 0" in warning
+    caplog.clear()
 
 
 async def test_reading_on_behind_another_leader(cluster: FakeCluster, start: Start) -> None:

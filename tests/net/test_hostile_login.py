@@ -282,21 +282,22 @@ async def test_before_the_login_answers_are_short() -> None:
 @pytest.mark.parametrize("greets", [True, False])
 async def test_a_broker_that_speaks_very_slowly(greets: bool) -> None:
     """Each byte comes in time, but all of them would take for ever."""
-    ended = asyncio.Event()
+    serving: list[asyncio.Task[Any] | None] = []
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
         frame = await read_frame(reader)
         body = frame[4:8] + bytes(2 + 4 + 4 + 1000)
         if greets:
-            # ApiVersions v4: no error, the two requests of SASL.
-            apis = b"\x03" + b"\x00\x11\x00\x00\x00\x01\x00" + b"\x00\x24\x00\x00\x00\x02\x00"
+            # ApiVersions v4: no error, the two requests of SASL, and itself.
+            apis = b"\x04" + b"\x00\x11\x00\x00\x00\x01\x00" + b"\x00\x24\x00\x00\x00\x02\x00"
+            apis += b"\x00\x12\x00\x00\x00\x04\x00"
             answer = frame[4:8] + b"\x00\x00" + apis + bytes(4) + b"\x00"
             writer.write(len(answer).to_bytes(4, "big") + answer)
             frame = await read_frame(reader)
             body = frame[4:8] + b"\x00\x00\x00\x00\x00\x7f" + bytes(1000)
         for byte in len(body).to_bytes(4, "big") + body:
             if writer.transport.is_closing():
-                ended.set()
                 return
             writer.write(bytes([byte]))
             await asyncio.sleep(0.02)
@@ -310,7 +311,7 @@ async def test_a_broker_that_speaks_very_slowly(greets: bool) -> None:
         with pytest.raises(KafkaConnectionError, match=r"in time|no response during the handshake"):
             await client.bootstrap()
         await client.close()
-        await ended.wait()
+        await asyncio.gather(*(task for task in serving if task is not None))
 
 
 @pytest.mark.parametrize("answer", [b"", bytes(16), b"plain text, please\r\n"])
