@@ -194,7 +194,7 @@ class FakeBroker:
         return reply
 
     def _decode(self, frame: bytes, api_key: int, version: int, position: int) -> Any:
-        request_class = handlers.load(api_key).REQUEST
+        request_class = handlers.load(api_key).request_class
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = skip_tags(frame, position)
         try:
@@ -257,8 +257,8 @@ class FakeBroker:
         """Call the handler: return its response, None, or an awaitable of either."""
         acls = self.services.acls
         errno = 0 if acls.is_idle else acls.check(context, request)
-        module = handlers.load(context.api_key)
-        return module.refuse(context, request, errno) if errno else module.handle(context, request)
+        api = handlers.load(context.api_key)
+        return api.refuse(context, request, errno) if errno else api.handle(context, request)
 
     def _finished(self, result: Response | None, context: RequestContext) -> Response | None:
         if result is None:

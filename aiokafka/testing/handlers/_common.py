@@ -75,6 +75,15 @@ def over_quota(context: RequestContext, changes: int, first_version: int) -> int
     return codes.NONE
 
 
+def in_version(context: RequestContext, errno: int, first_fenced: int) -> int:
+    """Return the error code as a version has it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH before
+    the version `first_fenced` (KIP-588).
+    """
+    if errno == codes.PRODUCER_FENCED and context.api_version < first_fenced:
+        return codes.INVALID_PRODUCER_EPOCH
+    return errno
+
+
 _OPERATIONS = {
     "topic": (
         *("read", "write", "create", "delete", "alter", "describe"),

@@ -43,7 +43,7 @@ class _Request:
         self.cls: Any = None
         self.name, self.about = f"API {api_key}", ""
         if handlers.known(api_key):
-            self.cls = handlers.load(api_key).REQUEST
+            self.cls = handlers.load(api_key).request_class
             self.name = self.cls.__name__.removesuffix("Request")
             self.about = self._read(body)
 

@@ -1,0 +1,197 @@
+"""Delegation tokens (KIP-48, KIP-373): create, renew, expire, describe."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.delegation_tokens import Token, TokenRefusedError
+from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.script import RequestContext
+
+# -- Common to the APIs of delegation tokens
+
+_FIRST_WITH_REQUESTER = 3  # versions
+
+
+def principal_of(context: RequestContext) -> str:
+    """Return the client's principal; raise TokenRefusedError if it may not ask about tokens."""
+    session = context.session
+    if session is None or session.is_by_token:
+        raise TokenRefusedError(codes.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    return f"User:{session.user}"
+
+
+def requester_of(context: RequestContext, token: Token) -> tuple[str, str]:
+    """Return type and name of the principal that created a token, if the version has them."""
+    return parts(token.requester) if context.api_version >= _FIRST_WITH_REQUESTER else ("", "")
+
+
+def parts(principal: str) -> tuple[str, str]:
+    """Return type and name of a principal."""
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+# -- CreateDelegationToken (KIP-48, 373)
+
+
+@handles(CreateDelegationTokenRequest)
+def create_delegation_token(
+    context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    """Create a token for the client, or for the owner that it names."""
+    try:
+        requester = principal_of(context)
+        owner = requester
+        if request.owner_principal_name:
+            owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+        renewers = tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers)
+        token = context.services.tokens.create(
+            context.truth.config, owner, requester, renewers, request.max_lifetime_ms
+        )
+    except TokenRefusedError as refusal:
+        return refuse_create_delegation_token(context, request, refusal.errno)
+    owner_kind, owner_name = parts(token.owner)
+    kind, name = requester_of(context, token)
+    return CreateDelegationTokenResponse(
+        principal_type=owner_kind,
+        principal_name=owner_name,
+        token_requester_principal_type=kind,
+        token_requester_principal_name=name,
+        issue_timestamp_ms=token.issued,
+        expiry_timestamp_ms=token.expires,
+        max_timestamp_ms=token.ends,
+        token_id=token.token_id,
+        hmac=token.hmac,
+    )
+
+
+@refuses(CreateDelegationTokenRequest)
+def refuse_create_delegation_token(
+    context: RequestContext, request: CreateDelegationTokenRequest, errno: int
+) -> CreateDelegationTokenResponse:
+    """Say no."""
+    return CreateDelegationTokenResponse(
+        error_code=errno,
+        principal_type="",
+        principal_name="",
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+        token_id="",
+        hmac=b"",
+    )
+
+
+# -- RenewDelegationToken (KIP-48)
+
+
+@handles(RenewDelegationTokenRequest)
+def renew_delegation_token(
+    context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    """Let a token live on."""
+    try:
+        user = principal_of(context)
+        expires = context.services.tokens.renew(
+            context.truth.config, request.hmac, user, request.renew_period_ms
+        )
+    except TokenRefusedError as refusal:
+        return refuse_renew_delegation_token(context, request, refusal.errno)
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires)
+
+
+@refuses(RenewDelegationTokenRequest)
+def refuse_renew_delegation_token(
+    context: RequestContext, request: RenewDelegationTokenRequest, errno: int
+) -> RenewDelegationTokenResponse:
+    """Say no."""
+    return RenewDelegationTokenResponse(error_code=errno, expiry_timestamp_ms=-1)
+
+
+# -- ExpireDelegationToken (KIP-48)
+
+
+@handles(ExpireDelegationTokenRequest)
+def expire_delegation_token(
+    context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    """Let a token expire."""
+    try:
+        user = principal_of(context)
+        expires = context.services.tokens.expire(
+            context.truth.config, request.hmac, user, request.expiry_time_period_ms
+        )
+    except TokenRefusedError as refusal:
+        return refuse_expire_delegation_token(context, request, refusal.errno)
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires)
+
+
+@refuses(ExpireDelegationTokenRequest)
+def refuse_expire_delegation_token(
+    context: RequestContext, request: ExpireDelegationTokenRequest, errno: int
+) -> ExpireDelegationTokenResponse:
+    """Say no."""
+    return ExpireDelegationTokenResponse(error_code=errno, expiry_timestamp_ms=-1)
+
+
+# -- DescribeDelegationToken (KIP-48)
+
+
+@handles(DescribeDelegationTokenRequest)
+def describe_delegation_token(
+    context: RequestContext, request: DescribeDelegationTokenRequest
+) -> DescribeDelegationTokenResponse:
+    """Return tokens: with an authorizer only those that the client may renew."""
+    try:
+        user = principal_of(context)
+        tokens = context.services.tokens.list(context.truth.config)
+    except TokenRefusedError as refusal:
+        return refuse_describe_delegation_token(context, request, refusal.errno)
+    if request.owners is not None:
+        owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
+        tokens = [token for token in tokens if token.owner in owners]
+    sees_all = not context.services.acls.entries.is_enforced
+    return DescribeDelegationTokenResponse(
+        tokens=[_describe(context, token) for token in tokens if sees_all or token.is_of(user)]
+    )
+
+
+@refuses(DescribeDelegationTokenRequest)
+def refuse_describe_delegation_token(
+    context: RequestContext, request: DescribeDelegationTokenRequest, errno: int
+) -> DescribeDelegationTokenResponse:
+    """Say no."""
+    return DescribeDelegationTokenResponse(error_code=errno, tokens=[])
+
+
+def _describe(context: RequestContext, token: Token) -> DescribedDelegationToken:
+    owner_kind, owner_name = parts(token.owner)
+    kind, name = requester_of(context, token)
+    renewers = []
+    for renewer in token.renewers:
+        type_, of = parts(renewer)
+        renewers.append(DescribedDelegationTokenRenewer(principal_type=type_, principal_name=of))
+    return DescribedDelegationToken(
+        principal_type=owner_kind,
+        principal_name=owner_name,
+        token_requester_principal_type=kind,
+        token_requester_principal_name=name,
+        issue_timestamp=token.issued,
+        expiry_timestamp=token.expires,
+        max_timestamp=token.ends,
+        token_id=token.token_id,
+        hmac=token.hmac,
+        renewers=renewers,
+    )

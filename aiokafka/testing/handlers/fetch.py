@@ -1,0 +1,235 @@
+"""Fetch: read record batches, waiting for them if there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Sequence
+
+from aiokafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from aiokafka.testing import codes, records
+from aiokafka.testing.batches import Batch, Buffer
+from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession, FetchSessionError
+from aiokafka.testing.fetching import Look, look_at_all, look_until_enough
+from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.log import PartitionLog
+from aiokafka.testing.script import RequestContext
+
+_ZSTD = 4
+_FIRST_WITHOUT_PARTIAL = 3  # KIP-74
+_FIRST_BATCH_V2 = 4
+_FIRST_ZSTD = 10
+_FIRST_DIVERGING = 12
+_FIRST_TOPIC_IDS = 13
+_FIRST_ENDPOINTS = 16
+_READ_COMMITTED = 1
+_UNKNOWN = (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID)
+
+
+@handles(FetchRequest)
+def fetch(
+    context: RequestContext, request: FetchRequest
+) -> FetchResponse | Awaitable[FetchResponse]:
+    """Read from the partitions of the request and of its session."""
+    sessions = context.services.fetch_sessions(context.node_id)
+    try:
+        session, incremental = sessions.open(
+            request.session_id,
+            request.session_epoch,
+            _positions(context, request),
+            _forgotten(context, request),
+        )
+    except FetchSessionError as exc:
+        return refuse_fetch(context, request, exc.errno)
+    positions = tuple(session.positions.values())
+    looks, enough = look_at_all(context, request, positions)
+    if not enough:
+        return _wait_and_read(context, request, (session, incremental), positions)
+    return _read_all(context, request, session, incremental, looks)
+
+
+async def _wait_and_read(
+    context: RequestContext,
+    request: FetchRequest,
+    opened: tuple[FetchSession, bool],
+    positions: Sequence[FetchPosition],
+) -> FetchResponse:
+    looks = await look_until_enough(context, request, positions)
+    return _read_all(context, request, *opened, looks)
+
+
+def _read_all(
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchSession,
+    incremental: bool,
+    looks: list[Look],
+) -> FetchResponse:
+    response = FetchResponse(session_id=session.session_id, responses=[])
+    budget = request.max_bytes
+    for one in looks:
+        data, size = _read(context, request, one, budget)
+        budget -= size
+        if size:
+            session.served(one.position)
+        if _is_news(one, data) or not incremental:
+            _add(context, response, one.position, data)
+    _add_endpoints(context, response)
+    return response
+
+
+@refuses(FetchRequest)
+def refuse_fetch(context: RequestContext, request: FetchRequest, errno: int) -> FetchResponse:
+    """Say no to the whole, or before v7 to each partition."""
+    if context.api_version >= 7:
+        return FetchResponse(error_code=errno, responses=[])
+    response = FetchResponse(responses=[])
+    for position in _positions(context, request):
+        _add(context, response, position, _failed(position.partition, errno))
+    return response
+
+
+def _positions(context: RequestContext, request: FetchRequest) -> Iterator[FetchPosition]:
+    for topic in request.topics:
+        key = topic.topic_id if context.api_version >= _FIRST_TOPIC_IDS else topic.topic
+        for part in topic.partitions:
+            yield FetchPosition(
+                key,
+                part.partition,
+                part.fetch_offset,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.partition_max_bytes,
+            )
+
+
+def _forgotten(context: RequestContext, request: FetchRequest) -> Iterator[tuple[str | bytes, int]]:
+    for topic in request.forgotten_topics_data:
+        key = topic.topic_id if context.api_version >= _FIRST_TOPIC_IDS else topic.topic
+        for index in topic.partitions:
+            yield key, index
+
+
+def _failed(index: int, errno: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=errno,
+        high_watermark=-1,
+        aborted_transactions=[] if errno in _UNKNOWN else None,
+        records=b"",
+    )
+
+
+def _read(
+    context: RequestContext, request: FetchRequest, one: Look, budget: int
+) -> tuple[PartitionData, int]:
+    """Return what to respond for one partition, and how many bytes of records it has."""
+    partition, log = one.partition, one.log
+    if one.errno or partition is None or log is None:
+        return _refused(context, one), 0
+    data = PartitionData(
+        partition_index=partition.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+    if one.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(epoch=one.diverging[0], end_offset=one.diverging[1])
+        return data, 0
+    if one.preferred_replica != -1:
+        data.preferred_read_replica = one.preferred_replica
+        return data, 0
+    batches, rest = log.read(
+        one.position.offset,
+        min(budget, one.position.max_bytes),
+        one.limit,
+        at_least_one=budget == request.max_bytes or context.api_version < _FIRST_WITHOUT_PARTIAL,
+    )
+    if any(batch.codec == _ZSTD for batch in batches) and context.api_version < _FIRST_ZSTD:
+        return _failed(partition.index, codes.UNSUPPORTED_COMPRESSION_TYPE), 0
+    if request.isolation_level == _READ_COMMITTED:
+        data.aborted_transactions = _aborted(log, one.position.offset, batches)
+    payload = _payload(context, one.position, batches, rest)
+    data.records = payload
+    return data, len(payload)
+
+
+def _payload(
+    context: RequestContext, position: FetchPosition, batches: list[Batch], rest: Buffer
+) -> Buffer:
+    """Return batches as bytes, in the format that this version of Fetch carries."""
+    if context.api_version >= _FIRST_BATCH_V2:
+        if len(batches) == 1 and not rest:
+            return batches[0].data
+        return b"".join([*(batch.data for batch in batches), rest])
+    magic = 1 if context.api_version >= 2 else 0
+    data = b"".join(records.to_message_set(batch.data, magic) for batch in batches)
+    if context.api_version < _FIRST_WITHOUT_PARTIAL:
+        return data[: position.max_bytes]  # old brokers cut in the middle of a message
+    return data
+
+
+def _aborted(log: PartitionLog, start: int, batches: list[Batch]) -> list[AbortedTransaction]:
+    if not batches:
+        return []
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.producers.aborted_between(start, batches[-1].last_offset + 1)
+    ]
+
+
+def _refused(context: RequestContext, one: Look) -> PartitionData:
+    data = _failed(one.position.partition, one.errno)
+    wrong_broker = (codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH)
+    if one.partition is None or one.errno not in wrong_broker:
+        return data
+    if context.api_version >= _FIRST_DIVERGING:
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=one.partition.leader, leader_epoch=one.partition.leader_epoch
+        )
+    return data
+
+
+def _is_news(one: Look, data: PartitionData) -> bool:
+    """Return whether an incremental response has to mention the partition; note what it says."""
+    told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+    changed = told != one.position.told or bool(data.records) or one.urgent
+    one.position.told = () if data.error_code else told
+    return changed
+
+
+def _add(
+    context: RequestContext, response: FetchResponse, position: FetchPosition, data: PartitionData
+) -> None:
+    """Put a partition under its topic; neighbours share an entry."""
+    by_id = isinstance(position.topic, bytes)
+    last = response.responses[-1] if response.responses else None
+    if last is None or position.topic != (last.topic_id if by_id else last.topic):
+        last = FetchableTopicResponse(partitions=[])
+        if isinstance(position.topic, bytes):
+            last.topic_id = position.topic
+        else:
+            last.topic = position.topic
+        response.responses.append(last)
+    last.partitions.append(data)
+
+
+def _add_endpoints(context: RequestContext, response: FetchResponse) -> None:
+    """Tell where the leaders are that were named (KIP-951)."""
+    if context.api_version < _FIRST_ENDPOINTS:
+        return
+    leaders = {p.current_leader.leader_id for t in response.responses for p in t.partitions}
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in context.state.nodes.values()
+        if node.node_id in leaders
+    ]

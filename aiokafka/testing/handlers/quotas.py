@@ -1,0 +1,96 @@
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntryData,
+    AlterEntryData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.quota_entries import Wanted, problem_of
+from aiokafka.testing.script import RequestContext
+
+# -- DescribeClientQuotas (KIP-546)
+
+_KINDS = ("user", "client-id", "ip")
+
+
+@handles(DescribeClientQuotasRequest)
+def describe_client_quotas(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """Return the quotas that the filter takes."""
+    components = request.components
+    wanted = {
+        each.entity_type: Wanted(each.entity_type, each.match_type, each.match)
+        for each in components
+    }
+    is_odd = "ip" in wanted and len(wanted) > 1
+    if len(wanted) < len(components) or is_odd or not wanted.keys() <= set(_KINDS):
+        return refuse_describe_client_quotas(context, request, codes.INVALID_REQUEST)
+    found = context.services.quotas.entries.find(wanted, strict=request.strict)
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in limits.items()],
+            )
+            for entity, limits in found
+        ],
+    )
+
+
+@refuses(DescribeClientQuotasRequest)
+def refuse_describe_client_quotas(
+    context: RequestContext, request: DescribeClientQuotasRequest, errno: int
+) -> DescribeClientQuotasResponse:
+    """Say no."""
+    return DescribeClientQuotasResponse(error_code=errno, error_message=None, entries=None)
+
+
+# -- AlterClientQuotas (KIP-546)
+
+
+@handles(AlterClientQuotasRequest)
+def alter_client_quotas(
+    context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Change the quotas of each entity, or only check."""
+    return AlterClientQuotasResponse(
+        entries=[_alter(context, each, request.validate_only) for each in request.entries]
+    )
+
+
+@refuses(AlterClientQuotasRequest)
+def refuse_alter_client_quotas(
+    context: RequestContext, request: AlterClientQuotasRequest, errno: int
+) -> AlterClientQuotasResponse:
+    """Say no to every entity."""
+    return AlterClientQuotasResponse(
+        entries=[
+            AlteredEntryData(error_code=errno, error_message=None, entity=each.entity)
+            for each in request.entries
+        ]
+    )
+
+
+def _alter(context: RequestContext, wanted: AlterEntryData, only_check: bool) -> AlteredEntryData:
+    entity = tuple(sorted((each.entity_type, each.entity_name) for each in wanted.entity))
+    changes = {op.key: None if op.remove else op.value for op in wanted.ops}
+    problem = problem_of(entity, changes)
+    if problem is not None:
+        return AlteredEntryData(
+            error_code=codes.INVALID_REQUEST, error_message=problem, entity=wanted.entity
+        )
+    if not only_check:
+        context.services.quotas.alter(entity, changes)
+    return AlteredEntryData(error_message=None, entity=wanted.entity)

@@ -1,0 +1,77 @@
+"""GetTelemetrySubscriptions and PushTelemetry: metrics of clients (KIP-714)."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing import codes
+from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.telemetry import ACCEPTED, has_receiver
+
+# -- GetTelemetrySubscriptions: which metrics the brokers want (KIP-714)
+
+
+@handles(GetTelemetrySubscriptionsRequest)
+def get_telemetry_subscriptions(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """Say what is wanted of this client."""
+    if not has_receiver(context.truth):
+        return refuse_get_telemetry_subscriptions(context, request, codes.UNSUPPORTED_VERSION)
+    receiver = context.services.telemetry
+    errno, instance_id = receiver.admit(context, request.client_instance_id)
+    if errno:
+        return refuse_get_telemetry_subscriptions(context, request, errno)
+    subscription_id, interval_ms, metrics = receiver.subscription(context, instance_id)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=subscription_id,
+        accepted_compression_types=list(ACCEPTED),
+        push_interval_ms=interval_ms,
+        telemetry_max_bytes=int(context.truth.config["telemetry.max.bytes"]),
+        delta_temporality=True,
+        requested_metrics=list(metrics),
+    )
+
+
+@refuses(GetTelemetrySubscriptionsRequest)
+def refuse_get_telemetry_subscriptions(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest, errno: int
+) -> GetTelemetrySubscriptionsResponse:
+    """Say no."""
+    return GetTelemetrySubscriptionsResponse(
+        error_code=errno,
+        client_instance_id=ZERO_UUID,
+        subscription_id=0,
+        accepted_compression_types=[],
+        push_interval_ms=0,
+        telemetry_max_bytes=0,
+        delta_temporality=False,
+        requested_metrics=[],
+    )
+
+
+# -- PushTelemetry: metrics of a client (KIP-714)
+
+
+@handles(PushTelemetryRequest)
+def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    """Keep them."""
+    if not has_receiver(context.truth):
+        return refuse_push_telemetry(context, request, codes.UNSUPPORTED_VERSION)
+    errno = context.services.telemetry.receive(context, request)
+    return PushTelemetryResponse(error_code=errno)
+
+
+@refuses(PushTelemetryRequest)
+def refuse_push_telemetry(
+    context: RequestContext, request: PushTelemetryRequest, errno: int
+) -> PushTelemetryResponse:
+    """Say no."""
+    return PushTelemetryResponse(error_code=errno)
