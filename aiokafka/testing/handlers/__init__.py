@@ -6,21 +6,23 @@ A handler is registered for its request class::
     def heartbeat(context, request):
         # plain or async: returns the response, or None for no response
 
-    @refuses(HeartbeatRequest)
-    def refuse_heartbeat(context, request, errno):
-        # returns a response with the error for everything in the request
+The response with an error for everything in a request is derived, see `refuse`. Where it cannot be,
+a function makes it::
+
+    @refuses(ProduceRequest)
+    def refuse_produce(context, request, errno):
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from aiokafka.protocol.schema import Request, Response
+from aiokafka.protocol.schema import NEVER, ZERO_UUID, Request, Response, Struct, fields
 from aiokafka.testing.script import RequestContext
 
-__all__ = ["Api", "handles", "known", "load", "refuses"]
+__all__ = ["Api", "handles", "known", "load", "refuse", "refuses"]
 
 # Modules are imported on first use, because messages cost time to declare.
 _FAMILIES = {
@@ -48,42 +50,119 @@ _FAMILIES = {
 _MODULES = {api_key: family for family, keys in _FAMILIES.items() for api_key in keys}
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R", bound=Response)
+_S = TypeVar("_S", bound=Struct)
+
+_NOTHING: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False}
+"""Values by kind; 0 for numbers."""
+
+_TOPIC = ("name", "topic_id")  # a topic has one or the other, as of the version
 
 
 class Api:
-    """One API of the fake brokers."""
+    """One API of the fake brokers.
 
-    __slots__ = ("handle", "refuse", "request_class")
+    Args:
+        request_class: The class of its requests.
+        refusal: Values of the fields of a derived refusal that are not zero, empty or None.
+    """
 
-    def __init__(self, request_class: type[Request[Any]]) -> None:
+    __slots__ = ("_refusal", "handle", "refuse", "request_class")
+
+    def __init__(self, request_class: type[Request[Any]], refusal: Mapping[str, Any]) -> None:
         self.request_class = request_class
+        self._refusal = refusal
         #: Carries out a request: `(context, request)`.
         self.handle: Callable[[RequestContext, Any], Any]
         #: Makes the response with an error: `(context, request, errno)`.
-        self.refuse: Callable[[RequestContext, Any, int], Response]
+        self.refuse: Callable[[RequestContext, Any, int], Response] = self._derive_refusal
+
+    def _derive_refusal(self, context: RequestContext, request: Any, errno: int) -> Response:
+        return _with_error(self.request_class.RESPONSE, request, errno, self._refusal)
 
 
 _apis: dict[int, Api] = {}
 
 
-def handles(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
-    """Register the function that carries out requests of this class."""
+def handles(
+    request_class: type[Request[Any]], *, refusal: Mapping[str, Any] | None = None
+) -> Callable[[_F], _F]:
+    """Register the function that carries out requests of this class.
+
+    Args:
+        request_class: The class.
+        refusal: Values of fields in the response with an error, where they are not zero.
+    """
+    api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
 
     def register(function: _F) -> _F:
-        _apis.setdefault(request_class.API_KEY, Api(request_class)).handle = function
+        api.handle = function
         return function
 
     return register
 
 
 def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
-    """Register the function that makes responses with an error to requests of this class."""
+    """Register the function that makes responses with an error to requests of this class. It
+    follows the one that `handles` them, and is necessary where `refuse` cannot derive the response.
+    """
 
     def register(function: _F) -> _F:
-        _apis.setdefault(request_class.API_KEY, Api(request_class)).refuse = function
+        _apis[request_class.API_KEY].refuse = function
         return function
 
     return register
+
+
+def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
+    """Return a response with `errno` for everything in the request.
+
+    It is derived from the declarations of both messages. A response with an error code of its own
+    has no items; any other has one for each item of the request, with its key and the error.
+    """
+    return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
+
+
+def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:
+    """Return a response, or an item of one, with an error code.
+
+    Args:
+        kind: The class to make.
+        source: The request, or the item of it with the same key.
+        errno: The error code.
+        values: Values of fields, by name.
+    """
+    specs = fields(kind)
+    if not isinstance(source, Struct):  # the key alone
+        key = next(spec.name for spec in specs if spec.required and spec.name != "error_code")
+        values = {**values, key: source}
+    has_code = any(spec.name == "error_code" for spec in specs)
+    is_item = not issubclass(kind, Response)
+    given: dict[str, Any] = {}
+    for spec in specs:
+        name, struct = spec.name, spec.type.element and spec.type.element.struct
+        if name in values:
+            given[name] = values[name]
+        elif name == "error_code":
+            given[name] = errno
+        elif not spec.required and name not in _TOPIC:
+            continue
+        elif struct is not None and not has_code:
+            given[name] = [_with_error(struct, each, errno, values) for each in _items(source)]
+        elif is_item and hasattr(source, name):
+            given[name] = getattr(source, name)
+        elif spec.nullable != NEVER:
+            given[name] = None
+        else:
+            given[name] = [] if spec.type.element else _NOTHING.get(spec.type.kind, 0)
+    return kind(**given)
+
+
+def _items(source: Any) -> list[Any]:
+    """Return the items of a request, or of one of its items: each has one list only."""
+    (name,) = (spec.name for spec in fields(type(source)) if spec.type.element)
+    items: list[Any] = getattr(source, name)
+    return items
 
 
 def known(api_key: int) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
 from aiokafka.testing.acl_entries import OPERATIONS
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
+
+G = TypeVar("G")
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
@@ -110,4 +115,24 @@ def authorized_operations(
         1 << OPERATIONS[operation]
         for operation in _OPERATIONS[resource]
         if not denies(context, resource, name, operation)
+    )
+
+
+def refused_group(kind: Callable[..., G], group_id: str, errno: int, **others: Any) -> G:
+    """Return a described group with nothing but an error.
+
+    Args:
+        kind: The `DescribedGroup` of the response.
+        group_id: The group.
+        errno: Why it cannot be described.
+        others: What only this kind of group has.
+    """
+    return kind(
+        error_code=errno,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        members=[],
+        **others,
     )

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.acls import (
 )
 from aiokafka.testing import codes
 from aiokafka.testing.acl_entries import Entry, Filter
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 
 # -- DescribeAcls (KIP-140)
@@ -30,7 +30,7 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
     """Return the entries that the filter takes, by resource."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
-        return refuse_describe_acls(context, request, codes.SECURITY_DISABLED)
+        return refuse(context, request, codes.SECURITY_DISABLED)
     wanted = Filter(
         request.resource_type_filter,
         request.resource_name_filter,
@@ -60,14 +60,6 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
     )
 
 
-@refuses(DescribeAclsRequest)
-def refuse_describe_acls(
-    context: RequestContext, request: DescribeAclsRequest, errno: int
-) -> DescribeAclsResponse:
-    """Refuse it."""
-    return DescribeAclsResponse(error_code=errno, error_message=None, resources=[])
-
-
 # -- CreateAcls (KIP-140)
 
 _CLUSTER = 4
@@ -78,18 +70,8 @@ _ANY, _MATCH = 1, 2
 def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add each, unless it cannot be."""
     if not context.services.acls.entries.is_enforced:
-        return refuse_create_acls(context, request, codes.SECURITY_DISABLED)
+        return refuse(context, request, codes.SECURITY_DISABLED)
     return CreateAclsResponse(results=[_create(context, one) for one in request.creations])
-
-
-@refuses(CreateAclsRequest)
-def refuse_create_acls(
-    context: RequestContext, request: CreateAclsRequest, errno: int
-) -> CreateAclsResponse:
-    """Refuse every entry."""
-    return CreateAclsResponse(
-        results=[AclCreationResult(error_code=errno, error_message=None) for _ in request.creations]
-    )
 
 
 def _create(context: RequestContext, wanted: AclCreation) -> AclCreationResult:
@@ -128,7 +110,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAc
     """Remove what each filter takes. An entry that several take belongs to each of them."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
-        return refuse_delete_acls(context, request, codes.SECURITY_DISABLED)
+        return refuse(context, request, codes.SECURITY_DISABLED)
     wanted = [_filter(one) for one in request.filters]
     found = [entries.find(one) for one in wanted]
     for one in wanted:
@@ -137,19 +119,6 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAc
         filter_results=[
             DeleteAclsFilterResult(error_message=None, matching_acls=[_gone(e) for e in gone])
             for gone in found
-        ]
-    )
-
-
-@refuses(DeleteAclsRequest)
-def refuse_delete_acls(
-    context: RequestContext, request: DeleteAclsRequest, errno: int
-) -> DeleteAclsResponse:
-    """Refuse every filter."""
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(error_code=errno, error_message=None, matching_acls=[])
-            for _ in request.filters
         ]
     )
 

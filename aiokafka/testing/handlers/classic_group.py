@@ -19,7 +19,7 @@ from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.consumer_group import ConsumerGroup
 from aiokafka.testing.group_members import Application, GroupRefusedError, Joined
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.script import RequestContext
 
 # -- JoinGroup: enter a group and wait until all its members have. A group of the consumer protocol
@@ -50,7 +50,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
 def refuse_join_group(
     context: RequestContext, request: JoinGroupRequest, errno: int
 ) -> JoinGroupResponse:
-    """Say no."""
+    """Return a response with `errno` and the member's id."""
     return _refused_join(context, request.member_id, errno)
 
 
@@ -122,12 +122,12 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     if errno:
-        return refuse_sync_group(context, request, errno)
+        return refuse(context, request, errno)
     if (modern := groups.consumer.get(request.group_id)) is not None:
         return _sync_modern(request, modern)
     group = groups.classic.get(request.group_id)
     if group is None:
-        return refuse_sync_group(context, request, codes.UNKNOWN_MEMBER_ID)
+        return refuse(context, request, codes.UNKNOWN_MEMBER_ID)
     try:
         group.check_member(request.member_id, request.group_instance_id, request.generation_id)
         told = (request.protocol_type, request.protocol_name)
@@ -140,7 +140,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
             {entry.member_id: entry.assignment for entry in request.assignments},
         )
     except GroupRefusedError as exc:
-        return refuse_sync_group(context, request, exc.errno)
+        return refuse(context, request, exc.errno)
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )
@@ -158,14 +158,6 @@ def _sync_modern(request: SyncGroupRequest, group: ConsumerGroup) -> SyncGroupRe
     return SyncGroupResponse(protocol_type=told[0], protocol_name=told[1], assignment=assignment)
 
 
-@refuses(SyncGroupRequest)
-def refuse_sync_group(
-    context: RequestContext, request: SyncGroupRequest, errno: int
-) -> SyncGroupResponse:
-    """Say no."""
-    return SyncGroupResponse(error_code=errno, assignment=b"")
-
-
 def _real(group: ClassicGroup) -> tuple[str, str]:
     return group.protocol_type, group.protocol
 
@@ -177,11 +169,11 @@ def _real(group: ClassicGroup) -> tuple[str, str]:
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Extend the session of a member, which learns of a rebalance."""
     if not request.group_id:
-        return refuse_heartbeat(context, request, codes.INVALID_GROUP_ID)
+        return refuse(context, request, codes.INVALID_GROUP_ID)
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     if errno:
-        return refuse_heartbeat(context, request, errno)
+        return refuse(context, request, errno)
     who = (request.member_id, request.group_instance_id, request.generation_id)
     try:
         if (modern := groups.consumer.get(request.group_id)) is not None:
@@ -195,14 +187,6 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     return HeartbeatResponse(error_code=errno)
 
 
-@refuses(HeartbeatRequest)
-def refuse_heartbeat(
-    context: RequestContext, request: HeartbeatRequest, errno: int
-) -> HeartbeatResponse:
-    """Say no."""
-    return HeartbeatResponse(error_code=errno)
-
-
 # -- LeaveGroup: one member, or several (KIP-345)
 
 _FIRST_SEVERAL = 3
@@ -213,7 +197,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     """Take them out; the others rebalance."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
     if errno:
-        return refuse_leave_group(context, request, errno)
+        return refuse(context, request, errno)
     members = request.members
     if context.api_version < _FIRST_SEVERAL:
         members = [MemberIdentity(member_id=request.member_id)]
@@ -221,14 +205,6 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     if context.api_version < _FIRST_SEVERAL:
         return LeaveGroupResponse(error_code=answers[0].error_code)
     return LeaveGroupResponse(members=answers)
-
-
-@refuses(LeaveGroupRequest)
-def refuse_leave_group(
-    context: RequestContext, request: LeaveGroupRequest, errno: int
-) -> LeaveGroupResponse:
-    """Say no to the whole."""
-    return LeaveGroupResponse(error_code=errno)
 
 
 def _leave(

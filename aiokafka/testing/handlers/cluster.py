@@ -23,7 +23,7 @@ from aiokafka.protocol.messages.cluster import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
@@ -101,32 +101,24 @@ def _nothing_but_errors(request: DescribeQuorumRequest) -> DescribeQuorumRespons
     )
 
 
-@refuses(DescribeQuorumRequest)
-def refuse_describe_quorum(
-    context: RequestContext, request: DescribeQuorumRequest, errno: int
-) -> DescribeQuorumResponse:
-    """Say no."""
-    return DescribeQuorumResponse(error_code=errno, topics=[])
-
-
 # -- UpdateFeatures: raise or lower the levels of features (KIP-584)
 
 _UPGRADE = 1
 
 
-@handles(UpdateFeaturesRequest)
+@handles(UpdateFeaturesRequest, refusal={"error_message": "refused"})
 async def update_features(
     context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Change all levels, or none."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
-        return refuse_update_features(context, request, errno)
+        return refuse(context, request, errno)
     levels: dict[str, int] = {}
     for update in request.feature_updates:
         problem = _problem(context, update)
         if problem:
-            response = refuse_update_features(context, request, codes.INVALID_UPDATE_VERSION)
+            response = refuse(context, request, codes.INVALID_UPDATE_VERSION)
             response.error_message = f"The update failed for {update.feature}: {problem}"
             return response
         levels[update.feature] = update.max_version_level
@@ -136,14 +128,6 @@ async def update_features(
     if context.api_version < 2:
         results = [UpdatableFeatureResult(feature=name, error_message=None) for name in levels]
     return UpdateFeaturesResponse(error_message=None, results=results)
-
-
-@refuses(UpdateFeaturesRequest)
-def refuse_update_features(
-    context: RequestContext, request: UpdateFeaturesRequest, errno: int
-) -> UpdateFeaturesResponse:
-    """Say no."""
-    return UpdateFeaturesResponse(error_code=errno, error_message="refused", results=[])
 
 
 def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
@@ -161,69 +145,45 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
 # -- UnregisterBroker: forget a broker
 
 
-@handles(UnregisterBrokerRequest)
+@handles(UnregisterBrokerRequest, refusal={"error_message": "refused"})
 def unregister_broker(
     context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     """Have the controller know a broker no more, until it starts."""
     node = context.truth.nodes.get(request.broker_id)
     if node is None or node.is_forgotten:
-        return refuse_unregister_broker(context, request, codes.BROKER_ID_NOT_REGISTERED)
+        return refuse(context, request, codes.BROKER_ID_NOT_REGISTERED)
     context.truth.node_down(node.node_id)
     node.is_forgotten = True
     return UnregisterBrokerResponse(error_message=None)
 
 
-@refuses(UnregisterBrokerRequest)
-def refuse_unregister_broker(
-    context: RequestContext, request: UnregisterBrokerRequest, errno: int
-) -> UnregisterBrokerResponse:
-    """Say no."""
-    return UnregisterBrokerResponse(error_code=errno, error_message="refused")
-
-
 # -- AddRaftVoter: let a controller vote (KIP-853)
 
 
-@handles(AddRaftVoterRequest)
+@handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Add a voter, where voters are not those of the configuration files."""
     if context.truth.profile.level("kraft.version") < 1:
-        return refuse_add_raft_voter(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, codes.UNSUPPORTED_VERSION)
     if request.voter_id in context.truth.voters:
-        return refuse_add_raft_voter(context, request, codes.DUPLICATE_VOTER)
+        return refuse(context, request, codes.DUPLICATE_VOTER)
     context.truth.voters[request.voter_id] = bytes(request.voter_directory_id)
     return AddRaftVoterResponse(error_message=None)
-
-
-@refuses(AddRaftVoterRequest)
-def refuse_add_raft_voter(
-    context: RequestContext, request: AddRaftVoterRequest, errno: int
-) -> AddRaftVoterResponse:
-    """Say no."""
-    return AddRaftVoterResponse(error_code=errno, error_message="refused")
 
 
 # -- RemoveRaftVoter: take a controller out (KIP-853)
 
 
-@handles(RemoveRaftVoterRequest)
+@handles(RemoveRaftVoterRequest, refusal={"error_message": "refused"})
 def remove_raft_voter(
     context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
     """Remove a voter, where voters are not those of the configuration files."""
     if context.truth.profile.level("kraft.version") < 1:
-        return refuse_remove_raft_voter(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, codes.UNSUPPORTED_VERSION)
     voter = context.truth.voters.get(request.voter_id)
     if voter is None or voter != request.voter_directory_id:
-        return refuse_remove_raft_voter(context, request, codes.VOTER_NOT_FOUND)
+        return refuse(context, request, codes.VOTER_NOT_FOUND)
     del context.truth.voters[request.voter_id]
     return RemoveRaftVoterResponse(error_message=None)
-
-
-@refuses(RemoveRaftVoterRequest)
-def refuse_remove_raft_voter(
-    context: RequestContext, request: RemoveRaftVoterRequest, errno: int
-) -> RemoveRaftVoterResponse:
-    """Say no."""
-    return RemoveRaftVoterResponse(error_code=errno, error_message="refused")

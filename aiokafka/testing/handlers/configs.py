@@ -40,7 +40,7 @@ from aiokafka.testing.configuring import (
     read_settings,
     say_of,
 )
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -59,7 +59,7 @@ _CHANGED = {TOPIC: _DYNAMIC_TOPIC, LOGGER: 6, METRICS: 7, GROUP: 8}
 _BOOLEAN, _STRING, _INT = 1, 2, 3
 
 
-@handles(DescribeConfigsRequest)
+@handles(DescribeConfigsRequest, refusal={"error_message": "refused"})
 def describe_configs(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
@@ -67,17 +67,6 @@ def describe_configs(
     return DescribeConfigsResponse(
         throttle_time_ms=0,
         results=[_describe(context, request, resource) for resource in request.resources],
-    )
-
-
-@refuses(DescribeConfigsRequest)
-def refuse_describe_configs(
-    context: RequestContext, request: DescribeConfigsRequest, errno: int
-) -> DescribeConfigsResponse:
-    """Say no to every resource."""
-    return DescribeConfigsResponse(
-        throttle_time_ms=0,
-        results=[_refused(resource, errno, "refused") for resource in request.resources],
     )
 
 
@@ -176,24 +165,11 @@ def _type_of(value: str) -> int:
 # -- AlterConfigs: replace all settings of a resource
 
 
-@handles(AlterConfigsRequest)
+@handles(AlterConfigsRequest, refusal={"error_message": "refused"})
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Set all settings of each resource: one that is not named falls back to its default."""
     return AlterConfigsResponse(
         throttle_time_ms=0, responses=[_replace(context, request, r) for r in request.resources]
-    )
-
-
-@refuses(AlterConfigsRequest)
-def refuse_alter_configs(
-    context: RequestContext, request: AlterConfigsRequest, errno: int
-) -> AlterConfigsResponse:
-    """Say no to every resource."""
-    return AlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=[
-            say_of(AlterConfigsResourceResponse, r, errno, "refused") for r in request.resources
-        ],
     )
 
 
@@ -223,24 +199,13 @@ _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 _LISTS = ("cleanup.policy", "match", "metric.reporters", "metrics", *REPLICA_LISTS)
 
 
-@handles(IncrementalAlterConfigsRequest)
+@handles(IncrementalAlterConfigsRequest, refusal={"error_message": "refused"})
 def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Set, delete, append to or subtract from each."""
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0, responses=[_change(context, request, r) for r in request.resources]
-    )
-
-
-@refuses(IncrementalAlterConfigsRequest)
-def refuse_incremental_alter_configs(
-    context: RequestContext, request: IncrementalAlterConfigsRequest, errno: int
-) -> IncrementalAlterConfigsResponse:
-    """Say no to every resource."""
-    return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=[say_of(IncrementalResponse, r, errno, "refused") for r in request.resources],
     )
 
 
@@ -309,7 +274,7 @@ def list_config_resources(
     if context.api_version == 0:
         wanted = [METRICS]
     if not names.keys() >= set(wanted):
-        return refuse_list_config_resources(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, codes.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
@@ -317,11 +282,3 @@ def list_config_resources(
             for name in names[kind]
         ]
     )
-
-
-@refuses(ListConfigResourcesRequest)
-def refuse_list_config_resources(
-    context: RequestContext, request: ListConfigResourcesRequest, errno: int
-) -> ListConfigResourcesResponse:
-    """Say no."""
-    return ListConfigResourcesResponse(error_code=errno, config_resources=[])

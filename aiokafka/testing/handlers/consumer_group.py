@@ -24,9 +24,8 @@ from aiokafka.testing import codes
 from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat
 from aiokafka.testing.embedded import Slots
 from aiokafka.testing.group_members import GroupRefusedError
-from aiokafka.testing.group_refusals import refused_group
-from aiokafka.testing.handlers import handles, refuses
-from aiokafka.testing.handlers._common import authorized_operations
+from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers._common import authorized_operations, refused_group
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
@@ -35,21 +34,21 @@ from aiokafka.testing.state import ClusterState
 _LEAVING_STATIC = -2  # the lowest epoch
 
 
-@handles(ConsumerGroupHeartbeatRequest)
+@handles(ConsumerGroupHeartbeatRequest, refusal={"error_message": "refused"})
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Move a member one step towards its assignment."""
     errno = _check(context, request)
     if errno:
-        return refuse_consumer_group_heartbeat(context, request, errno)
+        return refuse(context, request, errno)
     groups = context.services.groups
     try:
         joining = request.member_epoch == JOINING
         group = groups.consumer_for_heartbeat(request.group_id, joining=joining)
         reply = group.heartbeat(_heartbeat(context, request))
     except GroupRefusedError as exc:
-        return refuse_consumer_group_heartbeat(context, request, exc.errno)
+        return refuse(context, request, exc.errno)
     interval = context.state.setting("group.consumer.heartbeat.interval.ms")
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
@@ -57,20 +56,6 @@ def consumer_group_heartbeat(
         member_epoch=reply.epoch,
         heartbeat_interval_ms=interval if reply.epoch >= 0 else 0,
         assignment=None if reply.assignment is None else _next_assignment(reply.assignment),
-    )
-
-
-@refuses(ConsumerGroupHeartbeatRequest)
-def refuse_consumer_group_heartbeat(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest, errno: int
-) -> ConsumerGroupHeartbeatResponse:
-    """Say no."""
-    return ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0,
-        error_code=errno,
-        error_message="refused",
-        member_epoch=0,
-        heartbeat_interval_ms=0,
     )
 
 
@@ -154,7 +139,7 @@ def consumer_group_describe(
 def refuse_consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest, errno: int
 ) -> ConsumerGroupDescribeResponse:
-    """Say no to every group."""
+    """Return a response with `errno` for every group."""
     return ConsumerGroupDescribeResponse(
         throttle_time_ms=0, groups=[_refused(g, errno) for g in request.group_ids]
     )

@@ -16,7 +16,7 @@ from aiokafka.protocol.messages.delegation_tokens import (
 )
 from aiokafka.testing import codes
 from aiokafka.testing.delegation_tokens import Token, TokenRefusedError
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 
 # -- Common to the APIs of delegation tokens
@@ -46,7 +46,10 @@ def parts(principal: str) -> tuple[str, str]:
 # -- CreateDelegationToken (KIP-48, 373)
 
 
-@handles(CreateDelegationTokenRequest)
+@handles(
+    CreateDelegationTokenRequest,
+    refusal={"issue_timestamp_ms": -1, "expiry_timestamp_ms": -1, "max_timestamp_ms": -1},
+)
 def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
@@ -61,7 +64,7 @@ def create_delegation_token(
             context.truth.config, owner, requester, renewers, request.max_lifetime_ms
         )
     except TokenRefusedError as refusal:
-        return refuse_create_delegation_token(context, request, refusal.errno)
+        return refuse(context, request, refusal.errno)
     owner_kind, owner_name = parts(token.owner)
     kind, name = requester_of(context, token)
     return CreateDelegationTokenResponse(
@@ -77,27 +80,10 @@ def create_delegation_token(
     )
 
 
-@refuses(CreateDelegationTokenRequest)
-def refuse_create_delegation_token(
-    context: RequestContext, request: CreateDelegationTokenRequest, errno: int
-) -> CreateDelegationTokenResponse:
-    """Say no."""
-    return CreateDelegationTokenResponse(
-        error_code=errno,
-        principal_type="",
-        principal_name="",
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
-        token_id="",
-        hmac=b"",
-    )
-
-
 # -- RenewDelegationToken (KIP-48)
 
 
-@handles(RenewDelegationTokenRequest)
+@handles(RenewDelegationTokenRequest, refusal={"expiry_timestamp_ms": -1})
 def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
@@ -108,22 +94,14 @@ def renew_delegation_token(
             context.truth.config, request.hmac, user, request.renew_period_ms
         )
     except TokenRefusedError as refusal:
-        return refuse_renew_delegation_token(context, request, refusal.errno)
+        return refuse(context, request, refusal.errno)
     return RenewDelegationTokenResponse(expiry_timestamp_ms=expires)
-
-
-@refuses(RenewDelegationTokenRequest)
-def refuse_renew_delegation_token(
-    context: RequestContext, request: RenewDelegationTokenRequest, errno: int
-) -> RenewDelegationTokenResponse:
-    """Say no."""
-    return RenewDelegationTokenResponse(error_code=errno, expiry_timestamp_ms=-1)
 
 
 # -- ExpireDelegationToken (KIP-48)
 
 
-@handles(ExpireDelegationTokenRequest)
+@handles(ExpireDelegationTokenRequest, refusal={"expiry_timestamp_ms": -1})
 def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
@@ -134,16 +112,8 @@ def expire_delegation_token(
             context.truth.config, request.hmac, user, request.expiry_time_period_ms
         )
     except TokenRefusedError as refusal:
-        return refuse_expire_delegation_token(context, request, refusal.errno)
+        return refuse(context, request, refusal.errno)
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires)
-
-
-@refuses(ExpireDelegationTokenRequest)
-def refuse_expire_delegation_token(
-    context: RequestContext, request: ExpireDelegationTokenRequest, errno: int
-) -> ExpireDelegationTokenResponse:
-    """Say no."""
-    return ExpireDelegationTokenResponse(error_code=errno, expiry_timestamp_ms=-1)
 
 
 # -- DescribeDelegationToken (KIP-48)
@@ -158,7 +128,7 @@ def describe_delegation_token(
         user = principal_of(context)
         tokens = context.services.tokens.list(context.truth.config)
     except TokenRefusedError as refusal:
-        return refuse_describe_delegation_token(context, request, refusal.errno)
+        return refuse(context, request, refusal.errno)
     if request.owners is not None:
         owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
         tokens = [token for token in tokens if token.owner in owners]
@@ -166,14 +136,6 @@ def describe_delegation_token(
     return DescribeDelegationTokenResponse(
         tokens=[_describe(context, token) for token in tokens if sees_all or token.is_of(user)]
     )
-
-
-@refuses(DescribeDelegationTokenRequest)
-def refuse_describe_delegation_token(
-    context: RequestContext, request: DescribeDelegationTokenRequest, errno: int
-) -> DescribeDelegationTokenResponse:
-    """Say no."""
-    return DescribeDelegationTokenResponse(error_code=errno, tokens=[])
 
 
 def _describe(context: RequestContext, token: Token) -> DescribedDelegationToken:

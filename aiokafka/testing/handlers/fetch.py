@@ -87,7 +87,7 @@ def _read_all(
 
 @refuses(FetchRequest)
 def refuse_fetch(context: RequestContext, request: FetchRequest, errno: int) -> FetchResponse:
-    """Say no to the whole, or before v7 to each partition."""
+    """Return a response with `errno`; before version 7 with `errno` for every partition."""
     if context.api_version >= 7:
         return FetchResponse(error_code=errno, responses=[])
     response = FetchResponse(responses=[])

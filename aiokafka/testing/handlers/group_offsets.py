@@ -39,7 +39,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.group_members import GroupRefusedError, GroupState
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import find_topic
 from aiokafka.testing.offsets import CommittedOffset
 from aiokafka.testing.script import RequestContext
@@ -118,26 +118,9 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
         request.generation_id_or_member_epoch,
     )
     if errno:
-        return refuse_offset_commit(context, request, errno)
+        return refuse(context, request, errno)
     return OffsetCommitResponse(
         topics=[_commit_topics(context, request, t) for t in request.topics]
-    )
-
-
-@refuses(OffsetCommitRequest)
-def refuse_offset_commit(
-    context: RequestContext, request: OffsetCommitRequest, errno: int
-) -> OffsetCommitResponse:
-    """Say no to every partition."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[_committed(part, errno) for part in topic.partitions],
-            )
-            for topic in request.topics
-        ]
     )
 
 
@@ -195,10 +178,10 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Keep the positions apart until the transaction ends."""
     if not request.group_id:
-        return refuse_txn_offset_commit(context, request, codes.INVALID_GROUP_ID)
+        return refuse(context, request, codes.INVALID_GROUP_ID)
     errno = _check_txn_member(context, request) or _check_transaction(context, request)
     if errno:
-        return refuse_txn_offset_commit(context, request, errno)
+        return refuse(context, request, errno)
     return TxnOffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
@@ -207,23 +190,6 @@ def txn_offset_commit(
                 partitions=[
                     _commit_in_txn(context, request, topic.name, p) for p in topic.partitions
                 ],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
-@refuses(TxnOffsetCommitRequest)
-def refuse_txn_offset_commit(
-    context: RequestContext, request: TxnOffsetCommitRequest, errno: int
-) -> TxnOffsetCommitResponse:
-    """Say no to every partition."""
-    return TxnOffsetCommitResponse(
-        throttle_time_ms=0,
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[_committed_in_txn(part, errno) for part in topic.partitions],
             )
             for topic in request.topics
         ],
@@ -351,7 +317,9 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 def refuse_offset_fetch(
     context: RequestContext, request: OffsetFetchRequest, errno: int
 ) -> OffsetFetchResponse:
-    """Say no: by group, for the whole, or before v2 by partition."""
+    """Return a response with `errno`: for every group since version 8, once since version 2, before
+    for every partition.
+    """
     if context.api_version >= _FIRST_SEVERAL:
         return OffsetFetchResponse(groups=[_refused(g, errno) for g in request.groups])
     if context.api_version >= _FIRST_GROUP_ERROR:
@@ -492,7 +460,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
     if not errno and not groups.exists(request.group_id):
         errno = codes.GROUP_ID_NOT_FOUND
     if errno:
-        return refuse_offset_delete(context, request, errno)
+        return refuse(context, request, errno)
     in_use = _subscribed(context, request.group_id)
     response = OffsetDeleteResponse(throttle_time_ms=0, topics=[])
     for topic in request.topics:
@@ -512,14 +480,6 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
                 )
             )
     return response
-
-
-@refuses(OffsetDeleteRequest)
-def refuse_offset_delete(
-    context: RequestContext, request: OffsetDeleteRequest, errno: int
-) -> OffsetDeleteResponse:
-    """Say no to the whole."""
-    return OffsetDeleteResponse(error_code=errno, throttle_time_ms=0, topics=[])
 
 
 def _subscribed(context: RequestContext, group_id: str) -> set[str]:

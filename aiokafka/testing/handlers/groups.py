@@ -41,7 +41,7 @@ def describe_groups(
 def refuse_describe_groups(
     context: RequestContext, request: DescribeGroupsRequest, errno: int
 ) -> DescribeGroupsResponse:
-    """Say no to every group."""
+    """Return a response with `errno` for every group."""
     return DescribeGroupsResponse(groups=[_empty(g, "", errno) for g in request.groups])
 
 
@@ -128,14 +128,6 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
     return response
 
 
-@refuses(ListGroupsRequest)
-def refuse_list_groups(
-    context: RequestContext, request: ListGroupsRequest, errno: int
-) -> ListGroupsResponse:
-    """Say no."""
-    return ListGroupsResponse(error_code=errno, groups=[])
-
-
 def _listed(context: RequestContext, group_id: str) -> ListedGroup:
     groups = context.services.groups
     next_generation = group_id in groups.consumer
@@ -158,17 +150,6 @@ def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Dele
     return DeleteGroupsResponse(
         throttle_time_ms=0,
         results=[_delete_group(context, group_id) for group_id in request.groups_names],
-    )
-
-
-@refuses(DeleteGroupsRequest)
-def refuse_delete_groups(
-    context: RequestContext, request: DeleteGroupsRequest, errno: int
-) -> DeleteGroupsResponse:
-    """Say no to every group."""
-    return DeleteGroupsResponse(
-        throttle_time_ms=0,
-        results=[DeletableGroupResult(group_id=g, error_code=errno) for g in request.groups_names],
     )
 
 

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import has_receiver
 
@@ -35,7 +35,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
-            return refuse_api_versions(context, request, codes.INVALID_REQUEST)
+            return refuse(context, request, codes.INVALID_REQUEST)
     profile = context.profile
     features = profile.features.items()
     finalized = context.truth.profile
@@ -59,14 +59,6 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     )
 
 
-@refuses(ApiVersionsRequest)
-def refuse_api_versions(
-    context: RequestContext, request: ApiVersionsRequest, errno: int
-) -> ApiVersionsResponse:
-    """Say no."""
-    return ApiVersionsResponse(error_code=errno, api_keys=[])
-
-
 # -- SaslHandshake: which mechanism a login is by
 
 
@@ -84,7 +76,7 @@ def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Sa
 def refuse_sasl_handshake(
     context: RequestContext, request: SaslHandshakeRequest, errno: int
 ) -> SaslHandshakeResponse:
-    """Say no."""
+    """Return a response with `errno`, and with the mechanisms if another one may work."""
     security = context.services.security
     offered = security.mechanisms if security and errno == codes.UNSUPPORTED_SASL_MECHANISM else ()
     return SaslHandshakeResponse(error_code=errno, mechanisms=list(offered))
@@ -113,7 +105,7 @@ def sasl_authenticate(
 def refuse_sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest, errno: int
 ) -> SaslAuthenticateResponse:
-    """Say no."""
+    """Return a response with `errno` and the text that Kafka has for it."""
     message = for_code(errno).description
     if errno == codes.ILLEGAL_SASL_STATE:
         message = "SaslAuthenticate request received after successful authentication"

@@ -51,7 +51,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOf
 def refuse_list_offsets(
     context: RequestContext, request: ListOffsetsRequest, errno: int
 ) -> ListOffsetsResponse:
-    """Say no to every partition."""
+    """Return a response with `errno` for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -138,25 +138,6 @@ def offset_for_leader_epoch(
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[_find_end(context, topic.topic, p) for p in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@refuses(OffsetForLeaderEpochRequest)
-def refuse_offset_for_leader_epoch(
-    context: RequestContext, request: OffsetForLeaderEpochRequest, errno: int
-) -> OffsetForLeaderEpochResponse:
-    """Say no to every partition."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=p.partition, error_code=errno)
-                    for p in topic.partitions
-                ],
             )
             for topic in request.topics
         ]

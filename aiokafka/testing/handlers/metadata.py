@@ -22,7 +22,7 @@ from aiokafka.protocol.messages.metadata import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, ClusterState, Partition, Topic, TopicRefusedError
@@ -49,7 +49,9 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 def refuse_metadata(
     context: RequestContext, request: MetadataRequest, errno: int
 ) -> MetadataResponse:
-    """Say no to each topic asked for; to all that there are, if it is for all."""
+    """Return a response with `errno` for every topic of the request, or of the cluster if all are
+    wanted.
+    """
     state = context.state
     refused = request.topics or []
     if _are_all_wanted(context, request):
@@ -156,13 +158,13 @@ def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePar
 _BROKERS = 1
 
 
-@handles(DescribeClusterRequest)
+@handles(DescribeClusterRequest, refusal={"error_message": "refused"})
 def describe_cluster(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """Name the brokers."""
     if request.endpoint_type != _BROKERS:
-        return refuse_describe_cluster(context, request, codes.MISMATCHED_ENDPOINT_TYPE)
+        return refuse(context, request, codes.MISMATCHED_ENDPOINT_TYPE)
     state = context.state
     response = DescribeClusterResponse(
         throttle_time_ms=0,
@@ -186,16 +188,6 @@ def describe_cluster(
     return response
 
 
-@refuses(DescribeClusterRequest)
-def refuse_describe_cluster(
-    context: RequestContext, request: DescribeClusterRequest, errno: int
-) -> DescribeClusterResponse:
-    """Say no."""
-    return DescribeClusterResponse(
-        throttle_time_ms=0, error_code=errno, error_message="refused", cluster_id="", brokers=[]
-    )
-
-
 # -- FindCoordinator: which broker coordinates a group or a transactional id
 
 _GROUP, _TRANSACTION = 0, 1
@@ -217,7 +209,7 @@ def find_coordinator(
 def refuse_find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest, errno: int
 ) -> FindCoordinatorResponse:
-    """Say no to every key."""
+    """Return a response with `errno` for every key."""
     keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
     return _coordinators(context, [_failed(key, errno, "refused") for key in keys])
 

@@ -21,7 +21,7 @@ from aiokafka.testing import codes
 from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.appending import append
 from aiokafka.testing.batches import BatchRefusedError
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
@@ -76,7 +76,9 @@ async def _never() -> ProduceResponse:
 
 @refuses(ProduceRequest)
 def refuse_produce(context: RequestContext, request: ProduceRequest, errno: int) -> ProduceResponse:
-    """Say no to every partition; to who wants no response, by closing the connection."""
+    """Return a response with `errno` for every partition. The connection of a producer without acks
+    is closed instead.
+    """
     if request.acks == 0:
         raise CloseConnectionError
     return ProduceResponse(
@@ -239,7 +241,7 @@ async def _replicated(
 _FIRST_FENCED = 4
 
 
-@handles(InitProducerIdRequest)
+@handles(InitProducerIdRequest, refusal={"producer_epoch": -1})
 def init_producer_id(
     context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
@@ -252,26 +254,16 @@ def init_producer_id(
             throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
         )
     if transactional_id == "":
-        return refuse_init_producer_id(context, request, codes.INVALID_REQUEST)
+        return refuse(context, request, codes.INVALID_REQUEST)
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, transactional_id)
     if errno:
-        return refuse_init_producer_id(context, request, errno)
+        return refuse(context, request, errno)
     timeout = request.transaction_timeout_ms / 1000
     try:
         producer_id, epoch = transactions.init(
             transactional_id, timeout, request.producer_id, request.producer_epoch
         )
     except TransactionRefusedError as exc:
-        return refuse_init_producer_id(
-            context, request, in_version(context, exc.errno, _FIRST_FENCED)
-        )
+        return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED))
     return InitProducerIdResponse(throttle_time_ms=0, producer_id=producer_id, producer_epoch=epoch)
-
-
-@refuses(InitProducerIdRequest)
-def refuse_init_producer_id(
-    context: RequestContext, request: InitProducerIdRequest, errno: int
-) -> InitProducerIdResponse:
-    """Say no."""
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=errno, producer_epoch=-1)

@@ -14,7 +14,7 @@ from aiokafka.protocol.messages.quotas import (
     ValueData,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.quota_entries import Wanted, problem_of
 from aiokafka.testing.script import RequestContext
 
@@ -35,7 +35,7 @@ def describe_client_quotas(
     }
     is_odd = "ip" in wanted and len(wanted) > 1
     if len(wanted) < len(components) or is_odd or not wanted.keys() <= set(_KINDS):
-        return refuse_describe_client_quotas(context, request, codes.INVALID_REQUEST)
+        return refuse(context, request, codes.INVALID_REQUEST)
     found = context.services.quotas.entries.find(wanted, strict=request.strict)
     return DescribeClientQuotasResponse(
         error_message=None,
@@ -49,14 +49,6 @@ def describe_client_quotas(
     )
 
 
-@refuses(DescribeClientQuotasRequest)
-def refuse_describe_client_quotas(
-    context: RequestContext, request: DescribeClientQuotasRequest, errno: int
-) -> DescribeClientQuotasResponse:
-    """Say no."""
-    return DescribeClientQuotasResponse(error_code=errno, error_message=None, entries=None)
-
-
 # -- AlterClientQuotas (KIP-546)
 
 
@@ -67,19 +59,6 @@ def alter_client_quotas(
     """Change the quotas of each entity, or only check."""
     return AlterClientQuotasResponse(
         entries=[_alter(context, each, request.validate_only) for each in request.entries]
-    )
-
-
-@refuses(AlterClientQuotasRequest)
-def refuse_alter_client_quotas(
-    context: RequestContext, request: AlterClientQuotasRequest, errno: int
-) -> AlterClientQuotasResponse:
-    """Say no to every entity."""
-    return AlterClientQuotasResponse(
-        entries=[
-            AlteredEntryData(error_code=errno, error_message=None, entity=each.entity)
-            for each in request.entries
-        ]
     )
 
 

@@ -29,7 +29,7 @@ from aiokafka.protocol.messages.replicas import (
     ReplicaElectionResult,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Node, Partition
@@ -49,7 +49,7 @@ def alter_replica_log_dirs(
 def refuse_alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest, errno: int
 ) -> AlterReplicaLogDirsResponse:
-    """Say no to every replica."""
+    """Return a response with `errno` for every replica."""
     return _moved(request, lambda path, topic, index: errno)
 
 
@@ -114,7 +114,7 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Say no."""
+    """Return a response with `errno`; before version 3 with `errno` for every log directory."""
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])
     if errno == codes.CLUSTER_AUTHORIZATION_FAILED:
@@ -182,7 +182,7 @@ async def elect_leaders(
 def refuse_elect_leaders(
     context: RequestContext, request: ElectLeadersRequest, errno: int
 ) -> ElectLeadersResponse:
-    """Say no to everything."""
+    """Return a response with `errno`, from version 1 on at its top, and for every partition."""
     return ElectLeadersResponse(
         error_code=errno if context.api_version >= 1 else 0,
         replica_election_results=[
@@ -225,14 +225,14 @@ def _elect(state: ClusterState, partition: Partition, kind: int) -> int:
 # -- AlterPartitionReassignments: move partitions to other brokers (KIP-455)
 
 
-@handles(AlterPartitionReassignmentsRequest)
+@handles(AlterPartitionReassignmentsRequest, refusal={"error_message": "refused"})
 async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel each move."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
-        return refuse_alter_partition_reassignments(context, request, errno)
+        return refuse(context, request, errno)
     may_change = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
         error_message=None,
@@ -248,16 +248,6 @@ async def alter_partition_reassignments(
             )
             for topic in request.topics
         ],
-    )
-
-
-@refuses(AlterPartitionReassignmentsRequest)
-def refuse_alter_partition_reassignments(
-    context: RequestContext, request: AlterPartitionReassignmentsRequest, errno: int
-) -> AlterPartitionReassignmentsResponse:
-    """Say no to everything."""
-    return AlterPartitionReassignmentsResponse(
-        error_code=errno, error_message="refused", responses=[]
     )
 
 
@@ -292,14 +282,14 @@ def _reassign(
 # -- ListPartitionReassignments: moves under way (KIP-455)
 
 
-@handles(ListPartitionReassignmentsRequest)
+@handles(ListPartitionReassignmentsRequest, refusal={"error_message": "refused"})
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Name the moves of these partitions, or all."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
-        return refuse_list_partition_reassignments(context, request, errno)
+        return refuse(context, request, errno)
     wanted = None
     if request.topics is not None:
         wanted = {(t.name, index) for t in request.topics for index in t.partition_indexes}
@@ -319,11 +309,3 @@ async def list_partition_reassignments(
             OngoingTopicReassignment(name=name, partitions=found) for name, found in topics.items()
         ],
     )
-
-
-@refuses(ListPartitionReassignmentsRequest)
-def refuse_list_partition_reassignments(
-    context: RequestContext, request: ListPartitionReassignmentsRequest, errno: int
-) -> ListPartitionReassignmentsResponse:
-    """Say no."""
-    return ListPartitionReassignmentsResponse(error_code=errno, error_message="refused", topics=[])

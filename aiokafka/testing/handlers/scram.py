@@ -42,14 +42,6 @@ def describe_user_scram_credentials(
     )
 
 
-@refuses(DescribeUserScramCredentialsRequest)
-def refuse_describe_user_scram_credentials(
-    context: RequestContext, request: DescribeUserScramCredentialsRequest, errno: int
-) -> DescribeUserScramCredentialsResponse:
-    """Say no."""
-    return DescribeUserScramCredentialsResponse(error_code=errno, error_message=None, results=[])
-
-
 def _describe(
     context: RequestContext, user: str, *, twice: bool
 ) -> DescribeUserScramCredentialsResult:
@@ -117,7 +109,7 @@ async def alter_user_scram_credentials(
 def refuse_alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest, errno: int
 ) -> AlterUserScramCredentialsResponse:
-    """Say no to every user."""
+    """Return a response with `errno`, once for every user."""
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(user=user, error_code=errno, error_message=None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
 from aiokafka.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from aiokafka.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
@@ -24,44 +27,49 @@ from aiokafka.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.group_refusals import absent_groups, refused_group
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers._common import refused_group
 from aiokafka.testing.script import RequestContext
 
-# -- ShareGroupDescribe: there are no share groups in a fake cluster, and it says so
+G = TypeVar("G")
+
+
+def _absent_groups(
+    kind: Callable[..., G], context: RequestContext, group_ids: Iterable[str], **others: Any
+) -> list[G]:
+    """Return described groups with GROUP_ID_NOT_FOUND, or with NOT_COORDINATOR where another broker
+    coordinates the group. The arguments are those of `refused_group`.
+    """
+    check = context.services.groups.check_coordinator
+    return [
+        refused_group(
+            kind, each, check(context.node_id, each) or codes.GROUP_ID_NOT_FOUND, **others
+        )
+        for each in group_ids
+    ]
+
+
+# -- ShareGroupDescribe
 
 
 @handles(ShareGroupDescribeRequest)
 def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    """Find none of them."""
+    """Return no group: none exists."""
     return ShareGroupDescribeResponse(
-        groups=absent_groups(DescribedShareGroup, context, request.group_ids, assignor_name="")
+        groups=_absent_groups(DescribedShareGroup, context, request.group_ids, assignor_name="")
     )
 
 
-@refuses(ShareGroupDescribeRequest)
-def refuse_share_group_describe(
-    context: RequestContext, request: ShareGroupDescribeRequest, errno: int
-) -> ShareGroupDescribeResponse:
-    """Say no to every group."""
-    return ShareGroupDescribeResponse(
-        groups=[
-            refused_group(DescribedShareGroup, group_id, errno, assignor_name="")
-            for group_id in request.group_ids
-        ]
-    )
-
-
-# -- DescribeShareGroupOffsets: there are no share groups in a fake cluster, and it says so
+# -- DescribeShareGroupOffsets
 
 
 @handles(DescribeShareGroupOffsetsRequest)
 def describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    """Find none of them."""
+    """Return no group: none exists."""
     check = context.services.groups.check_coordinator
     return DescribeShareGroupOffsetsResponse(
         groups=[
@@ -77,80 +85,48 @@ def describe_share_group_offsets(
 def refuse_describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest, errno: int
 ) -> DescribeShareGroupOffsetsResponse:
-    """Say no to every group."""
+    """Return a response with `errno` for every group."""
     return DescribeShareGroupOffsetsResponse(
         groups=[_refused_offsets(group.group_id, errno) for group in request.groups]
     )
 
 
 def _refused_offsets(group_id: str, errno: int) -> DescribeShareGroupOffsetsResponseGroup:
-    return DescribeShareGroupOffsetsResponseGroup(
-        error_code=errno,
-        group_id=group_id,
-        topics=[],
-    )
+    return DescribeShareGroupOffsetsResponseGroup(error_code=errno, group_id=group_id, topics=[])
 
 
-# -- AlterShareGroupOffsets: there are no share groups in a fake cluster, and it says so
+# -- AlterShareGroupOffsets
 
 
 @handles(AlterShareGroupOffsetsRequest)
 def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Find no such group."""
+    """Return an error: no such group exists."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    return refuse_alter_share_group_offsets(context, request, errno or codes.GROUP_ID_NOT_FOUND)
+    return refuse(context, request, errno or codes.GROUP_ID_NOT_FOUND)
 
 
-@refuses(AlterShareGroupOffsetsRequest)
-def refuse_alter_share_group_offsets(
-    context: RequestContext, request: AlterShareGroupOffsetsRequest, errno: int
-) -> AlterShareGroupOffsetsResponse:
-    """Say no to the whole."""
-    return AlterShareGroupOffsetsResponse(error_code=errno, responses=[])
-
-
-# -- DeleteShareGroupOffsets: there are no share groups in a fake cluster, and it says so
+# -- DeleteShareGroupOffsets
 
 
 @handles(DeleteShareGroupOffsetsRequest)
 def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Find no such group."""
+    """Return an error: no such group exists."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    return refuse_delete_share_group_offsets(context, request, errno or codes.GROUP_ID_NOT_FOUND)
+    return refuse(context, request, errno or codes.GROUP_ID_NOT_FOUND)
 
 
-@refuses(DeleteShareGroupOffsetsRequest)
-def refuse_delete_share_group_offsets(
-    context: RequestContext, request: DeleteShareGroupOffsetsRequest, errno: int
-) -> DeleteShareGroupOffsetsResponse:
-    """Say no to the whole."""
-    return DeleteShareGroupOffsetsResponse(error_code=errno, responses=[])
-
-
-# -- StreamsGroupDescribe: there are no streams groups in a fake cluster, and it says so
+# -- StreamsGroupDescribe
 
 
 @handles(StreamsGroupDescribeRequest)
 def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    """Find none of them."""
+    """Return no group: none exists."""
     return StreamsGroupDescribeResponse(
-        groups=absent_groups(DescribedStreamsGroup, context, request.group_ids)
-    )
-
-
-@refuses(StreamsGroupDescribeRequest)
-def refuse_streams_group_describe(
-    context: RequestContext, request: StreamsGroupDescribeRequest, errno: int
-) -> StreamsGroupDescribeResponse:
-    """Say no to every group."""
-    return StreamsGroupDescribeResponse(
-        groups=[
-            refused_group(DescribedStreamsGroup, group_id, errno) for group_id in request.group_ids
-        ]
+        groups=_absent_groups(DescribedStreamsGroup, context, request.group_ids)
     )

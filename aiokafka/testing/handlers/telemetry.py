@@ -8,9 +8,8 @@ from aiokafka.protocol.messages.telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import ACCEPTED, has_receiver
 
@@ -23,11 +22,11 @@ def get_telemetry_subscriptions(
 ) -> GetTelemetrySubscriptionsResponse:
     """Say what is wanted of this client."""
     if not has_receiver(context.truth):
-        return refuse_get_telemetry_subscriptions(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, codes.UNSUPPORTED_VERSION)
     receiver = context.services.telemetry
     errno, instance_id = receiver.admit(context, request.client_instance_id)
     if errno:
-        return refuse_get_telemetry_subscriptions(context, request, errno)
+        return refuse(context, request, errno)
     subscription_id, interval_ms, metrics = receiver.subscription(context, instance_id)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
@@ -40,23 +39,6 @@ def get_telemetry_subscriptions(
     )
 
 
-@refuses(GetTelemetrySubscriptionsRequest)
-def refuse_get_telemetry_subscriptions(
-    context: RequestContext, request: GetTelemetrySubscriptionsRequest, errno: int
-) -> GetTelemetrySubscriptionsResponse:
-    """Say no."""
-    return GetTelemetrySubscriptionsResponse(
-        error_code=errno,
-        client_instance_id=ZERO_UUID,
-        subscription_id=0,
-        accepted_compression_types=[],
-        push_interval_ms=0,
-        telemetry_max_bytes=0,
-        delta_temporality=False,
-        requested_metrics=[],
-    )
-
-
 # -- PushTelemetry: metrics of a client (KIP-714)
 
 
@@ -64,14 +46,6 @@ def refuse_get_telemetry_subscriptions(
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Keep them."""
     if not has_receiver(context.truth):
-        return refuse_push_telemetry(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, codes.UNSUPPORTED_VERSION)
     errno = context.services.telemetry.receive(context, request)
-    return PushTelemetryResponse(error_code=errno)
-
-
-@refuses(PushTelemetryRequest)
-def refuse_push_telemetry(
-    context: RequestContext, request: PushTelemetryRequest, errno: int
-) -> PushTelemetryResponse:
-    """Say no."""
     return PushTelemetryResponse(error_code=errno)

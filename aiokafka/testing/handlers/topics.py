@@ -29,7 +29,7 @@ from aiokafka.protocol.messages.topics import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import (
     authorized_operations,
     await_controller,
@@ -47,32 +47,19 @@ _FIRST_QUOTA_CREATE = 6
 _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 
 
-@handles(CreateTopicsRequest)
+@handles(CreateTopicsRequest, refusal={"error_message": None})
 async def create_topics(
     context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create each topic, or only check."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
-        return refuse_create_topics(context, request, errno)
+        return refuse(context, request, errno)
     names = [topic.name for topic in request.topics]
     return CreateTopicsResponse(
         topics=[
             _twice(topic) if names.count(topic.name) > 1 else _create_topic(context, request, topic)
             for topic in {topic.name: topic for topic in request.topics}.values()
-        ]
-    )
-
-
-@refuses(CreateTopicsRequest)
-def refuse_create_topics(
-    context: RequestContext, request: CreateTopicsRequest, errno: int
-) -> CreateTopicsResponse:
-    """Say no to every topic."""
-    return CreateTopicsResponse(
-        topics=[
-            CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
-            for topic in request.topics
         ]
     )
 
@@ -159,7 +146,7 @@ async def delete_topics(
 def refuse_delete_topics(
     context: RequestContext, request: DeleteTopicsRequest, errno: int
 ) -> DeleteTopicsResponse:
-    """Say no to every topic."""
+    """Return a response with `errno` for every topic."""
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_code=errno)
@@ -217,23 +204,9 @@ async def create_partitions(
     """Grow each topic, or only check."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
-        return refuse_create_partitions(context, request, errno)
+        return refuse(context, request, errno)
     return CreatePartitionsResponse(
         throttle_time_ms=0, results=[_grow(context, request, topic) for topic in request.topics]
-    )
-
-
-@refuses(CreatePartitionsRequest)
-def refuse_create_partitions(
-    context: RequestContext, request: CreatePartitionsRequest, errno: int
-) -> CreatePartitionsResponse:
-    """Say no to every topic."""
-    return CreatePartitionsResponse(
-        throttle_time_ms=0,
-        results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=errno)
-            for topic in request.topics
-        ],
     )
 
 
@@ -284,7 +257,7 @@ def _is_valid(context: RequestContext, placed: list[list[int]], count: int, fact
 _TO_THE_END = -1
 
 
-@handles(DeleteRecordsRequest)
+@handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete what is before the offsets."""
     return DeleteRecordsResponse(
@@ -293,22 +266,6 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> De
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[_delete_records(context, topic.name, p) for p in topic.partitions],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
-@refuses(DeleteRecordsRequest)
-def refuse_delete_records(
-    context: RequestContext, request: DeleteRecordsRequest, errno: int
-) -> DeleteRecordsResponse:
-    """Say no to every partition."""
-    return DeleteRecordsResponse(
-        throttle_time_ms=0,
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_kept(p, errno) for p in topic.partitions]
             )
             for topic in request.topics
         ],
@@ -391,7 +348,7 @@ def describe_topic_partitions(
 def refuse_describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest, errno: int
 ) -> DescribeTopicPartitionsResponse:
-    """Say no to every topic."""
+    """Return a response with `errno` for every topic."""
     return DescribeTopicPartitionsResponse(
         throttle_time_ms=0, topics=[_missing(topic.name, errno) for topic in request.topics]
     )

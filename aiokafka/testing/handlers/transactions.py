@@ -43,7 +43,7 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.testing import codes
 from aiokafka.testing import transactions as coordinator
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import check_leader, in_version
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
@@ -69,7 +69,7 @@ def add_partitions_to_txn(
 def refuse_add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest, errno: int
 ) -> AddPartitionsToTxnResponse:
-    """Say no to every partition."""
+    """Return a response with `errno` for every partition."""
     results = [_results(wanted.topics, errno) for wanted in _wanted(context, request)]
     return _added(context, request, results)
 
@@ -161,7 +161,7 @@ def add_offsets_to_txn(
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, request.transactional_id)
     if errno:
-        return refuse_add_offsets_to_txn(context, request, errno)
+        return refuse(context, request, errno)
     try:
         transactions.add_group(
             request.transactional_id,
@@ -170,18 +170,8 @@ def add_offsets_to_txn(
             request.group_id,
         )
     except TransactionRefusedError as exc:
-        return refuse_add_offsets_to_txn(
-            context, request, in_version(context, exc.errno, _FIRST_FENCED_ADDING)
-        )
-    return refuse_add_offsets_to_txn(context, request, codes.NONE)
-
-
-@refuses(AddOffsetsToTxnRequest)
-def refuse_add_offsets_to_txn(
-    context: RequestContext, request: AddOffsetsToTxnRequest, errno: int
-) -> AddOffsetsToTxnResponse:
-    """Say no, or with 0 say yes."""
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=errno)
+        return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED_ADDING))
+    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=codes.NONE)
 
 
 # -- EndTxn: commit or abort a transaction
@@ -196,7 +186,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, request.transactional_id)
     if errno:
-        return refuse_end_txn(context, request, errno)
+        return refuse(context, request, errno)
     try:
         producer_id, epoch = transactions.end(
             request.transactional_id,
@@ -207,16 +197,8 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
             and context.truth.profile.level("transaction.version") >= 2,
         )
     except TransactionRefusedError as exc:
-        return refuse_end_txn(
-            context, request, in_version(context, exc.errno, _FIRST_FENCED_ENDING)
-        )
+        return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED_ENDING))
     return EndTxnResponse(throttle_time_ms=0, producer_id=producer_id, producer_epoch=epoch)
-
-
-@refuses(EndTxnRequest)
-def refuse_end_txn(context: RequestContext, request: EndTxnRequest, errno: int) -> EndTxnResponse:
-    """Say no."""
-    return EndTxnResponse(throttle_time_ms=0, error_code=errno)
 
 
 # -- WriteTxnMarkers: end transactions in partitions, as coordinators do (KIP-98, 664)
@@ -300,23 +282,6 @@ def describe_producers(
     )
 
 
-@refuses(DescribeProducersRequest)
-def refuse_describe_producers(
-    context: RequestContext, request: DescribeProducersRequest, errno: int
-) -> DescribeProducersResponse:
-    """Say no to every partition."""
-    return DescribeProducersResponse(
-        throttle_time_ms=0,
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_refused_partition(index, errno) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
 def _refused_partition(index: int, errno: int) -> PartitionResponse:
     return PartitionResponse(partition_index=index, error_code=errno, active_producers=[])
 
@@ -355,19 +320,6 @@ def describe_transactions(
         throttle_time_ms=0,
         transaction_states=[
             _describe_transaction(context, name) for name in request.transactional_ids
-        ],
-    )
-
-
-@refuses(DescribeTransactionsRequest)
-def refuse_describe_transactions(
-    context: RequestContext, request: DescribeTransactionsRequest, errno: int
-) -> DescribeTransactionsResponse:
-    """Say no to every id."""
-    return DescribeTransactionsResponse(
-        throttle_time_ms=0,
-        transaction_states=[
-            _refused_transaction(name, errno) for name in request.transactional_ids
         ],
     )
 
@@ -437,16 +389,6 @@ def list_transactions(
             and not check_named(context, "transactional_id", known.transactional_id, "describe")
             and _passes(request, known)
         ],
-    )
-
-
-@refuses(ListTransactionsRequest)
-def refuse_list_transactions(
-    context: RequestContext, request: ListTransactionsRequest, errno: int
-) -> ListTransactionsResponse:
-    """Say no."""
-    return ListTransactionsResponse(
-        throttle_time_ms=0, error_code=errno, unknown_state_filters=[], transaction_states=[]
     )
 
 
