@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import errors
 from aiokafka._typing import later
-from aiokafka.testing import codes
 from aiokafka.testing.acl_entries import AclEntries
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ OPERATIONS = (
     "idempotent_write",
 )
 _ERRORS = {
-    "topic": codes.TOPIC_AUTHORIZATION_FAILED,
-    "group": codes.GROUP_AUTHORIZATION_FAILED,
-    "transactional_id": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    "cluster": codes.CLUSTER_AUTHORIZATION_FAILED,
+    "topic": errors.TopicAuthorizationFailedError.errno,
+    "group": errors.GroupAuthorizationFailedError.errno,
+    "transactional_id": errors.TransactionalIdAuthorizationFailed.errno,
+    "cluster": errors.ClusterAuthorizationFailedError.errno,
 }
 _INIT_PRODUCER_ID = 22
 _BYSTANDER = "ANONYMOUS"
@@ -196,17 +196,17 @@ class Acls:
     def check_topic(self, context: RequestFacts, name: str) -> int:
         """Return the error code for a topic that a request names; 0 if it is allowed."""
         if self.is_idle:
-            return codes.NONE
+            return 0
         operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
         denied = self.denies(context, "topic", name, operation)
-        return codes.TOPIC_AUTHORIZATION_FAILED if denied else codes.NONE
+        return errors.TopicAuthorizationFailedError.errno if denied else 0
 
     def check_named(self, context: RequestFacts, resource: str, name: str, operation: str) -> int:
         """Return the error code for one of the groups or ids that a request names; 0 if it is
         allowed.
         """
         denied = not self.is_idle and self.denies(context, resource, name, operation)
-        return _ERRORS[resource] if denied else codes.NONE
+        return _ERRORS[resource] if denied else 0
 
     def check(self, context: RequestFacts, request: Any) -> int:
         """Return the error code for a request as a whole; 0 if it is allowed. Topics, and names in
@@ -217,12 +217,12 @@ class Acls:
             writes = self.entries.may_write_a_topic(_principal(context), context.client_host)
             on_cluster = None if writes else "idempotent_write"
         if on_cluster is not None and self.denies(context, "cluster", "", on_cluster):
-            return codes.CLUSTER_AUTHORIZATION_FAILED
+            return errors.ClusterAuthorizationFailedError.errno
         for resource, field, operation in _OTHERS.get(context.api_key, ()):
             for name in _names(request, field):
                 if self.denies(context, resource, name, operation):
                     return _ERRORS[resource]
-        return codes.NONE
+        return 0
 
     @staticmethod
     def _check(resource: str, operation: str | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokafka import _seams
-from aiokafka.testing import codes, records
+from aiokafka import _seams, errors
+from aiokafka.testing import records
 from aiokafka.testing.batches import (
     Batch,
     BatchRefusedError,
@@ -73,10 +73,10 @@ def append(
 def _unknown_producer(context: RequestContext, batch: Batch) -> int:
     """Return the error code for a producer id without state that does not begin at sequence 0."""
     if context.profile.release < _FIRST_FORGIVING:
-        return codes.UNKNOWN_PRODUCER_ID
+        return errors.UnknownProducerId.errno
     if batch.is_transactional and context.services.adds_partitions(context):
-        return codes.OUT_OF_ORDER_SEQUENCE_NUMBER
-    return codes.NONE
+        return errors.OutOfOrderSequenceNumber.errno
+    return 0
 
 
 def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
@@ -85,7 +85,8 @@ def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
     batches = parse(data)
     if context.api_version >= _FIRST_BATCH_V2 and len(batches) != 1:
         raise BatchRefusedError(
-            codes.INVALID_RECORD, f"{len(batches)} record batches came, exactly one is required"
+            errors.InvalidRecord.errno,
+            f"{len(batches)} record batches came, exactly one is required",
         )
     return batches
 
@@ -94,18 +95,18 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
     check_from_client(batch)
     if batch.size > int(topic.setting("max.message.bytes")):
         raise BatchRefusedError(
-            codes.MESSAGE_TOO_LARGE,
+            errors.MessageSizeTooLargeError.errno,
             f"The record batch size in the append to {topic.name} is {batch.size} bytes which "
             f"exceeds the maximum configured value of {topic.setting('max.message.bytes')}.",
         )
     allowed = context.profile.compressions
     if allowed is not None and batch.codec not in (0, *allowed):
         raise BatchRefusedError(
-            codes.UNSUPPORTED_FOR_MESSAGE_FORMAT, "the compression type is not supported"
+            errors.UnsupportedForMessageFormatError.errno, "the compression type is not supported"
         )
     if batch.codec == _ZSTD and _FIRST_BATCH_V2 <= context.api_version < _FIRST_ZSTD:
         raise BatchRefusedError(
-            codes.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or higher"
+            errors.UnsupportedCompressionType.errno, "zstd needs Produce version 7 or higher"
         )
     _check_records(topic, batch, _times_allowed(context.profile.release, topic))
 
@@ -138,14 +139,14 @@ def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
     if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:
         return
     no_key = f"Compacted topic cannot accept message without key in topic {topic.name}."
-    errno, blamed = codes.INVALID_RECORD, {}
+    errno, blamed = errors.InvalidRecord.errno, {}
     found = records.decode(batch.data, topic.name, 0, batch.base_offset)
     for index, record in enumerate(found):
         time = record.timestamp
         if needs_keys and record.key is None:
             blamed[index] = no_key
         elif time >= 0 and not earliest <= time <= latest:
-            errno = codes.INVALID_TIMESTAMP
+            errno = errors.InvalidTimestampError.errno
             blamed[index] = f"Timestamp {time} is out of range."
     if blamed:
         raise BatchRefusedError(

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aiokafka import errors
 from aiokafka.record.crc32c import crc32c
 
 Buffer = bytes | bytearray | memoryview
@@ -48,11 +49,6 @@ class BatchRefusedError(Exception):
         self.blamed = dict(blamed or {})
         """The records that are to blame, by their places in the batch, with the reason of each
         (KIP-467)."""
-
-
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-INVALID_RECORD = 87
 
 
 @dataclass(slots=True)
@@ -138,13 +134,19 @@ def parse(buffer: Buffer) -> list[Batch]:
 def _parse_one(data: memoryview, size: int) -> Batch:
     magic = magic_of(data)
     if magic != 2:
-        errno = INVALID_RECORD if 0 <= magic < 2 else CORRUPT_MESSAGE
+        errno = (
+            errors.InvalidRecord.errno if 0 <= magic < 2 else errors.CorruptRecordException.errno
+        )
         raise BatchRefusedError(errno, f"record batch has magic {magic}, 2 is required")
     if size < HEADER_SIZE:
-        raise BatchRefusedError(CORRUPT_MESSAGE, f"record batch of {size} bytes is impossible")
+        raise BatchRefusedError(
+            errors.CorruptRecordException.errno, f"record batch of {size} bytes is impossible"
+        )
     base_offset, _length, leader_epoch, _magic, crc, *fields = _HEADER.unpack_from(data)
     if crc32c(data[_ATTRIBUTES_OFFSET:]) != crc:
-        raise BatchRefusedError(CORRUPT_MESSAGE, "record batch checksum does not match")
+        raise BatchRefusedError(
+            errors.CorruptRecordException.errno, "record batch checksum does not match"
+        )
     # Batch has them in the order of the header, from the attributes on.
     return Batch(data, base_offset, leader_epoch, *fields)
 
@@ -156,13 +158,19 @@ def check_from_client(batch: Batch) -> None:
         BatchRefusedError: the batch breaks one of them.
     """
     if batch.is_control:
-        raise BatchRefusedError(INVALID_RECORD, "clients may not write control batches")
+        raise BatchRefusedError(errors.InvalidRecord.errno, "clients may not write control batches")
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
-        raise BatchRefusedError(INVALID_RECORD, "record count and last offset delta disagree")
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno, "record count and last offset delta disagree"
+        )
     if batch.is_transactional and batch.producer_id < 0:
-        raise BatchRefusedError(INVALID_RECORD, "transactional batch without a producer id")
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno, "transactional batch without a producer id"
+        )
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise BatchRefusedError(INVALID_RECORD, "idempotent batch without a sequence number")
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno, "idempotent batch without a sequence number"
+        )
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from aiokafka.testing import codes
+from aiokafka import errors
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -57,7 +57,7 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
         topic = state.topics.get(name)
         if topic is None:
             raise TopicRefusedError(
-                codes.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+                errors.UnknownTopicOrPartitionError.errno, f"The topic '{name}' does not exist."
             )
         return {key: topic.setting(key) for key in TOPIC_DEFAULTS}, set(topic.config)
     if kind == BROKER:
@@ -68,7 +68,9 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
         return dict(state.config), changed
     if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
         if not name:
-            raise TopicRefusedError(codes.INVALID_REQUEST, "Default group resources not allowed")
+            raise TopicRefusedError(
+                errors.InvalidRequestError.errno, "Default group resources not allowed"
+            )
         own = {key: state.config.get(of, value) for key, (of, value) in GROUP_DEFAULTS.items()}
         changed_here = state.other_configs.get((kind, name), {})
         return own | changed_here, set(changed_here)
@@ -79,7 +81,7 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
         _check_broker(state, name or "none")
         levels = {**LOGGER_DEFAULTS, **state.other_configs.get((kind, name), {})}
         return levels, set(levels)
-    raise TopicRefusedError(codes.INVALID_REQUEST, f"Unsupported resource type {kind}")
+    raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unsupported resource type {kind}")
 
 
 def change_settings(
@@ -104,10 +106,12 @@ def change_settings(
         change(settings)
         unknown = set(settings) - set(BROKER_DEFAULTS)
         if unknown:
-            raise TopicRefusedError(codes.INVALID_CONFIG, f"Unknown broker settings {unknown}")
+            raise TopicRefusedError(
+                errors.InvalidConfigurationError.errno, f"Unknown broker settings {unknown}"
+            )
         problem = invalid_broker_setting(settings)
         if problem is not None:
-            raise TopicRefusedError(codes.INVALID_REQUEST, problem)
+            raise TopicRefusedError(errors.InvalidRequestError.errno, problem)
         if not validate_only:
             # Topics look at it.
             state.config.update({**BROKER_DEFAULTS, **broker_settings(settings)})
@@ -117,7 +121,7 @@ def change_settings(
     change(settings)
     problem = invalid_topic_setting(settings, state.profile.release)
     if problem is not None:
-        raise TopicRefusedError(codes.INVALID_CONFIG, problem)
+        raise TopicRefusedError(errors.InvalidConfigurationError.errno, problem)
     if not validate_only:
         topic.config = topic_settings(settings)
 
@@ -172,11 +176,15 @@ def _change_other(
     for key, value in settings.items():
         if key not in known:
             raise TopicRefusedError(
-                codes.INVALID_REQUEST if kind == METRICS else codes.INVALID_CONFIG,
+                errors.InvalidRequestError.errno
+                if kind == METRICS
+                else errors.InvalidConfigurationError.errno,
                 f"Unknown config name: {key}",
             )
         if kind == LOGGER and value not in LOG_LEVELS:
-            raise TopicRefusedError(codes.INVALID_CONFIG, f"{value} is not a log level")
+            raise TopicRefusedError(
+                errors.InvalidConfigurationError.errno, f"{value} is not a log level"
+            )
     if not validate_only:
         state.other_configs[kind, name] = settings
         if not settings:
@@ -188,4 +196,4 @@ def _check_broker(state: ClusterState, name: str) -> None:
     cluster.
     """
     if name and (not name.isdigit() or int(name) not in state.nodes):
-        raise TopicRefusedError(codes.INVALID_REQUEST, f"Unexpected broker id {name}")
+        raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unexpected broker id {name}")

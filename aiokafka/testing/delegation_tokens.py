@@ -8,8 +8,7 @@ import hmac as hmac_module
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokafka import _seams
-from aiokafka.testing import codes
+from aiokafka import _seams, errors
 
 __all__ = ["DelegationTokens", "Token", "TokenRefusedError"]
 
@@ -68,7 +67,7 @@ class DelegationTokens:
         """
         self._check(config)
         if not all(renewer.startswith("User:") for renewer in renewers):
-            raise TokenRefusedError(codes.INVALID_PRINCIPAL_TYPE)
+            raise TokenRefusedError(errors.InvalidPrincipalType.errno)
         longest = int(config["delegation.token.max.lifetime.ms"])
         now, token_id = _now(), str(_seams.random_uuid())
         ends = now + (longest if lifetime_ms < 0 else min(lifetime_ms, longest))
@@ -109,17 +108,17 @@ class DelegationTokens:
         self._check(config)
         token = self._tokens.get(bytes(hmac))
         if token is None:
-            raise TokenRefusedError(codes.DELEGATION_TOKEN_NOT_FOUND)
+            raise TokenRefusedError(errors.DelegationTokenNotFound.errno)
         if not token.is_of(user):
-            raise TokenRefusedError(codes.DELEGATION_TOKEN_OWNER_MISMATCH)
+            raise TokenRefusedError(errors.DelegationTokenOwnerMismatch.errno)
         if token.expires <= _now():
-            raise TokenRefusedError(codes.DELEGATION_TOKEN_EXPIRED)
+            raise TokenRefusedError(errors.DelegationTokenExpired.errno)
         return token
 
     @staticmethod
     def _check(config: Mapping[str, str]) -> None:
         if not config[_KEY]:
-            raise TokenRefusedError(codes.DELEGATION_TOKEN_AUTH_DISABLED)
+            raise TokenRefusedError(errors.DelegationTokenAuthDisabled.errno)
 
 
 def _now() -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.messages.classic_group import (
@@ -13,7 +14,6 @@ from aiokafka.protocol.messages.classic_group import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.group_members import GroupRefusedError
 
 CONSUMERS = "consumer"
@@ -67,7 +67,7 @@ def read_assignment(assignment: bytes, topics: Topics) -> Slots:
     slots = _slots(found.assigned_partitions, topics)
     counts = dict(topics.values())
     if any(number >= counts[topic_id] for topic_id, number in slots):
-        raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR)
+        raise GroupRefusedError(errors.UnknownError.errno)
     return slots
 
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aiokafka import errors
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.testing import codes
 from aiokafka.testing.fetch_sessions import FetchPosition
 from aiokafka.testing.handlers._common import check_epoch, is_offline, leads
 from aiokafka.testing.log import PartitionLog
@@ -44,10 +44,10 @@ def look(context: RequestContext, request: FetchRequest, position: FetchPosition
     state = context.state
     if isinstance(position.topic, bytes):
         topic = state.topics_by_id.get(position.topic)
-        missing = codes.UNKNOWN_TOPIC_ID
+        missing = errors.UnknownTopicId.errno
     else:
         topic = state.topics.get(position.topic)
-        missing = codes.UNKNOWN_TOPIC_OR_PARTITION
+        missing = errors.UnknownTopicOrPartitionError.errno
     if topic is None:
         return Look(position, missing)
     errno = context.check_topic(topic.name)
@@ -55,13 +55,13 @@ def look(context: RequestContext, request: FetchRequest, position: FetchPosition
         return Look(position, errno)
     partition = state.partition(topic.name, position.partition)
     if partition is None:
-        return Look(position, codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return Look(position, errors.UnknownTopicOrPartitionError.errno)
     if is_offline(context, partition):
-        return Look(position, codes.KAFKA_STORAGE_ERROR, partition)
+        return Look(position, errors.KafkaStorageError.errno, partition)
     follower = not leads(context, partition)
     may_follow = context.api_version >= _FIRST_FROM_FOLLOWER and partition.leader != -1
     if follower and not (may_follow and context.node_id in partition.replicas):
-        return Look(position, codes.NOT_LEADER_OR_FOLLOWER, partition)
+        return Look(position, errors.NotLeaderForPartitionError.errno, partition)
     errno = check_epoch(partition, position.leader_epoch)
     if errno:
         return Look(position, errno, partition)
@@ -79,11 +79,11 @@ def _look_into_log(
     if position.last_fetched_epoch >= 0:
         epoch, end = log.end_of_epoch(position.last_fetched_epoch)
         if end == -1:
-            return Look(position, codes.OFFSET_OUT_OF_RANGE, partition, log)
+            return Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
         if end < position.offset or epoch < position.last_fetched_epoch:
             return Look(position, partition=partition, log=log, diverging=(epoch, end))
     if not log.start_offset <= position.offset <= log.end_offset:
-        return Look(position, codes.OFFSET_OUT_OF_RANGE, partition, log)
+        return Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
     committed = request.isolation_level == _READ_COMMITTED
     limit = log.last_stable_offset if committed else log.high_watermark
     replica = -1 if follower else _closer_replica(context, request, partition)

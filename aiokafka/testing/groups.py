@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
-from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
 from aiokafka.testing.coordinators import Coordinators
@@ -71,7 +71,7 @@ class Groups:
         if group is not None:
             return group
         if not joining:
-            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+            raise GroupRefusedError(errors.GroupIdNotFound.errno)
         other = self.classic.get(group_id)
         if other is None:
             return self._new_consumer(group_id)
@@ -106,15 +106,15 @@ class Groups:
     def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
         """Make a group of the consumer protocol of a classic one; its members are to join again."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
-            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+            raise GroupRefusedError(errors.GroupIdNotFound.errno)
         classic.interrupt()
         if not classic.protocol:
             # The first members still wait for others. Kafka does not expect that, up to 4.3.
-            raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR)
+            raise GroupRefusedError(errors.UnknownError.errno)
         try:
             members = [self._as_hosted(classic, member) for member in classic.members.values()]
         except KafkaProtocolError:
-            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND) from None
+            raise GroupRefusedError(errors.GroupIdNotFound.errno) from None
         self._forget_classic(classic.group_id)
         group = self._new_consumer(classic.group_id)
         group.take_over(classic.generation, members)
@@ -212,13 +212,13 @@ class Groups:
     def delete(self, group_id: str) -> int:
         """Delete a group without members; the error code."""
         if not self.exists(group_id):
-            return codes.GROUP_ID_NOT_FOUND
+            return errors.GroupIdNotFound.errno
         if self.state_of(group_id) != GroupState.EMPTY.value:
-            return codes.NON_EMPTY_GROUP
+            return errors.NonEmptyGroup.errno
         self._forget_classic(group_id)
         self._forget_consumer(group_id)
         self.offsets.pop(group_id, None)
-        return codes.NONE
+        return 0
 
     def rebalance(self, group_id: str) -> None:
         """Make all members of a classic group join again; members of a group of the consumer

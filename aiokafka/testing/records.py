@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka import errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.testing.batches import (
     CODEC_MASK,
-    CORRUPT_MESSAGE,
     BatchRefusedError,
     Buffer,
     magic_of,
@@ -53,11 +53,13 @@ def from_message_set(data: Buffer) -> bytes:
     """
     magic = magic_of(data)
     if magic not in (0, 1):
-        raise BatchRefusedError(CORRUPT_MESSAGE, "only messages of magic 0 and 1 are taken")
+        raise BatchRefusedError(
+            errors.CorruptRecordException.errno, "only messages of magic 0 and 1 are taken"
+        )
     try:
         found = decode(data, "", 0, 0)
     except CorruptRecordError as exc:
-        raise BatchRefusedError(CORRUPT_MESSAGE, str(exc)) from exc
+        raise BatchRefusedError(errors.CorruptRecordException.errno, str(exc)) from exc
     attributes = data[17]
     items: list[Item] = [(r.timestamp if magic else -1, r.key, r.value, ()) for r in found]
     return build(items, codec=attributes & CODEC_MASK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokafka.testing import codes
+from aiokafka import errors
 from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
@@ -101,14 +101,14 @@ class Services:
         if not batch.is_transactional:
             if batch.producer_id in partition.log.producers.open:
                 raise BatchRefusedError(
-                    codes.INVALID_TXN_STATE,
+                    errors.InvalidTxnState.errno,
                     "a plain batch of a producer with an open transaction",
                     in_log=True,
                 )
             return
         if transactional_id is None:
             raise BatchRefusedError(
-                codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                errors.TransactionalIdAuthorizationFailed.errno,
                 "transactional records in a request without a transactional id",
             )
         if context.profile.release < _FIRST_VERIFYING:
@@ -122,8 +122,8 @@ class Services:
             partition,
             adds_partition=self.adds_partitions(context),
         )
-        if errno == codes.INVALID_TXN_STATE and context.api_version >= _FIRST_ABORTABLE_ERROR:
-            errno = codes.TRANSACTION_ABORTABLE
+        if errno == errors.InvalidTxnState.errno and context.api_version >= _FIRST_ABORTABLE_ERROR:
+            errno = errors.TransactionAbortable.errno
         if errno:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
 

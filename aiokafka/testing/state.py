@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aiokafka import _seams
-from aiokafka.testing import codes
+from aiokafka import _seams, errors
 from aiokafka.testing.arguments import ByBroker
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
@@ -395,28 +394,33 @@ class ClusterState:
     ) -> None:
         """Raise TopicRefusedError if such a topic cannot be created."""
         if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
-            raise TopicRefusedError(codes.INVALID_TOPIC, f"Topic name is illegal: {name!r}")
+            raise TopicRefusedError(
+                errors.InvalidTopicError.errno, f"Topic name is illegal: {name!r}"
+            )
         if name in self.topics:
-            raise TopicRefusedError(codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise TopicRefusedError(
+                errors.TopicAlreadyExistsError.errno, f"Topic '{name}' already exists."
+            )
         twin = next((other for other in self.topics if _collide(name, other)), None)
         if twin is not None:
             raise TopicRefusedError(
-                codes.INVALID_TOPIC, f"Topic '{name}' collides with existing topic: {twin}"
+                errors.InvalidTopicError.errno,
+                f"Topic '{name}' collides with existing topic: {twin}",
             )
         problem = invalid_topic_setting(config, self.profile.release)
         if problem is not None:
-            raise TopicRefusedError(codes.INVALID_CONFIG, problem)
+            raise TopicRefusedError(errors.InvalidConfigurationError.errno, problem)
         if assignment:
             self._check_assignment(assignment)
             return
         if partitions != -1 and partitions < 1:
             raise TopicRefusedError(
-                codes.INVALID_PARTITIONS, "Number of partitions must be larger than 0."
+                errors.InvalidPartitionsError.errno, "Number of partitions must be larger than 0."
             )
         factor = self._factor(replication_factor)
         if not 1 <= factor <= len(self.live_nodes()):
             raise TopicRefusedError(
-                codes.INVALID_REPLICATION_FACTOR,
+                errors.InvalidReplicationFactorError.errno,
                 f"Replication factor {factor} is not between 1 and the number of brokers, "
                 f"{len(self.live_nodes())}.",
             )
@@ -430,7 +434,8 @@ class ClusterState:
         same_size = len({len(nodes) for nodes in assignment.values()}) == 1
         if not indexes_ok or not nodes_ok or not same_size:
             raise TopicRefusedError(
-                codes.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment is not valid."
+                errors.InvalidReplicationAssignmentError.errno,
+                "The manual partition assignment is not valid.",
             )
 
     def add_partitions(

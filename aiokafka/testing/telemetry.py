@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokafka import _seams
+from aiokafka import _seams, errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.record import compression
-from aiokafka.testing import codes
 from aiokafka.testing.facts import RequestFacts
 from aiokafka.testing.settings import METRICS_DEFAULTS
 from aiokafka.testing.state import ClusterState
@@ -26,7 +25,7 @@ ACCEPTED = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNA
 _METRICS = 16  # the kind of resource
 _JMX = "org.apache.kafka.common.metrics.JmxReporter"
 _KEPT = 1000
-_PAST_THROTTLING = (codes.UNKNOWN_SUBSCRIPTION_ID, codes.UNSUPPORTED_COMPRESSION_TYPE)
+_PAST_THROTTLING = (errors.UnknownSubscriptionId.errno, errors.UnsupportedCompressionType.errno)
 
 
 def has_receiver(state: ClusterState) -> bool:
@@ -93,7 +92,7 @@ class TelemetryReceiver:
         _, interval, _ = self.subscription(context, instance_id)
         latest = max(instance.asked_at, instance.pushed_at)
         if _is_early(context, latest, interval) and instance.error not in _PAST_THROTTLING:
-            return codes.THROTTLING_QUOTA_EXCEEDED, instance_id
+            return errors.ThrottlingQuotaExceeded.errno, instance_id
         instance.asked_at = context.received_at
         instance.error = 0
         return 0, instance_id
@@ -101,7 +100,7 @@ class TelemetryReceiver:
     def receive(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
         """Keep what a client has pushed, or return why not, as an error code."""
         if request.client_instance_id == ZERO_UUID:
-            return codes.INVALID_REQUEST
+            return errors.InvalidRequestError.errno
         instance = self._instances.setdefault(request.client_instance_id, _Instance())
         instance.error = self._judge(context, request, instance)
         return instance.error
@@ -110,18 +109,18 @@ class TelemetryReceiver:
         self, context: RequestFacts, request: PushTelemetryRequest, instance: _Instance
     ) -> int:
         if instance.is_ended:
-            return codes.INVALID_REQUEST
+            return errors.InvalidRequestError.errno
         known, interval, _ = self.subscription(context, request.client_instance_id)
         is_first = instance.pushed_at < instance.asked_at
         is_free = is_first or request.terminating
         if not is_free and _is_early(context, instance.pushed_at, interval):
-            return codes.THROTTLING_QUOTA_EXCEEDED
+            return errors.ThrottlingQuotaExceeded.errno
         if request.subscription_id != known:
-            return codes.UNKNOWN_SUBSCRIPTION_ID
+            return errors.UnknownSubscriptionId.errno
         if request.compression_type not in (compression.NONE, *ACCEPTED):
-            return codes.UNSUPPORTED_COMPRESSION_TYPE
+            return errors.UnsupportedCompressionType.errno
         if len(request.metrics) > int(self._state.config["telemetry.max.bytes"]):
-            return codes.TELEMETRY_TOO_LARGE
+            return errors.TelemetryTooLarge.errno
         instance.pushed_at = context.received_at
         instance.is_ended = request.terminating
         return self._keep(context, request)
@@ -132,7 +131,7 @@ class TelemetryReceiver:
             try:
                 data = compression.decompress(request.compression_type, data)
             except CorruptRecordError:
-                return codes.INVALID_RECORD
+                return errors.InvalidRecord.errno
         self.pushes.append(
             TelemetryPush(
                 uuid.UUID(bytes=request.client_instance_id),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from aiokafka import errors
 from aiokafka.protocol.compiler import codec
-from aiokafka.testing import codes
 from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.batches import Buffer
 from aiokafka.testing.connection import Reply
@@ -66,7 +66,9 @@ def refuse_version(
         low, high = profile.ranges[API_VERSIONS]
         entries = struct.pack(">hhh", API_VERSIONS, low, high)
     count = len(entries) // 6
-    body = struct.pack(">ihi", correlation_id, codes.UNSUPPORTED_VERSION, count) + entries
+    body = (
+        struct.pack(">ihi", correlation_id, errors.UnsupportedVersionError.errno, count) + entries
+    )
     return Reply([struct.pack(">i", len(body)) + body])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.acls import (
     AclCreation,
     AclCreationResult,
@@ -17,7 +18,6 @@ from aiokafka.protocol.messages.acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.acl_entries import Entry, Filter
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
@@ -30,7 +30,7 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
     """Return the entries that the filter takes, by resource."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
-        return refuse(context, request, codes.SECURITY_DISABLED)
+        return refuse(context, request, errors.SecurityDisabled.errno)
     wanted = Filter(
         request.resource_type_filter,
         request.resource_name_filter,
@@ -70,14 +70,14 @@ _ANY, _MATCH = 1, 2
 def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add each, unless it cannot be."""
     if not context.services.acls.entries.is_enforced:
-        return refuse(context, request, codes.SECURITY_DISABLED)
+        return refuse(context, request, errors.SecurityDisabled.errno)
     return CreateAclsResponse(results=[_create(context, one) for one in request.creations])
 
 
 def _create(context: RequestContext, wanted: AclCreation) -> AclCreationResult:
     problem = _problem(wanted)
     if problem:
-        return AclCreationResult(error_code=codes.INVALID_REQUEST, error_message=problem)
+        return AclCreationResult(error_code=errors.InvalidRequestError.errno, error_message=problem)
     entry = Entry(
         wanted.resource_type,
         wanted.resource_name,
@@ -110,7 +110,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAc
     """Remove what each filter takes. An entry that several take belongs to each of them."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
-        return refuse(context, request, codes.SECURITY_DISABLED)
+        return refuse(context, request, errors.SecurityDisabled.errno)
     wanted = [_filter(one) for one in request.filters]
     found = [entries.find(one) for one in wanted]
     for one in wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.classic_group import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -15,7 +16,6 @@ from aiokafka.protocol.messages.classic_group import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.consumer_group import ConsumerGroup
 from aiokafka.testing.group_members import Application, GroupRefusedError, Joined
@@ -59,9 +59,9 @@ def _check(context: RequestContext, request: JoinGroupRequest) -> int:
     shortest = setting("group.min.session.timeout.ms")
     longest = setting("group.max.session.timeout.ms")
     if not request.group_id:
-        return codes.INVALID_GROUP_ID
+        return errors.InvalidGroupIdError.errno
     if not shortest <= request.session_timeout_ms <= longest:
-        return codes.INVALID_SESSION_TIMEOUT
+        return errors.InvalidSessionTimeoutError.errno
     return context.services.groups.check_coordinator(context.node_id, request.group_id)
 
 
@@ -127,12 +127,12 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
         return _sync_modern(request, modern)
     group = groups.classic.get(request.group_id)
     if group is None:
-        return refuse(context, request, codes.UNKNOWN_MEMBER_ID)
+        return refuse(context, request, errors.UnknownMemberIdError.errno)
     try:
         group.check_member(request.member_id, request.group_instance_id, request.generation_id)
         told = (request.protocol_type, request.protocol_name)
         if any(name not in (None, real) for name, real in zip(told, _real(group), strict=True)):
-            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
         assignment = await group.sync(
             request.member_id,
             request.group_instance_id,
@@ -169,7 +169,7 @@ def _real(group: ClassicGroup) -> tuple[str, str]:
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Extend the session of a member, which learns of a rebalance."""
     if not request.group_id:
-        return refuse(context, request, codes.INVALID_GROUP_ID)
+        return refuse(context, request, errors.InvalidGroupIdError.errno)
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     if errno:
@@ -181,7 +181,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
         elif (group := groups.classic.get(request.group_id)) is not None:
             errno = group.heartbeat(*who)
         else:
-            errno = codes.UNKNOWN_MEMBER_ID
+            errno = errors.UnknownMemberIdError.errno
     except GroupRefusedError as exc:
         errno = exc.errno
     return HeartbeatResponse(error_code=errno)
@@ -224,9 +224,9 @@ def _leave(
 
 def _leave_classic(group: ClassicGroup | None, member_id: str, instance_id: str | None) -> int:
     if group is None:
-        return codes.UNKNOWN_MEMBER_ID
+        return errors.UnknownMemberIdError.errno
     try:
         group.leave(member_id, instance_id)
     except GroupRefusedError as exc:
         return exc.errno
-    return codes.NONE
+    return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.cluster import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -22,7 +23,6 @@ from aiokafka.protocol.messages.cluster import (
     UpdateFeaturesResponse,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
@@ -86,7 +86,7 @@ def _nothing_but_errors(request: DescribeQuorumRequest) -> DescribeQuorumRespons
                 partitions=[
                     PartitionData(
                         partition_index=part.partition_index,
-                        error_code=codes.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_code=errors.UnknownTopicOrPartitionError.errno,
                         leader_id=0,
                         leader_epoch=0,
                         high_watermark=0,
@@ -118,7 +118,7 @@ async def update_features(
     for update in request.feature_updates:
         problem = _problem(context, update)
         if problem:
-            response = refuse(context, request, codes.INVALID_UPDATE_VERSION)
+            response = refuse(context, request, errors.InvalidUpdateVersion.errno)
             response.error_message = f"The update failed for {update.feature}: {problem}"
             return response
         levels[update.feature] = update.max_version_level
@@ -152,7 +152,7 @@ def unregister_broker(
     """Have the controller know a broker no more, until it starts."""
     node = context.truth.nodes.get(request.broker_id)
     if node is None or node.is_forgotten:
-        return refuse(context, request, codes.BROKER_ID_NOT_REGISTERED)
+        return refuse(context, request, errors.BrokerIdNotRegistered.errno)
     context.truth.node_down(node.node_id)
     node.is_forgotten = True
     return UnregisterBrokerResponse(error_message=None)
@@ -165,9 +165,9 @@ def unregister_broker(
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Add a voter, where voters are not those of the configuration files."""
     if context.truth.profile.level("kraft.version") < 1:
-        return refuse(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, errors.UnsupportedVersionError.errno)
     if request.voter_id in context.truth.voters:
-        return refuse(context, request, codes.DUPLICATE_VOTER)
+        return refuse(context, request, errors.DuplicateVoter.errno)
     context.truth.voters[request.voter_id] = bytes(request.voter_directory_id)
     return AddRaftVoterResponse(error_message=None)
 
@@ -181,9 +181,9 @@ def remove_raft_voter(
 ) -> RemoveRaftVoterResponse:
     """Remove a voter, where voters are not those of the configuration files."""
     if context.truth.profile.level("kraft.version") < 1:
-        return refuse(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, errors.UnsupportedVersionError.errno)
     voter = context.truth.voters.get(request.voter_id)
     if voter is None or voter != request.voter_directory_id:
-        return refuse(context, request, codes.VOTER_NOT_FOUND)
+        return refuse(context, request, errors.VoterNotFound.errno)
     del context.truth.voters[request.voter_id]
     return RemoveRaftVoterResponse(error_message=None)

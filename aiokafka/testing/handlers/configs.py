@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -28,7 +29,6 @@ from aiokafka.protocol.messages.incremental_alter_configs import (
 from aiokafka.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse as IncrementalResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.configuring import (
     BROKER,
     GROUP,
@@ -181,14 +181,17 @@ def _replace(
         for config in resource.configs:
             if config.value is None:
                 raise TopicRefusedError(
-                    codes.INVALID_REQUEST, f"Null value not supported for {config.name}"
+                    errors.InvalidRequestError.errno, f"Null value not supported for {config.name}"
                 )
             settings[config.name] = config.value
 
     kind = AlterConfigsResourceResponse
     if resource.resource_type == LOGGER:
         return say_of(
-            kind, resource, codes.INVALID_REQUEST, "Loggers are altered incrementally only"
+            kind,
+            resource,
+            errors.InvalidRequestError.errno,
+            "Loggers are altered incrementally only",
         )
     return alter_resource(kind, context, resource, replace, validate_only=request.validate_only)
 
@@ -216,7 +219,9 @@ def _change(
 ) -> IncrementalResponse:
     def change(settings: dict[str, str]) -> None:
         if len({config.name for config in resource.configs}) < len(resource.configs):
-            raise TopicRefusedError(codes.INVALID_REQUEST, "Error due to duplicate config keys")
+            raise TopicRefusedError(
+                errors.InvalidRequestError.errno, "Error due to duplicate config keys"
+            )
         for config in resource.configs:
             _apply(settings, config)
 
@@ -235,13 +240,16 @@ def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
         settings.pop(name, None)
         return
     if config.value is None:
-        raise TopicRefusedError(codes.INVALID_REQUEST, f"Null value not supported for {name}")
+        raise TopicRefusedError(
+            errors.InvalidRequestError.errno, f"Null value not supported for {name}"
+        )
     if operation == _SET:
         settings[name] = config.value
         return
     if name not in _LISTS:
         raise TopicRefusedError(
-            codes.INVALID_CONFIG, f"Config value append is not allowed for config key: {name}"
+            errors.InvalidConfigurationError.errno,
+            f"Config value append is not allowed for config key: {name}",
         )
     default = {**METRICS_DEFAULTS, **TOPIC_DEFAULTS, **BROKER_DEFAULTS}[name]
     present = [part for part in settings.get(name, default).split(",") if part]
@@ -274,7 +282,7 @@ def list_config_resources(
     if context.api_version == 0:
         wanted = [METRICS]
     if not names.keys() >= set(wanted):
-        return refuse(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, errors.UnsupportedVersionError.errno)
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
-from aiokafka import _seams
+from aiokafka import _seams, errors
 from aiokafka.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -20,7 +20,6 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
-from aiokafka.testing import codes
 from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat
 from aiokafka.testing.embedded import Slots
 from aiokafka.testing.group_members import GroupRefusedError
@@ -61,18 +60,18 @@ def consumer_group_heartbeat(
 
 def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> int:
     if context.truth.profile.level("group.version") < 1:
-        return codes.UNSUPPORTED_VERSION
+        return errors.UnsupportedVersionError.errno
     if not request.group_id:
-        return codes.INVALID_REQUEST
+        return errors.InvalidRequestError.errno
     if not request.member_id and (context.api_version >= 1 or request.member_epoch != JOINING):
-        return codes.INVALID_REQUEST
+        return errors.InvalidRequestError.errno
     if request.member_epoch < _LEAVING_STATIC:
-        return codes.INVALID_REQUEST
+        return errors.InvalidRequestError.errno
     if request.member_epoch == JOINING:
         # A member that joins owns nothing, and says so.
         owns_nothing = request.topic_partitions is not None and not request.topic_partitions
         if not owns_nothing or request.rebalance_timeout_ms < 0:
-            return codes.INVALID_REQUEST
+            return errors.InvalidRequestError.errno
     for name in request.subscribed_topic_names or ():
         errno = context.check_topic(name)
         if errno:
@@ -157,7 +156,7 @@ def _describe_group(
     errno = errno or groups.check_coordinator(context.node_id, group_id)
     group = groups.consumer.get(group_id)
     if errno or group is None:
-        return _refused(group_id, errno or codes.GROUP_ID_NOT_FOUND)
+        return _refused(group_id, errno or errors.GroupIdNotFound.errno)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -14,7 +15,6 @@ from aiokafka.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.delegation_tokens import Token, TokenRefusedError
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
@@ -28,7 +28,7 @@ def principal_of(context: RequestContext) -> str:
     """Return the client's principal; raise TokenRefusedError if it may not ask about tokens."""
     session = context.session
     if session is None or session.is_by_token:
-        raise TokenRefusedError(codes.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)
     return f"User:{session.user}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Sequence
 
+from aiokafka import errors
 from aiokafka.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -14,7 +15,7 @@ from aiokafka.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from aiokafka.testing import codes, records
+from aiokafka.testing import records
 from aiokafka.testing.batches import Batch, Buffer
 from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession, FetchSessionError
 from aiokafka.testing.fetching import Look, look_at_all, look_until_enough
@@ -30,7 +31,7 @@ _FIRST_DIVERGING = 12
 _FIRST_TOPIC_IDS = 13
 _FIRST_ENDPOINTS = 16
 _READ_COMMITTED = 1
-_UNKNOWN = (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID)
+_UNKNOWN = (errors.UnknownTopicOrPartitionError.errno, errors.UnknownTopicId.errno)
 
 
 @handles(FetchRequest)
@@ -155,7 +156,7 @@ def _read(
         at_least_one=budget == request.max_bytes or context.api_version < _FIRST_WITHOUT_PARTIAL,
     )
     if any(batch.codec == _ZSTD for batch in batches) and context.api_version < _FIRST_ZSTD:
-        return _failed(partition.index, codes.UNSUPPORTED_COMPRESSION_TYPE), 0
+        return _failed(partition.index, errors.UnsupportedCompressionType.errno), 0
     if request.isolation_level == _READ_COMMITTED:
         data.aborted_transactions = _aborted(log, one.position.offset, batches)
     payload = _payload(context, one.position, batches, rest)
@@ -189,7 +190,7 @@ def _aborted(log: PartitionLog, start: int, batches: list[Batch]) -> list[Aborte
 
 def _refused(context: RequestContext, one: Look) -> PartitionData:
     data = _failed(one.position.partition, one.errno)
-    wrong_broker = (codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH)
+    wrong_broker = (errors.NotLeaderForPartitionError.errno, errors.FencedLeaderEpoch.errno)
     if one.partition is None or one.errno not in wrong_broker:
         return data
     if context.api_version >= _FIRST_DIVERGING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.messages.classic_group import ConsumerProtocolSubscription
@@ -36,7 +37,6 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.group_members import GroupRefusedError, GroupState
 from aiokafka.testing.handlers import handles, refuse, refuses
@@ -71,35 +71,35 @@ def check_committer(
     group = groups.classic.get(group_id)
     if group is None or group.state is GroupState.EMPTY:
         if generation < 0:
-            return codes.NONE
+            return 0
         if groups.exists(group_id):
-            return codes.UNKNOWN_MEMBER_ID
+            return errors.UnknownMemberIdError.errno
         knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
-        return codes.GROUP_ID_NOT_FOUND if knows_groups else codes.ILLEGAL_GENERATION
+        return errors.GroupIdNotFound.errno if knows_groups else errors.IllegalGenerationError.errno
     try:
         group.check_member(member_id, instance_id, generation)
     except GroupRefusedError as exc:
         return exc.errno
     if context.api_key != _OFFSET_COMMIT:
-        return codes.NONE  # in a transaction, which neither waits for a group nor keeps a member
+        return 0  # in a transaction, which neither waits for a group nor keeps a member
     if group.state is GroupState.COMPLETING:
-        return codes.REBALANCE_IN_PROGRESS
+        return errors.RebalanceInProgressError.errno
     if group.state is not GroupState.PREPARING:
         group.heartbeat(member_id, instance_id, generation)
-    return codes.NONE
+    return 0
 
 
 def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoch: int) -> int:
     group = context.services.groups.consumer[group_id]
     if not group.members and epoch < 0:
-        return codes.NONE
+        return 0
     member = group.members.get(member_id)
     if member is None:
-        return codes.UNKNOWN_MEMBER_ID
+        return errors.UnknownMemberIdError.errno
     if member.epoch == epoch:
-        return codes.NONE
+        return 0
     is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
-    return codes.STALE_MEMBER_EPOCH if is_plain else codes.ILLEGAL_GENERATION
+    return errors.StaleMemberEpoch.errno if is_plain else errors.IllegalGenerationError.errno
 
 
 # -- OffsetCommit: store positions of a group
@@ -147,15 +147,15 @@ def _commit_one(
     part: OffsetCommitRequestPartition,
 ) -> OffsetCommitResponsePartition:
     if topic is None and context.api_version >= _FIRST_TOPIC_IDS:
-        return _committed(part, codes.UNKNOWN_TOPIC_ID)
+        return _committed(part, errors.UnknownTopicId.errno)
     errno = 0 if topic is None else context.check_topic(topic.name)
     if errno:
         return _committed(part, errno)
     if topic is None or context.state.partition(topic.name, part.partition_index) is None:
-        return _committed(part, codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return _committed(part, errors.UnknownTopicOrPartitionError.errno)
     metadata = part.committed_metadata or ""
     if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
-        return _committed(part, codes.OFFSET_METADATA_TOO_LARGE)
+        return _committed(part, errors.OffsetMetadataTooLargeError.errno)
     context.services.groups.offsets_of(request.group_id).commit(
         (topic.name, part.partition_index),
         CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
@@ -178,7 +178,7 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Keep the positions apart until the transaction ends."""
     if not request.group_id:
-        return refuse(context, request, codes.INVALID_GROUP_ID)
+        return refuse(context, request, errors.InvalidGroupIdError.errno)
     errno = _check_txn_member(context, request) or _check_transaction(context, request)
     if errno:
         return refuse(context, request, errno)
@@ -229,22 +229,22 @@ def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest)
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
-        return codes.INVALID_PRODUCER_EPOCH if is_refused else codes.NONE
+        return errors.InvalidProducerEpoch.errno if is_refused else 0
     transactions = context.services.transactions
     session = (request.transactional_id, request.producer_id, request.producer_epoch)
     second_version = context.truth.profile.level("transaction.version") >= 2
     try:
         if context.api_version >= _FIRST_ADDING_GROUP and second_version:
             transactions.add_group(*session, request.group_id)
-            return codes.NONE
+            return 0
         known = transactions.check_owner(*session)
     except TransactionRefusedError as exc:
-        fenced = exc.errno == codes.PRODUCER_FENCED
-        return codes.INVALID_PRODUCER_EPOCH if fenced else exc.errno
+        fenced = exc.errno == errors.ProducerFenced.errno
+        return errors.InvalidProducerEpoch.errno if fenced else exc.errno
     if request.group_id in known.groups:
-        return codes.NONE
+        return 0
     abortable = context.api_version >= _FIRST_ABORTABLE_ERROR
-    return codes.TRANSACTION_ABORTABLE if abortable else codes.INVALID_TXN_STATE
+    return errors.TransactionAbortable.errno if abortable else errors.InvalidTxnState.errno
 
 
 def _commit_in_txn(
@@ -257,10 +257,10 @@ def _commit_in_txn(
     if errno:
         return _committed_in_txn(part, errno)
     if context.state.partition(topic, part.partition_index) is None:
-        return _committed_in_txn(part, codes.UNKNOWN_TOPIC_OR_PARTITION)
+        return _committed_in_txn(part, errors.UnknownTopicOrPartitionError.errno)
     metadata = part.committed_metadata or ""
     if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
-        return _committed_in_txn(part, codes.OFFSET_METADATA_TOO_LARGE)
+        return _committed_in_txn(part, errors.OffsetMetadataTooLargeError.errno)
     groups = context.services.groups
     groups.epochs_of(request.group_id).note(request.producer_id, request.producer_epoch)
     groups.offsets_of(request.group_id).commit_in_transaction(
@@ -360,10 +360,10 @@ def _look_up(
         return index, _NOTHING, errno
     offsets = context.services.groups.offsets.get(group_id)
     if offsets is None:
-        return index, _NOTHING, codes.NONE
+        return index, _NOTHING, 0
     if request.require_stable and offsets.is_unstable((topic, index)):
-        return index, _NOTHING, codes.UNSTABLE_OFFSET_COMMIT
-    return index, offsets.committed.get((topic, index), _NOTHING), codes.NONE
+        return index, _NOTHING, errors.UnstableOffsetCommit.errno
+    return index, offsets.committed.get((topic, index), _NOTHING), 0
 
 
 def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
@@ -410,16 +410,16 @@ def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> in
     """Return the error code for the member that a request names (KIP-848); 0 if it names none."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
-        return codes.NONE
+        return 0
     if asked.member_epoch < 0:
-        return codes.NONE
+        return 0
     member = group.members.get(asked.member_id)
     if member is None:
-        return codes.UNKNOWN_MEMBER_ID
+        return errors.UnknownMemberIdError.errno
     if member.epoch == asked.member_epoch:
-        return codes.NONE
+        return 0
     is_classic = member.classic is not None
-    return codes.ILLEGAL_GENERATION if is_classic else codes.STALE_MEMBER_EPOCH
+    return errors.IllegalGenerationError.errno if is_classic else errors.StaleMemberEpoch.errno
 
 
 def _topic(
@@ -443,7 +443,7 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
         name="",
         topic_id=topic_id,
         partitions=[
-            _partition(OffsetFetchResponsePartitions, index, _NOTHING, codes.UNKNOWN_TOPIC_ID)
+            _partition(OffsetFetchResponsePartitions, index, _NOTHING, errors.UnknownTopicId.errno)
             for index in indexes
         ],
     )
@@ -458,7 +458,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     if not errno and not groups.exists(request.group_id):
-        errno = codes.GROUP_ID_NOT_FOUND
+        errno = errors.GroupIdNotFound.errno
     if errno:
         return refuse(context, request, errno)
     in_use = _subscribed(context, request.group_id)
@@ -468,9 +468,9 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
         response.topics.append(answer)
         for part in topic.partitions:
             key = (topic.name, part.partition_index)
-            errno = codes.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in in_use else codes.NONE
+            errno = errors.GroupSubscribedToTopic.errno if topic.name in in_use else 0
             if context.state.partition(*key) is None:
-                errno = codes.UNKNOWN_TOPIC_OR_PARTITION
+                errno = errors.UnknownTopicOrPartitionError.errno
             errno = context.check_topic(topic.name) or errno
             if not errno:
                 groups.offsets_of(request.group_id).delete(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -14,7 +15,6 @@ from aiokafka.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.group_members import GroupState, Member
 from aiokafka.testing.handlers import handles, refuses
@@ -84,7 +84,7 @@ def _not_classic(context: RequestContext, group_id: str) -> DescribedGroup:
         return _empty(group_id, GroupState.EMPTY.value)
     answer = _empty(group_id, GroupState.DEAD.value)
     if context.api_version >= _FIRST_NOT_FOUND:
-        answer.error_code = codes.GROUP_ID_NOT_FOUND
+        answer.error_code = errors.GroupIdNotFound.errno
         answer.error_message = f"Group {group_id} is not a classic group."
     return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from aiokafka import errors
 from aiokafka.errors import for_code
 from aiokafka.protocol.messages.api_versions import (
     ApiVersion,
@@ -18,7 +19,6 @@ from aiokafka.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import has_receiver
@@ -35,7 +35,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
-            return refuse(context, request, codes.INVALID_REQUEST)
+            return refuse(context, request, errors.InvalidRequestError.errno)
     profile = context.profile
     features = profile.features.items()
     finalized = context.truth.profile
@@ -67,7 +67,7 @@ def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Sa
     """Begin a login, or say that this listener has none."""
     session, security = context.session, context.services.security
     if session is None or security is None:
-        return refuse_sasl_handshake(context, request, codes.ILLEGAL_SASL_STATE)
+        return refuse_sasl_handshake(context, request, errors.IllegalSaslStateError.errno)
     errno = session.shake_hands(request.mechanism, context.api_version)
     return SaslHandshakeResponse(error_code=errno, mechanisms=list(security.mechanisms))
 
@@ -78,7 +78,11 @@ def refuse_sasl_handshake(
 ) -> SaslHandshakeResponse:
     """Return a response with `errno`, and with the mechanisms if another one may work."""
     security = context.services.security
-    offered = security.mechanisms if security and errno == codes.UNSUPPORTED_SASL_MECHANISM else ()
+    offered = (
+        security.mechanisms
+        if security and errno == errors.UnsupportedSaslMechanismError.errno
+        else ()
+    )
     return SaslHandshakeResponse(error_code=errno, mechanisms=list(offered))
 
 
@@ -91,7 +95,7 @@ def sasl_authenticate(
 ) -> SaslAuthenticateResponse:
     """Take one token, or say that this listener has no logins."""
     if context.session is None:
-        return refuse_sasl_authenticate(context, request, codes.ILLEGAL_SASL_STATE)
+        return refuse_sasl_authenticate(context, request, errors.IllegalSaslStateError.errno)
     verdict = context.session.authenticate(request.auth_bytes)
     answer = SaslAuthenticateResponse(
         error_code=verdict.errno, error_message=verdict.message, auth_bytes=verdict.challenge
@@ -107,6 +111,6 @@ def refuse_sasl_authenticate(
 ) -> SaslAuthenticateResponse:
     """Return a response with `errno` and the text that Kafka has for it."""
     message = for_code(errno).description
-    if errno == codes.ILLEGAL_SASL_STATE:
+    if errno == errors.IllegalSaslStateError.errno:
         message = "SaslAuthenticate request received after successful authentication"
     return SaslAuthenticateResponse(error_code=errno, error_message=message, auth_bytes=b"")

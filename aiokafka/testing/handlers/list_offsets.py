@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.list_offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -14,7 +15,6 @@ from aiokafka.protocol.messages.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import check_leader
 from aiokafka.testing.log import PartitionLog
@@ -80,13 +80,13 @@ def _find_offset(
         return _old_style(log, asked, limit)
     oldest = min(_FIRST_VERSION)
     if asked.timestamp < oldest or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
-        return _refused_partition(asked, codes.UNSUPPORTED_VERSION)
+        return _refused_partition(asked, errors.UnsupportedVersionError.errno)
     timestamp, offset, epoch = _look_up(log, asked.timestamp, limit)
     if log.high_watermark < log.epoch_start and (asked.timestamp == _LATEST or offset >= limit):
         # A new leader does not know yet how far its followers are (KIP-207).
         new = context.api_version >= _FIRST_NOT_AVAILABLE
         return _refused_partition(
-            asked, codes.OFFSET_NOT_AVAILABLE if new else codes.LEADER_NOT_AVAILABLE
+            asked, errors.OffsetNotAvailable.errno if new else errors.LeaderNotAvailableError.errno
         )
     if asked.timestamp == _MAX_TIMESTAMP and offset >= limit:
         timestamp, offset, epoch = _NOWHERE  # found, and not to be read yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -21,7 +22,6 @@ from aiokafka.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
@@ -61,7 +61,7 @@ def refuse_metadata(
         cluster_id=state.cluster_id,
         controller_id=state.controller,
         topics=[_missing(topic.name, topic.topic_id, errno) for topic in refused],
-        error_code=errno if not request.topics else codes.NONE,
+        error_code=errno if not request.topics else 0,
     )
 
 
@@ -94,7 +94,7 @@ def _one(
     if wanted.topic_id != ZERO_UUID:
         found = state.topics_by_id.get(wanted.topic_id)
         if found is None:
-            return _missing(None, wanted.topic_id, codes.UNKNOWN_TOPIC_ID)
+            return _missing(None, wanted.topic_id, errors.UnknownTopicId.errno)
         errno = context.check_topic(found.name)
         if errno:
             return _missing(None, wanted.topic_id, errno)
@@ -107,18 +107,20 @@ def _one(
         return _describe(context, request, state.topics[name])
     is_creating = request.allow_auto_topic_creation and state.auto_create
     if is_creating and context.services.acls.denies(context, "topic", name, "create"):
-        return _missing(name, ZERO_UUID, codes.TOPIC_AUTHORIZATION_FAILED)
+        return _missing(name, ZERO_UUID, errors.TopicAuthorizationFailedError.errno)
     try:
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
-            return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
+            return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
         if name not in context.truth.topics:  # else this broker has only not heard of it yet
             context.truth.create_topic(name)
     except TopicRefusedError as exc:
         return _missing(name, ZERO_UUID, exc.errno)
     # A broker answers before the new topic has a leader: the client has to ask again.
     kraft = state.profile.release >= FIRST_KRAFT
-    errno = codes.UNKNOWN_TOPIC_OR_PARTITION if kraft else codes.LEADER_NOT_AVAILABLE
+    errno = (
+        errors.UnknownTopicOrPartitionError.errno if kraft else errors.LeaderNotAvailableError.errno
+    )
     return _missing(name, ZERO_UUID, errno)
 
 
@@ -143,7 +145,7 @@ def _describe(
 def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePartition:
     isr, live = state.isr(partition), state.live_replicas(partition)
     return MetadataResponsePartition(
-        error_code=codes.LEADER_NOT_AVAILABLE if partition.leader == -1 else codes.NONE,
+        error_code=errors.LeaderNotAvailableError.errno if partition.leader == -1 else 0,
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -164,7 +166,7 @@ def describe_cluster(
 ) -> DescribeClusterResponse:
     """Name the brokers."""
     if request.endpoint_type != _BROKERS:
-        return refuse(context, request, codes.MISMATCHED_ENDPOINT_TYPE)
+        return refuse(context, request, errors.MismatchedEndpointType.errno)
     state = context.state
     response = DescribeClusterResponse(
         throttle_time_ms=0,
@@ -217,14 +219,14 @@ def refuse_find_coordinator(
 def _find_coordinator(context: RequestContext, kind: int, key: str) -> Coordinator:
     state = context.state
     if kind not in _INTERNAL_TOPICS:
-        return _failed(key, codes.INVALID_REQUEST, f"unknown coordinator type {kind}")
+        return _failed(key, errors.InvalidRequestError.errno, f"unknown coordinator type {kind}")
     resource = "transactional_id" if kind == _TRANSACTION else "group"
     errno = context.services.acls.check_named(context, resource, key, "describe")
     if errno:
         return _failed(key, errno, "refused")
     # A broker that no controller has heard of is not alive either.
     if not state.live_nodes():
-        return _failed(key, codes.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
+        return _failed(key, errors.GroupCoordinatorNotAvailableError.errno, "no broker is alive")
     topic = _INTERNAL_TOPICS[kind]
     if topic not in state.topics:
         state.create_topic(topic, 1, 1, config={"cleanup.policy": "compact"}, is_internal=True)

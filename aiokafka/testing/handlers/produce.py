@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from aiokafka import errors
 from aiokafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     InitProducerIdRequest,
@@ -17,7 +18,6 @@ from aiokafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.appending import append
 from aiokafka.testing.batches import BatchRefusedError
@@ -41,7 +41,7 @@ def produce(
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     """Append what can be appended; with acks=all wait for the replicas."""
     if request.acks not in (0, 1, _ALL):
-        return refuse_produce(context, request, codes.INVALID_REQUIRED_ACKS)
+        return refuse_produce(context, request, errors.InvalidRequiredAcksError.errno)
     if any(part.records is None for topic in request.topic_data for part in topic.partition_data):
         return _never()
     response = ProduceResponse(responses=[])
@@ -50,7 +50,7 @@ def produce(
         answers = [_append(context, request, topic, part) for part in data.partition_data]
         if topic is None and context.api_version >= 13:
             for answer in answers:
-                answer.error_code = codes.UNKNOWN_TOPIC_ID
+                answer.error_code = errors.UnknownTopicId.errno
         response.responses.append(
             TopicProduceResponse(
                 name=data.name, topic_id=data.topic_id, partition_responses=answers
@@ -114,7 +114,7 @@ def _append(
     if errno or topic is None or partition is None:
         return _not_leader(context, data.index, errno, partition)
     if request.acks == _ALL and _lacks_replicas(context, topic, partition):
-        return _refused_partition(data.index, codes.NOT_ENOUGH_REPLICAS)
+        return _refused_partition(data.index, errors.NotEnoughReplicasError.errno)
     try:
         appended = append(context, topic, partition, data.records or b"", request.transactional_id)
     except BatchRefusedError as exc:
@@ -195,7 +195,7 @@ async def _await_replicas(
     for answer, found, partition, log, epoch in written:
         errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
         if not errno and _lacks_replicas(context, found, partition):
-            errno = codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            errno = errors.NotEnoughReplicasAfterAppendError.errno
         answer.error_code = errno  # with the offset, for it is written all the same
     _add_endpoints(context, response)
     return response
@@ -222,13 +222,13 @@ async def _replicated(
             # now, counts other records.
             now = context.state.partition(partition.topic, partition.index)
             if now is None:
-                return codes.UNKNOWN_TOPIC_OR_PARTITION
+                return errors.UnknownTopicOrPartitionError.errno
             if (now.leader, now.leader_epoch) != (context.node_id, epoch):
-                return codes.NOT_LEADER_OR_FOLLOWER
+                return errors.NotLeaderForPartitionError.errno
             if log.high_watermark > offset:
-                return codes.NONE
+                return 0
             if deadline <= loop.time():
-                return codes.REQUEST_TIMED_OUT
+                return errors.RequestTimedOutError.errno
             await changed.wait()
             changed.clear()
     finally:
@@ -254,7 +254,7 @@ def init_producer_id(
             throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
         )
     if transactional_id == "":
-        return refuse(context, request, codes.INVALID_REQUEST)
+        return refuse(context, request, errors.InvalidRequestError.errno)
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, transactional_id)
     if errno:

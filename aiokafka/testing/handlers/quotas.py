@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -13,7 +14,6 @@ from aiokafka.protocol.messages.quotas import (
     EntryData,
     ValueData,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.quota_entries import Wanted, problem_of
 from aiokafka.testing.script import RequestContext
@@ -35,7 +35,7 @@ def describe_client_quotas(
     }
     is_odd = "ip" in wanted and len(wanted) > 1
     if len(wanted) < len(components) or is_odd or not wanted.keys() <= set(_KINDS):
-        return refuse(context, request, codes.INVALID_REQUEST)
+        return refuse(context, request, errors.InvalidRequestError.errno)
     found = context.services.quotas.entries.find(wanted, strict=request.strict)
     return DescribeClientQuotasResponse(
         error_message=None,
@@ -68,7 +68,7 @@ def _alter(context: RequestContext, wanted: AlterEntryData, only_check: bool) ->
     problem = problem_of(entity, changes)
     if problem is not None:
         return AlteredEntryData(
-            error_code=codes.INVALID_REQUEST, error_message=problem, entity=wanted.entity
+            error_code=errors.InvalidRequestError.errno, error_message=problem, entity=wanted.entity
         )
     if not only_check:
         context.services.quotas.alter(entity, changes)

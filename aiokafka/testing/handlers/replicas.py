@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafka import errors
 from aiokafka.protocol.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -28,7 +29,6 @@ from aiokafka.protocol.messages.replicas import (
     ReassignableTopicResponse,
     ReplicaElectionResult,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
@@ -76,14 +76,14 @@ def _moved(
 def _move_log(context: RequestContext, path: str, topic: str, index: int) -> int:
     node = context.truth.nodes[context.node_id]
     if path not in node.log_dirs:
-        return codes.LOG_DIR_NOT_FOUND
+        return errors.LogDirNotFound.errno
     partition = context.truth.partition(topic, index)
     if partition is None:
-        return codes.UNKNOWN_TOPIC_OR_PARTITION
+        return errors.UnknownTopicOrPartitionError.errno
     if node.node_id not in partition.replicas:
-        return codes.REPLICA_NOT_AVAILABLE
+        return errors.ReplicaNotAvailableError.errno
     node.moved_logs[topic, index] = path
-    return codes.NONE
+    return 0
 
 
 # -- DescribeLogDirs: which replicas are in which directory (KIP-113)
@@ -117,7 +117,7 @@ def refuse_describe_log_dirs(
     """Return a response with `errno`; before version 3 with `errno` for every log directory."""
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])
-    if errno == codes.CLUSTER_AUTHORIZATION_FAILED:
+    if errno == errors.ClusterAuthorizationFailedError.errno:
         return DescribeLogDirsResponse(results=[])
     refused = [
         DescribeLogDirsResult(error_code=errno, log_dir=path, topics=[])
@@ -162,10 +162,10 @@ async def elect_leaders(
     found: dict[str, list[PartitionResult]] = {}
     for topic, index in _to_elect(context.truth, request):
         partition = context.truth.partition(topic, index)
-        errno = codes.UNKNOWN_TOPIC_OR_PARTITION
+        errno = errors.UnknownTopicOrPartitionError.errno
         if partition is not None:
             errno = _elect(context.truth, partition, request.election_type)
-        if request.topic_partitions is None and errno == codes.ELECTION_NOT_NEEDED:
+        if request.topic_partitions is None and errno == errors.ElectionNotNeeded.errno:
             continue
         result = PartitionResult(partition_id=index, error_code=errno, error_message=None)
         found.setdefault(topic, []).append(result)
@@ -208,18 +208,18 @@ def _elect(state: ClusterState, partition: Partition, kind: int) -> int:
     live = state.live_replicas(partition)
     if kind == _UNCLEAN:
         if partition.leader != -1:
-            return codes.ELECTION_NOT_NEEDED
+            return errors.ElectionNotNeeded.errno
         if not live:
-            return codes.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            return errors.EligibleLeadersNotAvailable.errno
         state.set_leader(partition, live[0])
-        return codes.NONE
+        return 0
     preferred = partition.replicas[0]
     if partition.leader == preferred:
-        return codes.ELECTION_NOT_NEEDED
+        return errors.ElectionNotNeeded.errno
     if preferred not in live or preferred not in state.isr(partition):
-        return codes.PREFERRED_LEADER_NOT_AVAILABLE
+        return errors.PreferredLeaderNotAvailable.errno
     state.set_leader(partition, preferred)
-    return codes.NONE
+    return 0
 
 
 # -- AlterPartitionReassignments: move partitions to other brokers (KIP-455)
@@ -263,20 +263,23 @@ def _reassign(
     partition = context.truth.partition(topic, asked.partition_index)
     moves = context.services.moves
     if partition is None:
-        return codes.UNKNOWN_TOPIC_OR_PARTITION, "No such partition."
+        return errors.UnknownTopicOrPartitionError.errno, "No such partition."
     target = asked.replicas
     if target is None:
         ended = moves.cancel(partition)
-        return (codes.NONE, None) if ended else (codes.NO_REASSIGNMENT_IN_PROGRESS, None)
+        return (0, None) if ended else (errors.NoReassignmentInProgress.errno, None)
     if not target or len(set(target)) < len(target) or not set(target) <= set(context.truth.nodes):
-        return codes.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment is not valid."
+        return (
+            errors.InvalidReplicationAssignmentError.errno,
+            "The manual partition assignment is not valid.",
+        )
     move = moves.under_way.get((topic, asked.partition_index))
     factor = len(partition.replicas if move is None else move.former)
     if not may_change and len(target) != factor:
-        return codes.INVALID_REPLICATION_FACTOR, "The replication factor is changed."
+        return errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
     moves.begin(partition, target)
     context.services.leaders_changed()
-    return codes.NONE, None
+    return 0, None
 
 
 # -- ListPartitionReassignments: moves under way (KIP-455)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from aiokafka import errors
 from aiokafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -15,7 +16,6 @@ from aiokafka.protocol.messages.scram import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.scram_credentials import SCRAM, Credential
@@ -46,12 +46,12 @@ def _describe(
     context: RequestContext, user: str, *, twice: bool
 ) -> DescribeUserScramCredentialsResult:
     infos = context.services.credentials.infos(user)
-    errno, message = codes.NONE, None
+    errno, message = 0, None
     if twice:
-        errno = codes.DUPLICATE_RESOURCE
+        errno = errors.DuplicateResource.errno
         message = f"Cannot describe SCRAM credentials for the same user twice: {user}"
     elif not infos:
-        errno = codes.RESOURCE_NOT_FOUND
+        errno = errors.ResourceNotFound.errno
         message = f"Attempt to describe a user credential that does not exist: {user}"
     return DescribeUserScramCredentialsResult(
         user=user,
@@ -91,7 +91,7 @@ async def alter_user_scram_credentials(
     for user, count in Counter(user for user, _ in _keys(request)).items():
         if count > 1:  # even for different mechanisms
             message = "A user credential cannot be altered twice in the same request"
-            refused[user] = codes.DUPLICATE_RESOURCE, message
+            refused[user] = errors.DuplicateResource.errno, message
     _carry_out(context, request, refused)
     return AlterUserScramCredentialsResponse(
         results=[
@@ -131,23 +131,23 @@ def _note(refused: dict[str, Refusal], user: str, refusal: Refusal | None) -> No
 def _check_deletion(context: RequestContext, wanted: ScramCredentialDeletion) -> Refusal | None:
     mechanism = _NAMES.get(wanted.mechanism)
     if mechanism is None:
-        return codes.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+        return errors.UnsupportedSaslMechanismError.errno, "Unknown SCRAM mechanism"
     known = dict(context.services.credentials.infos(wanted.name))
     if mechanism not in known:
         message = "Attempt to delete a user credential that does not exist"
-        return codes.RESOURCE_NOT_FOUND, message
+        return errors.ResourceNotFound.errno, message
     return None
 
 
 def _check_upsertion(wanted: ScramCredentialUpsertion) -> Refusal | None:
     if wanted.mechanism not in _NAMES:
-        return codes.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+        return errors.UnsupportedSaslMechanismError.errno, "Unknown SCRAM mechanism"
     if not wanted.name:
-        return codes.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+        return errors.UnacceptableCredential.errno, "Username must not be empty"
     if wanted.iterations < _LEAST:
-        return codes.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+        return errors.UnacceptableCredential.errno, "Too few iterations"
     if wanted.iterations > _MOST:
-        return codes.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+        return errors.UnacceptableCredential.errno, "Too many iterations"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from aiokafka import errors
 from aiokafka.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
 from aiokafka.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
@@ -26,7 +27,6 @@ from aiokafka.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import refused_group
 from aiokafka.testing.script import RequestContext
@@ -43,7 +43,7 @@ def _absent_groups(
     check = context.services.groups.check_coordinator
     return [
         refused_group(
-            kind, each, check(context.node_id, each) or codes.GROUP_ID_NOT_FOUND, **others
+            kind, each, check(context.node_id, each) or errors.GroupIdNotFound.errno, **others
         )
         for each in group_ids
     ]
@@ -74,7 +74,8 @@ def describe_share_group_offsets(
     return DescribeShareGroupOffsetsResponse(
         groups=[
             _refused_offsets(
-                group.group_id, check(context.node_id, group.group_id) or codes.GROUP_ID_NOT_FOUND
+                group.group_id,
+                check(context.node_id, group.group_id) or errors.GroupIdNotFound.errno,
             )
             for group in request.groups
         ]
@@ -104,7 +105,7 @@ def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse:
     """Return an error: no such group exists."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    return refuse(context, request, errno or codes.GROUP_ID_NOT_FOUND)
+    return refuse(context, request, errno or errors.GroupIdNotFound.errno)
 
 
 # -- DeleteShareGroupOffsets
@@ -116,7 +117,7 @@ def delete_share_group_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     """Return an error: no such group exists."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    return refuse(context, request, errno or codes.GROUP_ID_NOT_FOUND)
+    return refuse(context, request, errno or errors.GroupIdNotFound.errno)
 
 
 # -- StreamsGroupDescribe

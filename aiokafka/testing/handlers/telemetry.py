@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import ACCEPTED, has_receiver
@@ -22,7 +22,7 @@ def get_telemetry_subscriptions(
 ) -> GetTelemetrySubscriptionsResponse:
     """Say what is wanted of this client."""
     if not has_receiver(context.truth):
-        return refuse(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
     errno, instance_id = receiver.admit(context, request.client_instance_id)
     if errno:
@@ -46,6 +46,6 @@ def get_telemetry_subscriptions(
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Keep them."""
     if not has_receiver(context.truth):
-        return refuse(context, request, codes.UNSUPPORTED_VERSION)
+        return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)
     return PushTelemetryResponse(error_code=errno)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka import errors
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -28,7 +29,6 @@ from aiokafka.protocol.messages.topics import (
     DescribeTopicPartitionsResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing import codes
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import (
     authorized_operations,
@@ -67,7 +67,7 @@ async def create_topics(
 def _twice(topic: CreatableTopic) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
-        error_code=codes.INVALID_REQUEST,
+        error_code=errors.InvalidRequestError.errno,
         error_message="Duplicate topic name.",
     )
 
@@ -91,7 +91,7 @@ def _create_topic(
     try:
         if assignment and numbers != (-1, -1):
             raise TopicRefusedError(
-                codes.INVALID_REQUEST,
+                errors.InvalidRequestError.errno,
                 "Both the numbers and the manual assignment were given; only one is allowed.",
             )
         created = state.create_topic(topic.name, *numbers, config=config, assignment=assignment)
@@ -164,7 +164,9 @@ def _wanted(context: RequestContext, request: DeleteTopicsRequest) -> list[Delet
 def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopicResult:
     by_id = wanted.topic_id != ZERO_UUID
     if by_id and wanted.name is not None:
-        return _not_deleted(wanted, codes.INVALID_REQUEST, "Both name and id were given.")
+        return _not_deleted(
+            wanted, errors.InvalidRequestError.errno, "Both name and id were given."
+        )
     errno = 0 if by_id else context.check_topic(wanted.name or "")
     if errno:
         return _not_deleted(wanted, errno, None)
@@ -173,14 +175,16 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
         truth.topics_by_id.get(wanted.topic_id) if by_id else truth.topics.get(wanted.name or "")
     )
     if topic is None:
-        errno = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
+        errno = errors.UnknownTopicId.errno if by_id else errors.UnknownTopicOrPartitionError.errno
         return _not_deleted(wanted, errno, None)
     errno = context.check_topic(topic.name)
     errno = errno or over_quota(context, len(topic.partitions), _FIRST_QUOTA_DELETE)
     if errno:
         return _not_deleted(wanted, errno, None)
     if context.truth.config["delete.topic.enable"] != "true":
-        return _not_deleted(wanted, codes.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        return _not_deleted(
+            wanted, errors.TopicDeletionDisabled.errno, "Topic deletion is disabled."
+        )
     context.truth.delete_topic(topic)
     context.services.topic_deleted(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
@@ -220,23 +224,23 @@ def _grow(
         result.error_code = errno
         return result
     if topic is None:
-        result.error_code = codes.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_code = errors.UnknownTopicOrPartitionError.errno
         return result
     present = len(topic.partitions)
     if asked.count <= present:
-        result.error_code = codes.INVALID_PARTITIONS
+        result.error_code = errors.InvalidPartitionsError.errno
         result.error_message = f"The topic {asked.name} currently has {present} partition(s)."
         return result
     placed = [assignment.broker_ids for assignment in asked.assignments or []]
     factor = len(topic.partitions[0].replicas)
     count = asked.count - present
     if asked.assignments is not None and not _is_valid(context, placed, count, factor):
-        result.error_code = codes.INVALID_REPLICA_ASSIGNMENT
+        result.error_code = errors.InvalidReplicationAssignmentError.errno
         result.error_message = "The manual partition assignment is not valid."
         return result
     if asked.assignments is None and not context.truth.live_nodes():
         # Those that are cut off from the controller still answer clients.
-        result.error_code = codes.INVALID_REPLICATION_FACTOR
+        result.error_code = errors.InvalidReplicationFactorError.errno
         result.error_message = "All brokers are currently fenced."
         return result
     result.error_code = over_quota(context, asked.count - present, _FIRST_QUOTA_GROW)
@@ -287,11 +291,11 @@ def _delete_records(
         return _kept(asked, errno)
     policy = context.state.topics[topic].setting("cleanup.policy")
     if "compact" in policy and "delete" not in policy:
-        return _kept(asked, codes.POLICY_VIOLATION)
+        return _kept(asked, errors.PolicyViolationError.errno)
     log = partition.log
     offset = log.high_watermark if asked.offset == _TO_THE_END else asked.offset
     if not 0 <= offset <= log.high_watermark:
-        return _kept(asked, codes.OFFSET_OUT_OF_RANGE)
+        return _kept(asked, errors.OffsetOutOfRangeError.errno)
     log.delete_before(offset)
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=log.start_offset
@@ -322,7 +326,7 @@ def describe_topic_partitions(
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:
-            response.topics.append(_missing(name, codes.UNKNOWN_TOPIC_OR_PARTITION))
+            response.topics.append(_missing(name, errors.UnknownTopicOrPartitionError.errno))
             continue
         if room <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)

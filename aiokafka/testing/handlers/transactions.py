@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from aiokafka import _seams
+from aiokafka import _seams, errors
 from aiokafka.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -41,7 +41,6 @@ from aiokafka.protocol.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
 )
-from aiokafka.testing import codes
 from aiokafka.testing import transactions as coordinator
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import check_leader, in_version
@@ -52,7 +51,6 @@ from aiokafka.testing.transactions import Place, TransactionRefusedError
 
 _FIRST_SEVERAL = 4
 _FIRST_FENCED_ADDING = 2
-_OPERATION_NOT_ATTEMPTED = 55
 
 
 @handles(AddPartitionsToTxnRequest)
@@ -127,7 +125,7 @@ def _results(
 
 def _error_of(context: RequestContext, place: Place) -> int:
     missing = context.state.partition(*place) is None
-    return context.check_topic(place[0]) or (missing and codes.UNKNOWN_TOPIC_OR_PARTITION)
+    return context.check_topic(place[0]) or (missing and errors.UnknownTopicOrPartitionError.errno)
 
 
 def _add_partitions(
@@ -140,14 +138,14 @@ def _add_partitions(
     places = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
     wrong = {place: _error_of(context, place) for place in places}
     if any(wrong.values()):
-        return _results(wanted.topics, _OPERATION_NOT_ATTEMPTED, wrong)
+        return _results(wanted.topics, errors.OperationNotAttempted.errno, wrong)
     try:
         transactions.add_partitions(
             wanted.transactional_id, wanted.producer_id, wanted.producer_epoch, places
         )
     except TransactionRefusedError as exc:
         return _results(wanted.topics, in_version(context, exc.errno, _FIRST_FENCED_ADDING))
-    return _results(wanted.topics, codes.NONE)
+    return _results(wanted.topics, 0)
 
 
 # -- AddOffsetsToTxn: enter the offsets of a group into a transaction
@@ -171,7 +169,7 @@ def add_offsets_to_txn(
         )
     except TransactionRefusedError as exc:
         return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED_ADDING))
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=codes.NONE)
+    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=0)
 
 
 # -- EndTxn: commit or abort a transaction
@@ -253,11 +251,11 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
         return errno
     known = partition.log.producers.entries.get(marker.producer_id)
     if known is not None and marker.producer_epoch < known.epoch:
-        return codes.INVALID_PRODUCER_EPOCH
+        return errors.InvalidProducerEpoch.errno
     partition.log.add_marker(
         marker.producer_id, marker.producer_epoch, commit=marker.transaction_result
     )
-    return codes.NONE
+    return 0
 
 
 # -- DescribeProducers: the producers active on partitions (KIP-664)
@@ -344,7 +342,7 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Tra
     errno = errno or transactions.check_coordinator(context.node_id, transactional_id)
     known = transactions.by_id.get(transactional_id)
     if errno or known is None:
-        return _refused_transaction(transactional_id, errno or codes.TRANSACTIONAL_ID_NOT_FOUND)
+        return _refused_transaction(transactional_id, errno or errors.TransactionalIdNotFound.errno)
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(index)
