@@ -10,9 +10,9 @@ from aiokafka._typing import later
 from aiokafka.testing.acl_entries import AclEntries
 
 if TYPE_CHECKING:
-    from aiokafka.testing.facts import RequestFacts
+    from aiokafka.testing.script import RequestContext
 else:
-    RequestFacts = later("aiokafka.testing.facts.RequestFacts")
+    RequestContext = later("aiokafka.testing.script.RequestContext")
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
 OPERATIONS = (
@@ -175,7 +175,7 @@ class Acls:
         """Whether all is allowed."""
         return not (self._denied or self.entries.is_enforced)
 
-    def denies(self, context: RequestFacts, resource: str, name: str, operation: str) -> bool:
+    def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:
         """Return whether a client lacks the permission for an operation."""
         principal = _principal(context)
         withdrawn = any(
@@ -193,7 +193,7 @@ class Acls:
         is_new = (resource, operation) == ("topic", "create")
         return not (is_new and self.entries.allows(principal, host, "cluster", "", "create"))
 
-    def check_topic(self, context: RequestFacts, name: str) -> int:
+    def check_topic(self, context: RequestContext, name: str) -> int:
         """Return the error code for a topic that a request names; 0 if it is allowed."""
         if self.is_idle:
             return 0
@@ -201,14 +201,14 @@ class Acls:
         denied = self.denies(context, "topic", name, operation)
         return errors.TopicAuthorizationFailedError.errno if denied else 0
 
-    def check_named(self, context: RequestFacts, resource: str, name: str, operation: str) -> int:
+    def check_named(self, context: RequestContext, resource: str, name: str, operation: str) -> int:
         """Return the error code for one of the groups or ids that a request names; 0 if it is
         allowed.
         """
         denied = not self.is_idle and self.denies(context, resource, name, operation)
         return _ERRORS[resource] if denied else 0
 
-    def check(self, context: RequestFacts, request: Any) -> int:
+    def check(self, context: RequestContext, request: Any) -> int:
         """Return the error code for a request as a whole; 0 if it is allowed. Topics, and names in
         lists, are checked one by one: see :meth:`check_topic` and :meth:`check_named`.
         """
@@ -233,7 +233,7 @@ class Acls:
             raise ValueError(f"operation must be one of {known}, not {operation!r}")
 
 
-def _principal(context: RequestFacts) -> str:
+def _principal(context: RequestContext) -> str:
     return _BYSTANDER if context.session is None else context.session.user
 
 

@@ -12,9 +12,9 @@ from aiokafka._typing import later
 from aiokafka.testing.quota_entries import Entity, QuotaEntries
 
 if TYPE_CHECKING:
-    from aiokafka.testing.facts import RequestFacts
+    from aiokafka.testing.script import RequestContext
 else:
-    RequestFacts = later("aiokafka.testing.facts.RequestFacts")
+    RequestContext = later("aiokafka.testing.script.RequestContext")
 
 _PRODUCE, _FETCH = 0, 1
 KINDS = ("produce", "fetch", "request", "mutation")
@@ -101,7 +101,7 @@ class Quotas:
         self.entries.alter(entity, changes)
         self._buckets.clear()
 
-    def charge_for(self, context: RequestFacts, response: Any) -> int:
+    def charge_for(self, context: RequestContext, response: Any) -> int:
         """Note a request that was answered; the milliseconds that its client has to wait. A fetch
         over the quota brings nothing."""
         client_id = context.client_id

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from aiokafka.testing.batches import Batch
-    from aiokafka.testing.facts import RequestFacts
+    from aiokafka.testing.script import RequestContext
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
@@ -86,7 +86,7 @@ class Services:
 
     def check_transaction(
         self,
-        context: RequestFacts,
+        context: RequestContext,
         partition: Partition,
         batch: Batch,
         transactional_id: str | None,
@@ -127,7 +127,7 @@ class Services:
         if errno:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
 
-    def adds_partitions(self, context: RequestFacts) -> bool:
+    def adds_partitions(self, context: RequestContext) -> bool:
         """Return whether a Produce request enters its partitions into the transaction (KIP-890)."""
         second = self.state.profile.level("transaction.version") >= 2
         return second and context.api_version >= _FIRST_ADDING_PARTITION

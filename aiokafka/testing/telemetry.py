@@ -14,7 +14,7 @@ from aiokafka.errors import CorruptRecordError
 from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.record import compression
-from aiokafka.testing.facts import RequestFacts
+from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import METRICS_DEFAULTS
 from aiokafka.testing.state import ClusterState
 
@@ -68,7 +68,7 @@ class TelemetryReceiver:
         self.pushes: deque[TelemetryPush] = deque(maxlen=_KEPT)
 
     def subscription(
-        self, context: RequestFacts, instance_id: bytes
+        self, context: RequestContext, instance_id: bytes
     ) -> tuple[int, int, tuple[str, ...]]:
         """Return the id, the interval in milliseconds, and the names of the metrics that are
         wanted of a client."""
@@ -84,7 +84,7 @@ class TelemetryReceiver:
         text = f"{interval} {wanted}"
         return zlib.crc32(text.encode()) & 0x7FFFFFFF, interval, wanted
 
-    def admit(self, context: RequestFacts, instance_id: bytes) -> tuple[int, bytes]:
+    def admit(self, context: RequestContext, instance_id: bytes) -> tuple[int, bytes]:
         """Return the error code for a question of a client, and its id, which may be new."""
         if instance_id == ZERO_UUID:
             instance_id = _seams.random_uuid().bytes
@@ -97,7 +97,7 @@ class TelemetryReceiver:
         instance.error = 0
         return 0, instance_id
 
-    def receive(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
+    def receive(self, context: RequestContext, request: PushTelemetryRequest) -> int:
         """Keep what a client has pushed, or return why not, as an error code."""
         if request.client_instance_id == ZERO_UUID:
             return errors.InvalidRequestError.errno
@@ -106,7 +106,7 @@ class TelemetryReceiver:
         return instance.error
 
     def _judge(
-        self, context: RequestFacts, request: PushTelemetryRequest, instance: _Instance
+        self, context: RequestContext, request: PushTelemetryRequest, instance: _Instance
     ) -> int:
         if instance.is_ended:
             return errors.InvalidRequestError.errno
@@ -125,7 +125,7 @@ class TelemetryReceiver:
         instance.is_ended = request.terminating
         return self._keep(context, request)
 
-    def _keep(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
+    def _keep(self, context: RequestContext, request: PushTelemetryRequest) -> int:
         data = bytes(request.metrics)
         if data and request.compression_type:
             try:
@@ -144,11 +144,11 @@ class TelemetryReceiver:
         return 0
 
 
-def _is_early(context: RequestFacts, latest: float, interval_ms: int) -> bool:
+def _is_early(context: RequestContext, latest: float, interval_ms: int) -> bool:
     return context.received_at - latest < interval_ms / 1000
 
 
-def _matches(match: str, context: RequestFacts, instance_id: bytes) -> bool:
+def _matches(match: str, context: RequestContext, instance_id: bytes) -> bool:
     """Return whether a client is one of those that `match` describes: ``client_id=orders-.*``."""
     facts: Mapping[str, str] = {
         "client_id": context.client_id or "",
