@@ -7,8 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aiokafka import _seams
 from aiokafka.structs import ConsumerRecord
-from aiokafka.testing import records
-from aiokafka.testing.batches import Batch, Buffer, control_batch, parse, place, with_producer
+from aiokafka.testing.batches import (
+    Batch,
+    Buffer,
+    build_batch,
+    control_batch,
+    decode_records,
+    parse,
+    place,
+    with_producer,
+)
 from aiokafka.testing.producer_state import ProducerState
 
 Headers = Sequence[tuple[str, bytes]]
@@ -132,7 +140,7 @@ class PartitionLog:
             Offset of the first record.
         """
         now = _now_ms() if timestamp_ms is None else timestamp_ms
-        data = records.build([(now, *item) for item in items], codec=codec)
+        data = build_batch([(now, *item) for item in items], codec=codec)
         return self.append_bytes(data)
 
     def append_bytes(self, data: Buffer) -> int:
@@ -153,7 +161,7 @@ class PartitionLog:
         """Decode the records from offset `start` on, including those of open and aborted
         transactions and those beyond the high watermark; control records are left out."""
         data = b"".join(batch.data for batch in self._batches[self._index(start) :])
-        return records.decode(data, self.topic, self.partition, max(start, self._start))
+        return decode_records(data, self.topic, self.partition, max(start, self._start))
 
     # -- for tests: what time and failures do to a log -----------------------------------------
 
@@ -240,7 +248,7 @@ class PartitionLog:
             batch.producer_id, batch.base_offset
         ):
             return []
-        return records.decode(batch.data, self.topic, self.partition, self._start)
+        return decode_records(batch.data, self.topic, self.partition, self._start)
 
     def corrupt(self, offset: int) -> None:
         """Flip the last byte of the batch that holds `offset`, so that its checksum fails."""
@@ -256,7 +264,7 @@ class PartitionLog:
         sequence = batch.base_sequence
         if sequence >= 0:
             sequence = (sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
-        alone = with_producer(parse(records.build([item], codec=batch.codec))[0], batch, sequence)
+        alone = with_producer(parse(build_batch([item], codec=batch.codec))[0], batch, sequence)
         return place(alone, record.offset, self.epoch_of(record.offset), None)
 
     # -- for replication -----------------------------------------------------------------------
@@ -395,7 +403,7 @@ class PartitionLog:
         """Return time and offset of each record from `start` on; a marker is one, as in Kafka."""
         if batch.is_control:
             return [(batch.max_timestamp, batch.base_offset)]
-        found = records.decode(batch.data, self.topic, self.partition, start)
+        found = decode_records(batch.data, self.topic, self.partition, start)
         return [(record.timestamp, record.offset) for record in found]
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
