@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import logging
 import struct
+from collections.abc import Collection
 from functools import partial
+from random import Random
 from ssl import PROTOCOL_TLS_CLIENT
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +26,21 @@ from aiokafka.testing.actions import (
     RawBytes,
     Silence,
     check_answer,
+    check_seconds,
 )
-from aiokafka.testing.ailment import Ailment
-from aiokafka.testing.connection import Connection, Later, Reply
+from aiokafka.testing.connection import (
+    Connection,
+    Later,
+    Reply,
+    close_server,
+    encode,
+    read_header,
+    refuse_version,
+    skip_tags,
+    stop_accepting,
+)
+from aiokafka.testing.replication import Seconds, drawn
 from aiokafka.testing.script import Pending, RequestContext, Script
-from aiokafka.testing.sockets import close_server, stop_accepting
-from aiokafka.testing.wire import encode, read_header, refuse_version, skip_tags
 
 if TYPE_CHECKING:
     import ssl
@@ -311,3 +322,45 @@ def _reply_to_token(frame: bytes, session: Session) -> Reply:
     if verdict.errno:
         raise CloseConnectionError
     return Reply([struct.pack(">i", len(verdict.challenge)), verdict.challenge])
+
+
+# -- Faults: a broker that is slow, or does not respond to some requests
+
+
+class Ailment:
+    """What a broker cannot do at the moment."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._lag: Seconds = 0.0
+        self._slow: Collection[int] | None = ()  # API keys; None for all
+        self._hung: Collection[int] | None = ()
+        self._revived = asyncio.Event()
+        #: Whether anything is wrong.
+        self.is_felt = False
+
+    def hang(self, api_keys: Collection[int] | None) -> None:
+        """Let requests of these APIs wait, None for all, until :meth:`heal`."""
+        self._hung = api_keys
+        self._revived.clear()
+        self.is_felt = True
+
+    def slow(self, seconds: Seconds, api_keys: Collection[int] | None) -> None:
+        """Let requests of these APIs wait for some time."""
+        for each in seconds if isinstance(seconds, tuple) else (seconds,):
+            check_seconds("seconds", each)
+        self._lag, self._slow = seconds, api_keys
+        self.is_felt = True
+
+    def heal(self) -> None:
+        """End all that ails the broker; the requests that wait are answered."""
+        self._hung = self._slow = ()
+        self.is_felt = False
+        self._revived.set()
+
+    async def wait(self, api_key: int) -> None:
+        """Let a request wait for as long as it has to."""
+        if self._slow is None or api_key in self._slow:
+            await asyncio.sleep(drawn(self._lag, self._random))
+        if self._hung is None or api_key in self._hung:
+            await self._revived.wait()

@@ -8,17 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from aiokafka import errors
-from aiokafka.testing.actions import CloseConnectionError
-from aiokafka.testing.arguments import check_whole
-from aiokafka.testing.delegation_tokens import DelegationTokens
+from aiokafka.testing.actions import CloseConnectionError, check_whole
 from aiokafka.testing.sasl import (
     MECHANISMS,
     Conversation,
+    DelegationTokens,
     LoginRefusedError,
+    ScramCredentials,
     begin,
     subject_of,
 )
-from aiokafka.testing.scram_credentials import ScramCredentials
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 

@@ -10,13 +10,11 @@ from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
 from aiokafka.testing.coordinators import Coordinators
-from aiokafka.testing.delegation_tokens import DelegationTokens
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
-from aiokafka.testing.moves import Moves
 from aiokafka.testing.quotas import Quotas
-from aiokafka.testing.replication import Replication
-from aiokafka.testing.scram_credentials import ScramCredentials
+from aiokafka.testing.replication import Moves, Replication
+from aiokafka.testing.sasl import DelegationTokens, ScramCredentials
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
 

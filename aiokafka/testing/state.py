@@ -10,10 +10,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aiokafka import _seams, errors
-from aiokafka.testing.arguments import ByBroker
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -26,6 +25,8 @@ from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
 FIRST_KRAFT = (3, 0)
 """From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
+
+V = TypeVar("V")
 _NEWEST = profile(RELEASES[-1])
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -140,6 +141,13 @@ class TopicRefusedError(Exception):
         super().__init__(message)
         self.errno = errno
         self.message = message
+
+
+class ByBroker(dict[int, V]):
+    """What there is for each broker, by its id."""
+
+    def __missing__(self, broker_id: object) -> V:
+        raise KeyError(f"no broker {broker_id!r}: there are {', '.join(map(str, self))}")
 
 
 class ClusterState:

@@ -12,7 +12,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.testing import FakeCluster, Hold
-from aiokafka.testing.offsets import CommittedOffset
+from aiokafka.testing.groups import CommittedOffset
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, until
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing.acl_entries import OPERATIONS
+from aiokafka.testing.acls import OPERATIONS
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 

@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from aiokafka.testing.acl_entries import Entry, Filter
+from aiokafka.testing.acls import Entry, Filter
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 

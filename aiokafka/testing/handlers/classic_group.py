@@ -16,9 +16,8 @@ from aiokafka.protocol.messages.classic_group import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from aiokafka.testing.classic_group import ClassicGroup
+from aiokafka.testing.classic_group import Application, ClassicGroup, GroupRefusedError, Joined
 from aiokafka.testing.consumer_group import ConsumerGroup
-from aiokafka.testing.group_members import Application, GroupRefusedError, Joined
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.script import RequestContext
 

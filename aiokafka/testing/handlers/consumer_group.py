@@ -20,9 +20,8 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
-from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat
-from aiokafka.testing.embedded import Slots
-from aiokafka.testing.group_members import GroupRefusedError
+from aiokafka.testing.classic_group import GroupRefusedError
+from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat, Slots
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import authorized_operations, refused_group
 from aiokafka.testing.script import RequestContext

@@ -15,8 +15,8 @@ from aiokafka.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from aiokafka.testing.delegation_tokens import Token, TokenRefusedError
 from aiokafka.testing.handlers import handles, refuse
+from aiokafka.testing.sasl import Token, TokenRefusedError
 from aiokafka.testing.script import RequestContext
 
 # -- Common to the APIs of delegation tokens

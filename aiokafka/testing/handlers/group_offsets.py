@@ -37,11 +37,10 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing.classic_group import ClassicGroup
-from aiokafka.testing.group_members import GroupRefusedError, GroupState
+from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
+from aiokafka.testing.groups import CommittedOffset
 from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.handlers._common import find_topic
-from aiokafka.testing.offsets import CommittedOffset
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
 from aiokafka.testing.transactions import TransactionRefusedError

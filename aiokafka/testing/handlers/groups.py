@@ -15,8 +15,7 @@ from aiokafka.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from aiokafka.testing.classic_group import ClassicGroup
-from aiokafka.testing.group_members import GroupState, Member
+from aiokafka.testing.classic_group import ClassicGroup, GroupState, Member
 from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext

@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.quotas import (
     ValueData,
 )
 from aiokafka.testing.handlers import handles, refuse
-from aiokafka.testing.quota_entries import Wanted, problem_of
+from aiokafka.testing.quotas import Wanted, problem_of
 from aiokafka.testing.script import RequestContext
 
 # -- DescribeClientQuotas (KIP-546)

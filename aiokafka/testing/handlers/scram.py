@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.scram import (
 )
 from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import await_controller
-from aiokafka.testing.scram_credentials import SCRAM, Credential
+from aiokafka.testing.sasl import SCRAM, Credential
 from aiokafka.testing.script import RequestContext
 
 # -- DescribeUserScramCredentials (KIP-554)
