@@ -18,7 +18,7 @@ from aiokafka.testing.security import Session, State
 
 if TYPE_CHECKING:
     from aiokafka.protocol.schema import Response
-    from aiokafka.testing.services import Services
+    from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.versions import BrokerProfile
 
 _LENGTH = struct.Struct(">i")
@@ -46,37 +46,6 @@ class Later:
     """Called if `work` is given up before it has begun."""
 
 
-class ServingBroker(Protocol):
-    """What a connection needs of its broker."""
-
-    node_id: int
-    services: Services
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether it takes connections."""
-
-    @property
-    def largest_request(self) -> int:
-        """Bytes; the connection is closed for more."""
-
-    def opened(self, connection: Connection) -> None:
-        """Count a connection that was made."""
-
-    def gone(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
-
-    def failed(self, exc: Exception) -> None:
-        """Keep an error inside the fake for the test."""
-
-    def answer(self, frame: bytes, connection: Connection) -> Reply | Later:
-        """Return the reply to a request, or what has to be awaited for it.
-
-        Raises:
-            CloseConnectionError: the connection is to be closed instead.
-        """
-
-
 class Connection(asyncio.Protocol):
     """Requests are answered in order. Most are answered where they arrive; only what has to wait
     gets a task, and the requests behind it wait as well.
@@ -84,7 +53,7 @@ class Connection(asyncio.Protocol):
     Owns: the bytes that are not a whole request yet, and the task of the request that waits.
     """
 
-    def __init__(self, broker: ServingBroker) -> None:
+    def __init__(self, broker: FakeBroker) -> None:
         #: A number that no other connection has had.
         self.connection_id = next(_connection_ids)
         #: The client's address.

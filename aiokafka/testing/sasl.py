@@ -9,11 +9,14 @@ import hashlib
 import hmac
 import hmac as hmac_module
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka import _seams, errors
+
+if TYPE_CHECKING:
+    from aiokafka.testing.security import Security
 
 # -- SCRAM credentials (KIP-554)
 
@@ -244,22 +247,7 @@ class Conversation(Protocol):
         """
 
 
-class Accounts(Protocol):
-    """The users that may log in; a `Security` has them."""
-
-    users: dict[str, str]
-    """The password of each user."""
-    iterations: int
-    """How often SCRAM hashes a password."""
-    accept_token: Callable[[str], str | None]
-    """Return the user of a token, or None to refuse it."""
-    credentials: ScramCredentials
-    """What SCRAM checks."""
-    tokens: DelegationTokens
-    """What it checks where the client says that it has a token."""
-
-
-def begin(mechanism: str, security: Accounts) -> Conversation:
+def begin(mechanism: str, security: Security) -> Conversation:
     """Begin the broker's side of a new login."""
     if mechanism == "PLAIN":
         return _Plain(security)
@@ -269,7 +257,7 @@ def begin(mechanism: str, security: Accounts) -> Conversation:
 
 
 class _Plain:
-    def __init__(self, security: Accounts) -> None:
+    def __init__(self, security: Security) -> None:
         self.user = ""
         self.is_by_token = False
         self.lifetime: float | None = None
@@ -291,7 +279,7 @@ class _Plain:
 class _Scram:
     """RFC 5802, without channel binding, as Kafka does it."""
 
-    def __init__(self, mechanism: str, security: Accounts) -> None:
+    def __init__(self, mechanism: str, security: Security) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self.is_by_token = False
@@ -361,7 +349,7 @@ class _Scram:
 class _OAuthBearer:
     """RFC 7628: a refusal is a response, which the client has to acknowledge."""
 
-    def __init__(self, security: Accounts) -> None:
+    def __init__(self, security: Security) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self.is_by_token = False

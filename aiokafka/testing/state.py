@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import _seams, errors
 from aiokafka.testing.log import PartitionLog
@@ -23,6 +23,9 @@ from aiokafka.testing.settings import (
 )
 from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
+if TYPE_CHECKING:
+    from aiokafka.testing.replication import Copies
+
 FIRST_KRAFT = (3, 0)
 """From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
 
@@ -34,33 +37,6 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def _collide(name: str, other: str) -> bool:
     """Compare two names as metrics do, which know no difference between a dot and an underscore."""
     return name.replace(".", "_") == other.replace(".", "_")
-
-
-class Replicas(Protocol):
-    """What is asked of the logs of a partition's replicas, where each has its own."""
-
-    logs: dict[int, PartitionLog]
-
-    def lead(self, node_id: int) -> None:
-        """Let this replica lead, -1 for none, under a new epoch."""
-
-    def catch_up(self, node_id: int) -> None:
-        """Give a replica all that the leader has, and put it in sync."""
-
-    def hurry(self) -> None:
-        """Let followers copy now."""
-
-    def pursue(self) -> None:
-        """Let each follower copy what it does not have, at once or after its lag."""
-
-    def shrink(self, node_id: int) -> None:
-        """Take a follower that is behind for too long out of the replicas in sync."""
-
-    def stop(self) -> None:
-        """Stop all timers, until something changes."""
-
-    def close(self) -> None:
-        """Copy nothing any more: the topic is gone."""
 
 
 @dataclass
@@ -106,7 +82,7 @@ class Partition:
     leader_epoch: int = 0
     in_sync: list[int] | None = None
     """Replicas in sync as the controller knows them; None: all that run, as they share a log."""
-    copies: Replicas | None = None
+    copies: Copies | None = None
     """The logs of the replicas, where each has its own."""
 
     def log_of(self, node_id: int) -> PartitionLog:

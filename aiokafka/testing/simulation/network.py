@@ -12,13 +12,12 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.testing.simulation.transport import (
     SimulatedSocket,
     SimulatedTransport,
     SocketInfo,
-    TransportRegistry,
     connect_pair,
 )
 
@@ -29,15 +28,6 @@ __all__ = ["Line", "Network", "SimulatedServer"]
 
 
 # -- Lines: the way to a server, and its faults
-
-
-class Sender(Protocol):
-    """One end of a connection, as the line sees it."""
-
-    is_client: bool
-
-    def move_on(self) -> None:
-        """Send once more what was lost, since the line has changed."""
 
 
 class Line:
@@ -65,7 +55,7 @@ class Line:
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
-        self._held: dict[Sender, None] = {}
+        self._held: dict[SimulatedSocket, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
         """Let nothing through in these directions, silently, and everything in the others. Bytes
@@ -89,11 +79,11 @@ class Line:
         """Whether a new connection can not be made, since packets get lost."""
         return self._lost_to_server or self._lost_to_client
 
-    def holds(self, sender: Sender) -> bool:
+    def holds(self, sender: SimulatedSocket) -> bool:
         """Return whether what this end sends is lost."""
         return self._lost_to_server if sender.is_client else self._lost_to_client
 
-    def hold(self, sender: Sender) -> None:
+    def hold(self, sender: SimulatedSocket) -> None:
         """Let this end know when the line changes."""
         self._held[sender] = None
 
@@ -116,13 +106,6 @@ class Line:
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
 
 
-class ServerRegistry(TransportRegistry, Protocol):
-    """What a server needs of its network."""
-
-    def stop_listening(self, server: SimulatedServer) -> None:
-        """Free the address of a server that closes."""
-
-
 class SimulatedServer(asyncio.AbstractServer):
     """What `loop.create_server` returns; it does what asyncio's own of this Python does.
 
@@ -131,7 +114,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     def __init__(
         self,
-        network: ServerRegistry,
+        network: Network,
         factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,

@@ -8,11 +8,11 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation.loop import TurningLoop
-    from aiokafka.testing.simulation.network import Line
+    from aiokafka.testing.simulation.network import Line, Network, SimulatedServer
 
 __all__ = ["SimulatedSocket", "SimulatedTransport", "connect_pair"]
 
@@ -328,28 +328,6 @@ _MANY_LOST_WRITES = 5
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class TransportRegistry(Protocol):
-    """What a transport needs of its network."""
-
-    loop: TurningLoop
-
-    def note(self, writer: SimulatedTransport, data: bytes) -> None:
-        """Count a write."""
-
-    def began(self, transport: SimulatedTransport) -> None:
-        """Remember a transport whose protocol is about to hear of its connection."""
-
-    def ended(self, transport: SimulatedTransport) -> None:
-        """Forget a transport whose protocol is about to hear that its connection is lost."""
-
-
-class Listener(Protocol):
-    """What a transport needs of the server that accepted it."""
-
-    def detach(self, transport: SimulatedTransport) -> None:
-        """Forget a connection that has ended."""
-
-
 class SocketInfo:
     """What programs ask of a transport's socket; options are taken and mean nothing."""
 
@@ -393,11 +371,11 @@ class SimulatedTransport(asyncio.Transport):
 
     def __init__(
         self,
-        network: TransportRegistry,
+        network: Network,
         end: SimulatedSocket,
         protocol: asyncio.BaseProtocol,
         *,
-        server: Listener | None = None,
+        server: SimulatedServer | None = None,
         tls: Any = None,
     ) -> None:
         names = {"sockname": end.name, "peername": end.peer.name}
