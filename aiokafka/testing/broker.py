@@ -80,8 +80,8 @@ class FakeBroker:
         self.failures: list[BaseException] = []
         #: ``throttle_time_ms`` put into every answer that has it.
         self.throttle_ms = 0
-        #: What it cannot do at the moment; see :class:`Faults`.
-        self.ailment = Ailment(services.random)
+        #: Requests that it delays or does not respond to; see :class:`Faults`.
+        self.faults = BrokerFaults(services.random)
         self._script = script
         self._ssl = ssl_context
         #: Held while it starts or stops: calls that overlap take their turns.
@@ -187,7 +187,7 @@ class FakeBroker:
             session,
             len(frame),
         )
-        if self.ailment.is_felt:
+        if self.faults.is_felt:
             return Later(self._answer_later(request, context), _as_it_is)
         self._script.saw(request, context)
         answer = None if self._script.idle else self._script.ask(request, context)
@@ -218,7 +218,7 @@ class FakeBroker:
     # -- one request ---------------------------------------------------------------------------
 
     async def _answer_later(self, request: Any, context: RequestContext) -> Reply:
-        await self.ailment.wait(context.api_key)
+        await self.faults.wait(context.api_key)
         self._script.saw(request, context)
         return await self._act(self._script.ask(request, context), request, context)
 
@@ -327,8 +327,8 @@ def _reply_to_token(frame: bytes, session: Session) -> Reply:
 # -- Faults: a broker that is slow, or does not respond to some requests
 
 
-class Ailment:
-    """What a broker cannot do at the moment."""
+class BrokerFaults:
+    """Requests that a broker delays, or does not respond to, at the moment."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -353,7 +353,7 @@ class Ailment:
         self.is_felt = True
 
     def heal(self) -> None:
-        """End all that ails the broker; the requests that wait are answered."""
+        """End every fault; the requests that wait are answered."""
         self._hung = self._slow = ()
         self.is_felt = False
         self._revived.set()
