@@ -22,7 +22,7 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
 from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
 from aiokafka.testing.classic_group import GroupRefusedError
 from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat, Slots
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.handlers._common import authorized_operations, refused_group
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
@@ -130,16 +130,6 @@ def consumer_group_describe(
     return ConsumerGroupDescribeResponse(
         throttle_time_ms=0,
         groups=[_describe_group(context, request, group_id) for group_id in request.group_ids],
-    )
-
-
-@refuses(ConsumerGroupDescribeRequest)
-def refuse_consumer_group_describe(
-    context: RequestContext, request: ConsumerGroupDescribeRequest, errno: int
-) -> ConsumerGroupDescribeResponse:
-    """Return a response with `errno` for every group."""
-    return ConsumerGroupDescribeResponse(
-        throttle_time_ms=0, groups=[_refused(g, errno) for g in request.group_ids]
     )
 
 

@@ -16,7 +16,7 @@ from aiokafka.protocol.messages.groups import (
     ListGroupsResponse,
 )
 from aiokafka.testing.classic_group import ClassicGroup, GroupState, Member
-from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers import handles
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 
@@ -34,14 +34,6 @@ def describe_groups(
     return DescribeGroupsResponse(
         groups=[_describe_group(context, request, group_id) for group_id in request.groups]
     )
-
-
-@refuses(DescribeGroupsRequest)
-def refuse_describe_groups(
-    context: RequestContext, request: DescribeGroupsRequest, errno: int
-) -> DescribeGroupsResponse:
-    """Return a response with `errno` for every group."""
-    return DescribeGroupsResponse(groups=[_empty(g, "", errno) for g in request.groups])
 
 
 def _empty(group_id: str, state: str, errno: int = 0) -> DescribedGroup:

@@ -348,16 +348,6 @@ def describe_topic_partitions(
     return response
 
 
-@refuses(DescribeTopicPartitionsRequest)
-def refuse_describe_topic_partitions(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, errno: int
-) -> DescribeTopicPartitionsResponse:
-    """Return a response with `errno` for every topic."""
-    return DescribeTopicPartitionsResponse(
-        throttle_time_ms=0, topics=[_missing(topic.name, errno) for topic in request.topics]
-    )
-
-
 def _missing(name: str, errno: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=errno, name=name, topic_id=ZERO_UUID, partitions=[]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from aiokafka import _seams, errors
 from aiokafka.protocol.messages.list_transactions import (
@@ -201,27 +201,12 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 
 # -- WriteTxnMarkers: end transactions in partitions, as coordinators do (KIP-98, 664)
 
-Judge = Callable[[WritableTxnMarker, str, int], int]
-"""Return the error code for a marker in one partition."""
-
 
 @handles(WriteTxnMarkersRequest)
 def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write each marker where this broker leads."""
-    return _respond(request, lambda marker, topic, index: _write(context, marker, topic, index))
-
-
-@refuses(WriteTxnMarkersRequest)
-def refuse_write_txn_markers(
-    context: RequestContext, request: WriteTxnMarkersRequest, errno: int
-) -> WriteTxnMarkersResponse:
-    """Refuse every marker."""
-    return _respond(request, lambda marker, topic, index: errno)
-
-
-def _respond(request: WriteTxnMarkersRequest, judge: Judge) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -231,7 +216,8 @@ def _respond(request: WriteTxnMarkersRequest, judge: Judge) -> WriteTxnMarkersRe
                         name=topic.name,
                         partitions=[
                             WritableTxnMarkerPartitionResult(
-                                partition_index=index, error_code=judge(marker, topic.name, index)
+                                partition_index=index,
+                                error_code=_write(context, marker, topic.name, index),
                             )
                             for index in topic.partition_indexes
                         ],
