@@ -171,7 +171,7 @@ def known(api_key: int) -> bool:
 
 
 def load(api_key: int) -> Api:
-    """Return an API."""
+    """Return the handlers of an API; import their module on first use."""
     api = _apis.get(api_key)
     if api is None:
         import_module(f"{__name__}.{_MODULES[api_key]}")

@@ -27,7 +27,7 @@ from aiokafka.testing.script import RequestContext
 
 @handles(DescribeAclsRequest)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Return the entries that the filter takes, by resource."""
+    """Return the ACL entries that match the filter, by resource."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
@@ -68,7 +68,7 @@ _ANY, _MATCH = 1, 2
 
 @handles(CreateAclsRequest)
 def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Add each, unless it cannot be."""
+    """Create each ACL entry that is valid."""
     if not context.services.acls.entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
     return CreateAclsResponse(results=[_create(context, one) for one in request.creations])
@@ -92,7 +92,7 @@ def _create(context: RequestContext, wanted: AclCreation) -> AclCreationResult:
 
 
 def _problem(wanted: AclCreation) -> str | None:
-    """Say what is wrong with an entry; None if nothing is."""
+    """Return what is wrong with an entry; None for a valid one."""
     if wanted.resource_type == _CLUSTER and wanted.resource_name != "kafka-cluster":
         return "The only valid name for the CLUSTER resource is kafka-cluster"
     if wanted.resource_pattern_type in (_ANY, _MATCH) or not wanted.resource_name:
@@ -107,7 +107,9 @@ def _problem(wanted: AclCreation) -> str | None:
 
 @handles(DeleteAclsRequest)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Remove what each filter takes. An entry that several take belongs to each of them."""
+    """Delete the entries that match each filter. An entry that matches several belongs to each
+    result.
+    """
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)

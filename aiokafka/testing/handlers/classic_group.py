@@ -193,7 +193,7 @@ _FIRST_SEVERAL = 3
 
 @handles(LeaveGroupRequest)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Take them out; the others rebalance."""
+    """Remove members; the others rebalance."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
     if errno:
         return refuse(context, request, errno)

@@ -39,9 +39,9 @@ _TIME = 1_700_000_000_000
 def describe_quorum(
     context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """Have the controller lead the voters. Those that are down lag."""
+    """Describe the voters, led by the controller. Voters that are down lag behind."""
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
-        return _nothing_but_errors(request)
+        return _unknown_partitions(request)
     state = context.truth
     with_directories = context.api_version >= 2
     voters = []
@@ -77,8 +77,8 @@ def describe_quorum(
     )
 
 
-def _nothing_but_errors(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Say that this is no quorum's log."""
+def _unknown_partitions(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Return UNKNOWN_TOPIC_OR_PARTITION for every partition: the quorum has one log."""
     return DescribeQuorumResponse(
         topics=[
             TopicData(
@@ -149,7 +149,7 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
 def unregister_broker(
     context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
-    """Have the controller know a broker no more, until it starts."""
+    """Unregister a broker from the controller until the broker starts again."""
     node = context.truth.nodes.get(request.broker_id)
     if node is None or node.is_forgotten:
         return refuse(context, request, errors.BrokerIdNotRegistered.errno)
@@ -163,7 +163,7 @@ def unregister_broker(
 
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Add a voter, where voters are not those of the configuration files."""
+    """Add a voter; only a dynamic quorum can change (`kraft.version` 1)."""
     if context.truth.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     if request.voter_id in context.truth.voters:
@@ -179,7 +179,7 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
 def remove_raft_voter(
     context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
-    """Remove a voter, where voters are not those of the configuration files."""
+    """Remove a voter; only a dynamic quorum can change (`kraft.version` 1)."""
     if context.truth.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     voter = context.truth.voters.get(request.voter_id)

@@ -63,7 +63,7 @@ Changes = Mapping[str, "str | None"]
 A = TypeVar("A")
 
 
-def check_allowed(context: RequestContext, kind: int, name: str) -> None:
+def _check_allowed(context: RequestContext, kind: int, name: str) -> None:
     """Raise TopicRefusedError if the client may not read or change the settings of a resource."""
     acls = context.services.acls
     if acls.is_idle:
@@ -79,7 +79,7 @@ def check_allowed(context: RequestContext, kind: int, name: str) -> None:
         raise TopicRefusedError(errno, "not allowed")
 
 
-def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, str], set[str]]:
+def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, str], set[str]]:
     """Return all settings of a resource, and the names of those that are not defaults.
 
     Raises:
@@ -116,7 +116,7 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
     raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unsupported resource type {kind}")
 
 
-def change_settings(
+def _change_settings(
     state: ClusterState,
     kind: int,
     name: str,
@@ -129,7 +129,7 @@ def change_settings(
     Raises:
         TopicRefusedError: no such resource, or not such settings.
     """
-    read_settings(state, kind, name)
+    _read_settings(state, kind, name)
     if kind not in (TOPIC, BROKER):
         _change_other(state, kind, name, change, validate_only)
         return
@@ -158,7 +158,7 @@ def change_settings(
         topic.config = topic_settings(settings)
 
 
-def alter_resource(
+def _alter_resource(
     kind: Callable[..., A],
     context: RequestContext,
     resource: Any,
@@ -169,8 +169,8 @@ def alter_resource(
     """Let `change` edit the settings of a resource that a request names; return what the response
     says of it, as one of `kind`."""
     try:
-        check_allowed(context, resource.resource_type, resource.resource_name)
-        change_settings(
+        _check_allowed(context, resource.resource_type, resource.resource_name)
+        _change_settings(
             context.truth,
             resource.resource_type,
             resource.resource_name,
@@ -178,12 +178,14 @@ def alter_resource(
             validate_only=validate_only,
         )
     except TopicRefusedError as exc:
-        return say_of(kind, resource, exc.errno, exc.message)
-    return say_of(kind, resource)
+        return _resource_result(kind, resource, exc.errno, exc.message)
+    return _resource_result(kind, resource)
 
 
-def say_of(kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None) -> A:
-    """Return what a response says of a resource, as one of `kind`."""
+def _resource_result(
+    kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None
+) -> A:
+    """Return the result of a resource, as one of `kind`."""
     return kind(
         error_code=errno,
         error_message=message,
@@ -242,7 +244,7 @@ _BOOLEAN, _STRING, _INT = 1, 2, 3
 def describe_configs(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Read all resources."""
+    """Return the settings of each resource."""
     return DescribeConfigsResponse(
         throttle_time_ms=0,
         results=[_describe(context, request, resource) for resource in request.resources],
@@ -264,8 +266,8 @@ def _describe(
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
-        check_allowed(context, kind, name)
-        settings, changed = read_settings(context.state, kind, name)
+        _check_allowed(context, kind, name)
+        settings, changed = _read_settings(context.state, kind, name)
     except TopicRefusedError as exc:
         return _refused(resource, exc.errno, exc.message)
     # Version 0 of the request means "all" by null as the others do; librdkafka sends an empty list.
@@ -366,13 +368,13 @@ def _replace(
 
     kind = AlterConfigsResourceResponse
     if resource.resource_type == LOGGER:
-        return say_of(
+        return _resource_result(
             kind,
             resource,
             errors.InvalidRequestError.errno,
             "Loggers are altered incrementally only",
         )
-    return alter_resource(kind, context, resource, replace, validate_only=request.validate_only)
+    return _alter_resource(kind, context, resource, replace, validate_only=request.validate_only)
 
 
 # -- IncrementalAlterConfigs: change single settings (KIP-339)
@@ -385,7 +387,7 @@ _LISTS = ("cleanup.policy", "match", "metric.reporters", "metrics", *REPLICA_LIS
 def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Set, delete, append to or subtract from each."""
+    """Set, delete, append to or subtract from the named settings of each resource."""
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0, responses=[_change(context, request, r) for r in request.resources]
     )
@@ -404,7 +406,7 @@ def _change(
         for config in resource.configs:
             _apply(settings, config)
 
-    return alter_resource(
+    return _alter_resource(
         IncrementalResponse,
         context,
         resource,
@@ -447,7 +449,7 @@ def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
 def list_config_resources(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """Name topics and brokers, and the groups and client metrics that have settings."""
+    """List topics, brokers and loggers, and the groups and client metrics that have settings."""
     state = context.state
     brokers = [str(node) for node in state.live_nodes()]
     names: dict[int, list[str]] = {

@@ -126,7 +126,7 @@ _CLASSIC, _CONSUMER = 0, 1
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each."""
+    """Describe each group."""
     return ConsumerGroupDescribeResponse(
         throttle_time_ms=0,
         groups=[_describe_group(context, request, group_id) for group_id in request.group_ids],

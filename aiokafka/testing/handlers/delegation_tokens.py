@@ -24,7 +24,7 @@ from aiokafka.testing.script import RequestContext
 _FIRST_WITH_REQUESTER = 3  # versions
 
 
-def principal_of(context: RequestContext) -> str:
+def _principal_of(context: RequestContext) -> str:
     """Return the client's principal; raise TokenRefusedError if it may not ask about tokens."""
     session = context.session
     if session is None or session.is_by_token:
@@ -32,12 +32,12 @@ def principal_of(context: RequestContext) -> str:
     return f"User:{session.user}"
 
 
-def requester_of(context: RequestContext, token: Token) -> tuple[str, str]:
+def _requester_of(context: RequestContext, token: Token) -> tuple[str, str]:
     """Return type and name of the principal that created a token, if the version has them."""
-    return parts(token.requester) if context.api_version >= _FIRST_WITH_REQUESTER else ("", "")
+    return _parts(token.requester) if context.api_version >= _FIRST_WITH_REQUESTER else ("", "")
 
 
-def parts(principal: str) -> tuple[str, str]:
+def _parts(principal: str) -> tuple[str, str]:
     """Return type and name of a principal."""
     kind, _, name = principal.partition(":")
     return kind, name
@@ -55,7 +55,7 @@ def create_delegation_token(
 ) -> CreateDelegationTokenResponse:
     """Create a token for the client, or for the owner that it names."""
     try:
-        requester = principal_of(context)
+        requester = _principal_of(context)
         owner = requester
         if request.owner_principal_name:
             owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -65,8 +65,8 @@ def create_delegation_token(
         )
     except TokenRefusedError as refusal:
         return refuse(context, request, refusal.errno)
-    owner_kind, owner_name = parts(token.owner)
-    kind, name = requester_of(context, token)
+    owner_kind, owner_name = _parts(token.owner)
+    kind, name = _requester_of(context, token)
     return CreateDelegationTokenResponse(
         principal_type=owner_kind,
         principal_name=owner_name,
@@ -87,9 +87,9 @@ def create_delegation_token(
 def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """Let a token live on."""
+    """Extend the life of a token."""
     try:
-        user = principal_of(context)
+        user = _principal_of(context)
         expires = context.services.tokens.renew(
             context.truth.config, request.hmac, user, request.renew_period_ms
         )
@@ -105,9 +105,9 @@ def renew_delegation_token(
 def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """Let a token expire."""
+    """Set when a token expires."""
     try:
-        user = principal_of(context)
+        user = _principal_of(context)
         expires = context.services.tokens.expire(
             context.truth.config, request.hmac, user, request.expiry_time_period_ms
         )
@@ -125,7 +125,7 @@ def describe_delegation_token(
 ) -> DescribeDelegationTokenResponse:
     """Return tokens: with an authorizer only those that the client may renew."""
     try:
-        user = principal_of(context)
+        user = _principal_of(context)
         tokens = context.services.tokens.list(context.truth.config)
     except TokenRefusedError as refusal:
         return refuse(context, request, refusal.errno)
@@ -139,11 +139,11 @@ def describe_delegation_token(
 
 
 def _describe(context: RequestContext, token: Token) -> DescribedDelegationToken:
-    owner_kind, owner_name = parts(token.owner)
-    kind, name = requester_of(context, token)
+    owner_kind, owner_name = _parts(token.owner)
+    kind, name = _requester_of(context, token)
     renewers = []
     for renewer in token.renewers:
-        type_, of = parts(renewer)
+        type_, of = _parts(renewer)
         renewers.append(DescribedDelegationTokenRenewer(principal_type=type_, principal_name=of))
     return DescribedDelegationToken(
         principal_type=owner_kind,

@@ -52,7 +52,7 @@ def fetch(
     except FetchSessionError as exc:
         return refuse_fetch(context, request, exc.errno)
     positions = tuple(session.positions.values())
-    looks, enough = look_at_all(context, request, positions)
+    looks, enough = _look_at_all(context, request, positions)
     if not enough:
         return _wait_and_read(context, request, (session, incremental), positions)
     return _read_all(context, request, session, incremental, looks)
@@ -64,7 +64,7 @@ async def _wait_and_read(
     opened: tuple[FetchSession, bool],
     positions: Sequence[FetchPosition],
 ) -> FetchResponse:
-    looks = await look_until_enough(context, request, positions)
+    looks = await _look_until_enough(context, request, positions)
     return _read_all(context, request, *opened, looks)
 
 
@@ -73,7 +73,7 @@ def _read_all(
     request: FetchRequest,
     session: FetchSession,
     incremental: bool,
-    looks: list[Look],
+    looks: list[_Look],
 ) -> FetchResponse:
     response = FetchResponse(session_id=session.session_id, responses=[])
     budget = request.max_bytes
@@ -131,9 +131,9 @@ def _failed(index: int, errno: int) -> PartitionData:
 
 
 def _read(
-    context: RequestContext, request: FetchRequest, one: Look, budget: int
+    context: RequestContext, request: FetchRequest, one: _Look, budget: int
 ) -> tuple[PartitionData, int]:
-    """Return what to respond for one partition, and how many bytes of records it has."""
+    """Return the response for one partition, and the size of its records in bytes."""
     partition, log = one.partition, one.log
     if one.errno or partition is None or log is None:
         return _refused(context, one), 0
@@ -190,7 +190,7 @@ def _aborted(log: PartitionLog, start: int, batches: list[Batch]) -> list[Aborte
     ]
 
 
-def _refused(context: RequestContext, one: Look) -> PartitionData:
+def _refused(context: RequestContext, one: _Look) -> PartitionData:
     data = _failed(one.position.partition, one.errno)
     wrong_broker = (errors.NotLeaderForPartitionError.errno, errors.FencedLeaderEpoch.errno)
     if one.partition is None or one.errno not in wrong_broker:
@@ -202,8 +202,8 @@ def _refused(context: RequestContext, one: Look) -> PartitionData:
     return data
 
 
-def _is_news(one: Look, data: PartitionData) -> bool:
-    """Return whether an incremental response has to mention the partition; note what it says."""
+def _is_news(one: _Look, data: PartitionData) -> bool:
+    """Return whether an incremental response includes the partition, and store what it says."""
     told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
     changed = told != one.position.told or bool(data.records) or one.urgent
     one.position.told = () if data.error_code else told
@@ -213,7 +213,7 @@ def _is_news(one: Look, data: PartitionData) -> bool:
 def _add(
     context: RequestContext, response: FetchResponse, position: FetchPosition, data: PartitionData
 ) -> None:
-    """Put a partition under its topic; neighbours share an entry."""
+    """Add a partition to its topic. Neighbours of one topic share an entry."""
     by_id = isinstance(position.topic, bytes)
     last = response.responses[-1] if response.responses else None
     if last is None or position.topic != (last.topic_id if by_id else last.topic):
@@ -227,7 +227,7 @@ def _add(
 
 
 def _add_endpoints(context: RequestContext, response: FetchResponse) -> None:
-    """Tell where the leaders are that were named (KIP-951)."""
+    """Add the addresses of the leaders in the response (KIP-951)."""
     if context.api_version < _FIRST_ENDPOINTS:
         return
     leaders = {p.current_leader.leader_id for t in response.responses for p in t.partitions}
@@ -245,8 +245,8 @@ _FIRST_FROM_FOLLOWER = 11  # KIP-392
 
 
 @dataclass(slots=True)
-class Look:
-    """What one partition of a fetch has to give now."""
+class _Look:
+    """State of one partition of a fetch."""
 
     position: FetchPosition
     errno: int = 0
@@ -265,8 +265,8 @@ class Look:
         return bool(self.errno) or self.diverging is not None or self.preferred_replica != -1
 
 
-def look(context: RequestContext, request: FetchRequest, position: FetchPosition) -> Look:
-    """Find out what a partition has to give."""
+def _look(context: RequestContext, request: FetchRequest, position: FetchPosition) -> _Look:
+    """Return what a fetch would read of a partition now."""
     state = context.state
     if isinstance(position.topic, bytes):
         topic = state.topics_by_id.get(position.topic)
@@ -275,22 +275,22 @@ def look(context: RequestContext, request: FetchRequest, position: FetchPosition
         topic = state.topics.get(position.topic)
         missing = errors.UnknownTopicOrPartitionError.errno
     if topic is None:
-        return Look(position, missing)
+        return _Look(position, missing)
     errno = context.check_topic(topic.name)
     if errno:
-        return Look(position, errno)
+        return _Look(position, errno)
     partition = state.partition(topic.name, position.partition)
     if partition is None:
-        return Look(position, errors.UnknownTopicOrPartitionError.errno)
+        return _Look(position, errors.UnknownTopicOrPartitionError.errno)
     if is_offline(context, partition):
-        return Look(position, errors.KafkaStorageError.errno, partition)
+        return _Look(position, errors.KafkaStorageError.errno, partition)
     follower = not leads(context, partition)
     may_follow = context.api_version >= _FIRST_FROM_FOLLOWER and partition.leader != -1
     if follower and not (may_follow and context.node_id in partition.replicas):
-        return Look(position, errors.NotLeaderForPartitionError.errno, partition)
+        return _Look(position, errors.NotLeaderForPartitionError.errno, partition)
     errno = check_epoch(partition, position.leader_epoch)
     if errno:
-        return Look(position, errno, partition)
+        return _Look(position, errno, partition)
     return _look_into_log(context, request, position, partition, follower)
 
 
@@ -300,20 +300,20 @@ def _look_into_log(
     position: FetchPosition,
     partition: Partition,
     follower: bool,
-) -> Look:
+) -> _Look:
     log = partition.log_of(context.node_id)
     if position.last_fetched_epoch >= 0:
         epoch, end = log.end_of_epoch(position.last_fetched_epoch)
         if end == -1:
-            return Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
+            return _Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
         if end < position.offset or epoch < position.last_fetched_epoch:
-            return Look(position, partition=partition, log=log, diverging=(epoch, end))
+            return _Look(position, partition=partition, log=log, diverging=(epoch, end))
     if not log.start_offset <= position.offset <= log.end_offset:
-        return Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
+        return _Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
     committed = request.isolation_level == _READ_COMMITTED
     limit = log.last_stable_offset if committed else log.high_watermark
     replica = -1 if follower else _closer_replica(context, request, partition)
-    return Look(position, partition=partition, log=log, limit=limit, preferred_replica=replica)
+    return _Look(position, partition=partition, log=log, limit=limit, preferred_replica=replica)
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
@@ -327,33 +327,33 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
     return in_rack[0] if in_rack else -1
 
 
-def look_at_all(
+def _look_at_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
-) -> tuple[list[Look], bool]:
+) -> tuple[list[_Look], bool]:
     """Look at all partitions, and say whether the response can go out: there are `min_bytes` to
     send, a partition has something urgent to say, or the client does not want to wait.
     """
-    looks = [look(context, request, position) for position in positions]
+    looks = [_look(context, request, position) for position in positions]
     return looks, request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes)
 
 
-async def look_until_enough(
+async def _look_until_enough(
     context: RequestContext,
     request: FetchRequest,
     positions: Sequence[FetchPosition],
-) -> list[Look]:
+) -> list[_Look]:
     """Look now and at each change, until the response can go out or `max_wait_ms` is over."""
     loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
         # Whatever was seen before this task ran may have changed since.
-        looks, enough = look_at_all(context, request, positions)
+        looks, enough = _look_at_all(context, request, positions)
         if enough or deadline <= loop.time():
             return looks
         await _changed(looks, deadline, loop)
 
 
-def _is_enough(looks: list[Look], min_bytes: int) -> bool:
+def _is_enough(looks: list[_Look], min_bytes: int) -> bool:
     if min_bytes <= 0 or not looks or any(one.urgent for one in looks):
         return True
     found = 0
@@ -367,7 +367,7 @@ def _is_enough(looks: list[Look], min_bytes: int) -> bool:
     return False
 
 
-async def _changed(looks: list[Look], deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+async def _changed(looks: list[_Look], deadline: float, loop: asyncio.AbstractEventLoop) -> None:
     """Wait until one of the logs changes or the deadline passes."""
     changed: asyncio.Future[None] = loop.create_future()
 

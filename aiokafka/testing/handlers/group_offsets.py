@@ -50,7 +50,7 @@ from aiokafka.testing.transactions import TransactionRefusedError
 _OFFSET_COMMIT = 8
 
 
-def check_committer(
+def _check_committer(
     context: RequestContext,
     group_id: str,
     member_id: str,
@@ -108,8 +108,8 @@ _FIRST_TOPIC_IDS = 10
 
 @handles(OffsetCommitRequest)
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Store them if the committer is a member, or the group has none."""
-    errno = check_committer(
+    """Store the offsets if the committer is a member, or the group has no members."""
+    errno = _check_committer(
         context,
         request.group_id,
         request.member_id,
@@ -175,7 +175,7 @@ _FIRST_VERIFYING = (3, 6)
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Keep the positions apart until the transaction ends."""
+    """Store the offsets as pending until the transaction ends."""
     if not request.group_id:
         return refuse(context, request, errors.InvalidGroupIdError.errno)
     errno = _check_txn_member(context, request) or _check_transaction(context, request)
@@ -211,7 +211,7 @@ def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) 
     if not names_member:
         groups = context.services.groups
         return groups.check_coordinator(context.node_id, request.group_id)
-    return check_committer(
+    return _check_committer(
         context,
         request.group_id,
         request.member_id,
@@ -282,7 +282,7 @@ P = TypeVar("P")
 
 @handles(OffsetFetchRequest)
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Return the positions of one group, or of several."""
+    """Return the committed offsets of one group, or of several."""
     if context.api_version >= _FIRST_SEVERAL:
         groups = [_group(context, request, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
@@ -342,7 +342,7 @@ def _refused(group: OffsetFetchRequestGroup, errno: int) -> OffsetFetchResponseG
 
 
 def _all_by_topic(context: RequestContext, group_id: str) -> dict[str, list[int]]:
-    """Return the partitions with a position, of topics that the client may know of."""
+    """Return the partitions with a committed offset, of topics that the client may describe."""
     found: dict[str, list[int]] = {}
     for topic, index in sorted(context.services.groups.committed_of(group_id)):
         if not context.check_topic(topic):
@@ -353,7 +353,7 @@ def _all_by_topic(context: RequestContext, group_id: str) -> dict[str, list[int]
 def _look_up(
     context: RequestContext, request: OffsetFetchRequest, group_id: str, topic: str, index: int
 ) -> tuple[int, CommittedOffset, int]:
-    """Return (partition, position, error code)."""
+    """Return (partition, committed offset, error code)."""
     errno = context.check_topic(topic)
     if errno:
         return index, _NOTHING, errno
@@ -366,7 +366,7 @@ def _look_up(
 
 
 def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
-    """Return what a response says of a partition; `kind` is that of one group, or of several."""
+    """Return the result of a partition; `kind` is that of one group, or of several."""
     return kind(
         partition_index=index,
         committed_offset=found.offset,
@@ -453,7 +453,7 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
 
 @handles(OffsetDeleteRequest)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Delete those that no member consumes."""
+    """Delete the offsets of topics that no member subscribes to."""
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     if not errno and not groups.exists(request.group_id):

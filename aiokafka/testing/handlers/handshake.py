@@ -31,7 +31,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiVersionsRequest)
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Return ranges and features of the release that the cluster plays."""
+    """Return the versions and features of the release that the broker plays."""
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
@@ -64,7 +64,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
 
 @handles(SaslHandshakeRequest)
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Begin a login, or say that this listener has none."""
+    """Begin a login, or return ILLEGAL_SASL_STATE on a listener without logins."""
     session, security = context.session, context.services.security
     if session is None or security is None:
         return refuse_sasl_handshake(context, request, errors.IllegalSaslStateError.errno)
@@ -76,7 +76,7 @@ def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Sa
 def refuse_sasl_handshake(
     context: RequestContext, request: SaslHandshakeRequest, errno: int
 ) -> SaslHandshakeResponse:
-    """Return a response with `errno`, and with the mechanisms if another one may work."""
+    """Return a response with `errno`; for UNSUPPORTED_SASL_MECHANISM with the mechanisms."""
     security = context.services.security
     offered = (
         security.mechanisms
@@ -93,7 +93,7 @@ def refuse_sasl_handshake(
 def sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Take one token, or say that this listener has no logins."""
+    """Take one token of the login, or return ILLEGAL_SASL_STATE on a listener without logins."""
     if context.session is None:
         return refuse_sasl_authenticate(context, request, errors.IllegalSaslStateError.errno)
     verdict = context.session.authenticate(request.auth_bytes)
@@ -109,7 +109,7 @@ def sasl_authenticate(
 def refuse_sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest, errno: int
 ) -> SaslAuthenticateResponse:
-    """Return a response with `errno` and the text that Kafka has for it."""
+    """Return a response with `errno` and Kafka's text for it."""
     message = for_code(errno).description
     if errno == errors.IllegalSaslStateError.errno:
         message = "SaslAuthenticate request received after successful authentication"

@@ -33,7 +33,7 @@ _FIRST_NOT_AVAILABLE = 5
 
 @handles(ListOffsetsRequest)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look all partitions up."""
+    """Look up the offset of each partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -132,7 +132,7 @@ def _old_style(
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Look all partitions up."""
+    """Look up the end of the epoch in each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -32,7 +32,7 @@ from aiokafka.testing.state import FIRST_KRAFT, ClusterState, Partition, Topic, 
 
 @handles(MetadataRequest)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Describe the live brokers and the topics asked for, which may be created by that."""
+    """Describe the live brokers and the topics of the request, which may create them."""
     state = context.state
     return MetadataResponse(
         brokers=_brokers(state),
@@ -164,7 +164,7 @@ _BROKERS = 1
 def describe_cluster(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Name the brokers."""
+    """Describe the brokers."""
     if request.endpoint_type != _BROKERS:
         return refuse(context, request, errors.MismatchedEndpointType.errno)
     state = context.state
@@ -200,7 +200,7 @@ _INTERNAL_TOPICS = {_GROUP: "__consumer_offsets", _TRANSACTION: "__transaction_s
 def find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Look the keys up."""
+    """Look up the coordinator of each key."""
     keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
     return _coordinators(
         context, [_find_coordinator(context, request.key_type, key) for key in keys]

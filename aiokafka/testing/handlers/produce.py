@@ -49,7 +49,7 @@ _FIRST_CAPPED = (3, 9)  # releases that ask for no more replicas in sync than th
 def produce(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    """Append what can be appended; with acks=all wait for the replicas."""
+    """Append the batches; with acks=all wait for the replicas."""
     if request.acks not in (0, 1, _ALL):
         return refuse_produce(context, request, errors.InvalidRequiredAcksError.errno)
     if any(part.records is None for topic in request.topic_data for part in topic.partition_data):
@@ -77,9 +77,7 @@ def produce(
 
 
 async def _never() -> ProduceResponse:
-    """Wait for ever: a broker fails inside on a partition without records, and the connection stays
-    mute.
-    """
+    """Wait for ever: the request fails inside a real broker, which never responds to it."""
     waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     return await waiting
 
@@ -126,7 +124,9 @@ def _append(
     if request.acks == _ALL and _lacks_replicas(context, topic, partition):
         return _refused_partition(data.index, errors.NotEnoughReplicasError.errno)
     try:
-        appended = append(context, topic, partition, data.records or b"", request.transactional_id)
+        appended = _append_batch(
+            context, topic, partition, data.records or b"", request.transactional_id
+        )
     except BatchRefusedError as exc:
         refused = _refused_partition(data.index, exc.errno, exc.message)
         refused.log_start_offset = partition.log.start_offset if exc.in_log else -1
@@ -162,7 +162,7 @@ def _not_leader(
 
 
 def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
-    """Tell where the leaders are that were named (KIP-951)."""
+    """Add the addresses of the leaders in the response (KIP-951)."""
     if context.api_version < _FIRST_WITH_LEADER:
         return
     leaders = {
@@ -178,7 +178,7 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
 def _is_replicated(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> bool:
-    """Return whether all replicas in sync have all that was written, as is usual."""
+    """Return whether every replica in sync already has the batches, the usual case."""
     for data, topic in zip(request.topic_data, response.responses, strict=True):
         found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
@@ -260,8 +260,8 @@ _FIRST_FORGIVING = (2, 5)  # releases; KIP-360
 
 
 @dataclass(frozen=True)
-class Appended:
-    """Where records went."""
+class _Appended:
+    """Offset and time of an appended batch."""
 
     base_offset: int
     append_time: int
@@ -269,13 +269,13 @@ class Appended:
     whatever the topic's times are, as Kafka has it."""
 
 
-def append(
+def _append_batch(
     context: RequestContext,
     topic: Topic,
     partition: Partition,
     data: Buffer,
     transactional_id: str | None,
-) -> Appended:
+) -> _Appended:
     """Check what a Produce request brought for one partition, and append it.
 
     A repetition of one of the producer's last five batches is not written again.
@@ -294,12 +294,12 @@ def append(
         context.services.check_transaction(context, partition, first, transactional_id)
         known = partition.log.producers.duplicate(first)
         if known is not None:
-            return Appended(known.base_offset, known.max_timestamp)
+            return _Appended(known.base_offset, known.max_timestamp)
         partition.log.producers.check(first, unknown_producer=_unknown_producer(context, first))
     base_offset = partition.log.end_offset
     for batch in (_recompressed(topic, batch) for batch in batches):
         partition.log.add(batch, append_time=append_time)
-    return Appended(base_offset, -1 if append_time is None else append_time)
+    return _Appended(base_offset, -1 if append_time is None else append_time)
 
 
 def _unknown_producer(context: RequestContext, batch: Batch) -> int:

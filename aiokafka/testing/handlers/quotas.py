@@ -27,7 +27,7 @@ _KINDS = ("user", "client-id", "ip")
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Return the quotas that the filter takes."""
+    """Return the quotas that match the filter."""
     components = request.components
     wanted = {
         each.entity_type: Wanted(each.entity_type, each.match_type, each.match)
@@ -56,7 +56,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Change the quotas of each entity, or only check."""
+    """Change the quotas of each entity; with `validate_only` check them."""
     return AlterClientQuotasResponse(
         entries=[_alter(context, each, request.validate_only) for each in request.entries]
     )

@@ -96,7 +96,7 @@ _FIRST_WITH_AN_ERROR = 3
 def describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Name the replicas of this broker by directory."""
+    """Return the replicas of this broker by log directory."""
     node = context.truth.nodes[context.node_id]
     wanted = None
     if request.topics is not None:
@@ -155,7 +155,7 @@ _UNCLEAN = 1
 async def elect_leaders(
     context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    """Elect the leaders of the partitions that are named, or of all that need one."""
+    """Elect the leaders of the partitions in the request, or of all that need an election."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse_elect_leaders(context, request, errno)
@@ -229,7 +229,7 @@ def _elect(state: ClusterState, partition: Partition, kind: int) -> int:
 async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin or cancel each move."""
+    """Begin or cancel each reassignment."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)
@@ -289,7 +289,7 @@ def _reassign(
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Name the moves of these partitions, or all."""
+    """List the ongoing reassignments of the partitions in the request, or all."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)

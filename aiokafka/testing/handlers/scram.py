@@ -30,7 +30,7 @@ _NUMBERS = {mechanism: number for number, mechanism in enumerate(SCRAM, 1)}
 def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe users, all if none is named."""
+    """Describe the users in the request, or all."""
     names = [user.name for user in request.users or ()]
     known = context.services.credentials.users()
     return DescribeUserScramCredentialsResponse(
@@ -79,7 +79,7 @@ Refusal = tuple[int, str]
 async def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Change the credentials of each user, or none of them."""
+    """Change the credentials of each user whose changes are valid."""
     errno = await await_controller(context, _PATIENCE)
     if errno:
         return refuse_alter_user_scram_credentials(context, request, errno)

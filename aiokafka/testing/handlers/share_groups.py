@@ -56,7 +56,7 @@ def _absent_groups(
 def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    """Return no group: none exists."""
+    """Return an error for each group."""
     return ShareGroupDescribeResponse(
         groups=_absent_groups(DescribedShareGroup, context, request.group_ids, assignor_name="")
     )
@@ -69,7 +69,7 @@ def share_group_describe(
 def describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    """Return no group: none exists."""
+    """Return an error for each group."""
     check = context.services.groups.check_coordinator
     return DescribeShareGroupOffsetsResponse(
         groups=[
@@ -103,7 +103,7 @@ def _refused_offsets(group_id: str, errno: int) -> DescribeShareGroupOffsetsResp
 def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Return an error: no such group exists."""
+    """Return an error."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
     return refuse(context, request, errno or errors.GroupIdNotFound.errno)
 
@@ -115,7 +115,7 @@ def alter_share_group_offsets(
 def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Return an error: no such group exists."""
+    """Return an error."""
     errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
     return refuse(context, request, errno or errors.GroupIdNotFound.errno)
 
@@ -127,7 +127,7 @@ def delete_share_group_offsets(
 def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    """Return no group: none exists."""
+    """Return an error for each group."""
     return StreamsGroupDescribeResponse(
         groups=_absent_groups(DescribedStreamsGroup, context, request.group_ids)
     )

@@ -20,7 +20,7 @@ from aiokafka.testing.telemetry import ACCEPTED, has_receiver
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Say what is wanted of this client."""
+    """Return the metrics that the brokers want of this client."""
     if not has_receiver(context.truth):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
@@ -44,7 +44,7 @@ def get_telemetry_subscriptions(
 
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Keep them."""
+    """Keep the metrics."""
     if not has_receiver(context.truth):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)

@@ -51,7 +51,7 @@ _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 async def create_topics(
     context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create each topic, or only check."""
+    """Create each topic; with `validate_only` check it."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)
@@ -205,7 +205,7 @@ _FIRST_QUOTA_GROW = 3
 async def create_partitions(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Grow each topic, or only check."""
+    """Add partitions to each topic; with `validate_only` check them."""
     errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)
@@ -263,7 +263,7 @@ _TO_THE_END = -1
 
 @handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete what is before the offsets."""
+    """Delete the records before the offset of each partition."""
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[

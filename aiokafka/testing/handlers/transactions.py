@@ -155,7 +155,7 @@ def _add_partitions(
 def add_offsets_to_txn(
     context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Add a group, whose positions count when the transaction commits."""
+    """Add a group, whose offsets are committed with the transaction."""
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, request.transactional_id)
     if errno:
@@ -180,7 +180,7 @@ _FIRST_BUMPING = 5  # KIP-890
 
 @handles(EndTxnRequest)
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """Write the markers; from v5 on the producer goes on under the next epoch."""
+    """Write the markers. Since version 5 the producer goes on with the next epoch."""
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, request.transactional_id)
     if errno:
@@ -206,7 +206,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Write each marker where this broker leads."""
+    """Write each marker to the partitions that this broker leads."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -251,7 +251,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
 def describe_producers(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """List them by partition."""
+    """List the active producers of each partition."""
     return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[
@@ -299,7 +299,7 @@ def _describe_partition(context: RequestContext, topic: str, index: int) -> Part
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe each."""
+    """Describe the transaction of each id."""
     return DescribeTransactionsResponse(
         throttle_time_ms=0,
         transaction_states=[
@@ -354,7 +354,7 @@ _STATES = {state.value for state in coordinator.TransactionState}
 def list_transactions(
     context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List the transactions of this coordinator that the client may know of and that pass the
+    """List the transactions of this coordinator that the client may describe and that match the
     filters.
     """
     transactions = context.services.transactions
