@@ -82,6 +82,8 @@ class Api:
 
 
 _apis: dict[int, Api] = {}
+# Those whose module is complete: another thread may be importing it at the moment.
+_loaded: dict[int, Api] = {}
 
 
 def handles(
@@ -172,8 +174,8 @@ def known(api_key: int) -> bool:
 
 def load(api_key: int) -> Api:
     """Return the handlers of an API; import their module on first use."""
-    api = _apis.get(api_key)
+    api = _loaded.get(api_key)
     if api is None:
         import_module(f"{__name__}.{_MODULES[api_key]}")
-        api = _apis[api_key]
+        api = _loaded[api_key] = _apis[api_key]
     return api
