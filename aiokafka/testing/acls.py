@@ -1,21 +1,166 @@
-"""What clients of a fake cluster are not allowed to do."""
+"""Authorization of a fake cluster: ACL entries of clients, and what tests deny."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka import errors
 from aiokafka._typing import later
-from aiokafka.testing import codes
-from aiokafka.testing.acl_entries import AclEntries
 
 if TYPE_CHECKING:
-    from aiokafka.testing.facts import RequestFacts
+    from aiokafka.testing.script import RequestContext
 else:
-    RequestFacts = later("aiokafka.testing.facts.RequestFacts")
+    RequestContext = later("aiokafka.testing.script.RequestContext")
+
+
+# -- ACL entries (KIP-11, KIP-290)
+
+
+_ANY, _MATCH, _LITERAL, _PREFIXED = 1, 2, 3, 4
+_ALL = 2  # the operation
+_DENY, _ALLOW = 2, 3
+_ANYTHING = "*"
+_CLUSTER = "kafka-cluster"
+
+RESOURCE_TYPES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
+OPERATIONS = {
+    "read": 3,
+    "write": 4,
+    "create": 5,
+    "delete": 6,
+    "alter": 7,
+    "describe": 8,
+    "cluster_action": 9,
+    "describe_configs": 10,
+    "alter_configs": 11,
+    "idempotent_write": 12,
+}
+# Whose permission also gives the one before the colon.
+_IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
+
+
+class Entry(NamedTuple):
+    """One entry, as it is on the wire."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    def applies_to(self, resource_type: int, name: str) -> bool:
+        """Say whether it is about a resource."""
+        if self.resource_type != resource_type:
+            return False
+        if self.pattern_type == _PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, _ANYTHING)
+
+
+class Filter(NamedTuple):
+    """What a request asks for, as it is on the wire."""
+
+    resource_type: int
+    name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def takes(self, entry: Entry) -> bool:
+        """Say whether the filter chooses an entry."""
+        numbers = (
+            (self.resource_type, entry.resource_type),
+            (self.operation, entry.operation),
+            (self.permission, entry.permission),
+        )
+        texts = ((self.principal, entry.principal), (self.host, entry.host))
+        return (
+            all(wanted in (_ANY, is_so) for wanted, is_so in numbers)
+            and all(wanted in (None, is_so) for wanted, is_so in texts)
+            and self._takes_name(entry)
+        )
+
+    def _takes_name(self, entry: Entry) -> bool:
+        if self.pattern_type == _MATCH:
+            return self.name is None or entry.applies_to(entry.resource_type, self.name)
+        same_kind = self.pattern_type in (_ANY, entry.pattern_type)
+        return same_kind and self.name in (None, entry.name)
+
+
+class AclEntries:
+    """All entries of a cluster, and the rules by which its authorizer decides.
+
+    There is an authorizer where the setting `authorizer.class.name` names one. What no entry is
+    about, it denies, unless `allow.everyone.if.no.acl.found` is true.
+    """
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = config
+        self._entries: dict[Entry, None] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether there is an authorizer."""
+        return bool(self._config.get("authorizer.class.name"))
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry, if it is not there."""
+        self._entries[entry] = None
+
+    def find(self, wanted: Filter) -> list[Entry]:
+        """Return the entries that a filter takes."""
+        return [entry for entry in self._entries if wanted.takes(entry)]
+
+    def remove(self, wanted: Filter) -> list[Entry]:
+        """Remove the entries that a filter takes, and return them."""
+        found = self.find(wanted)
+        for entry in found:
+            del self._entries[entry]
+        return found
+
+    def allows(self, user: str, host: str, resource: str, name: str, operation: str) -> bool:
+        """Say whether a user may do something with a resource."""
+        principal = f"User:{user}"
+        if not self.is_enforced or principal in self._config["super.users"].split(";"):
+            return True
+        kind = RESOURCE_TYPES[resource]
+        name = _CLUSTER if resource == "cluster" else name
+        about = [entry for entry in self._entries if entry.applies_to(kind, name)]
+        if not about:
+            return self._config["allow.everyone.if.no.acl.found"] == "true"
+        wanted = OPERATIONS[operation]
+        same = {wanted, _ALL}
+        mine = [
+            (entry.permission, entry.operation)
+            for entry in about
+            if entry.principal in (principal, "User:*") and entry.host in (host, _ANYTHING)
+        ]
+        if any(permission == _DENY and doing in same for permission, doing in mine):
+            return False
+        enough = same | _IMPLIED_BY.get(wanted, set())
+        return any(permission == _ALLOW and doing in enough for permission, doing in mine)
+
+    def may_write_a_topic(self, user: str, host: str) -> bool:
+        """Say whether a user may write to at least one topic (KIP-679)."""
+        return any(
+            self.allows(user, host, "topic", entry.name, "write")
+            for entry in self._entries
+            if entry.resource_type == RESOURCE_TYPES["topic"]
+        )
+
+
+# -- What tests deny, and what each API needs
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
-OPERATIONS = (
+_DENIABLE = (
     "read",
     "write",
     "create",
@@ -27,10 +172,10 @@ OPERATIONS = (
     "idempotent_write",
 )
 _ERRORS = {
-    "topic": codes.TOPIC_AUTHORIZATION_FAILED,
-    "group": codes.GROUP_AUTHORIZATION_FAILED,
-    "transactional_id": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    "cluster": codes.CLUSTER_AUTHORIZATION_FAILED,
+    "topic": errors.TopicAuthorizationFailedError.errno,
+    "group": errors.GroupAuthorizationFailedError.errno,
+    "transactional_id": errors.TransactionalIdAuthorizationFailed.errno,
+    "cluster": errors.ClusterAuthorizationFailedError.errno,
 }
 _INIT_PRODUCER_ID = 22
 _BYSTANDER = "ANONYMOUS"
@@ -175,7 +320,7 @@ class Acls:
         """Whether all is allowed."""
         return not (self._denied or self.entries.is_enforced)
 
-    def denies(self, context: RequestFacts, resource: str, name: str, operation: str) -> bool:
+    def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:
         """Return whether a client lacks the permission for an operation."""
         principal = _principal(context)
         withdrawn = any(
@@ -193,22 +338,22 @@ class Acls:
         is_new = (resource, operation) == ("topic", "create")
         return not (is_new and self.entries.allows(principal, host, "cluster", "", "create"))
 
-    def check_topic(self, context: RequestFacts, name: str) -> int:
+    def check_topic(self, context: RequestContext, name: str) -> int:
         """Return the error code for a topic that a request names; 0 if it is allowed."""
         if self.is_idle:
-            return codes.NONE
+            return 0
         operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
         denied = self.denies(context, "topic", name, operation)
-        return codes.TOPIC_AUTHORIZATION_FAILED if denied else codes.NONE
+        return errors.TopicAuthorizationFailedError.errno if denied else 0
 
-    def check_named(self, context: RequestFacts, resource: str, name: str, operation: str) -> int:
+    def check_named(self, context: RequestContext, resource: str, name: str, operation: str) -> int:
         """Return the error code for one of the groups or ids that a request names; 0 if it is
         allowed.
         """
         denied = not self.is_idle and self.denies(context, resource, name, operation)
-        return _ERRORS[resource] if denied else codes.NONE
+        return _ERRORS[resource] if denied else 0
 
-    def check(self, context: RequestFacts, request: Any) -> int:
+    def check(self, context: RequestContext, request: Any) -> int:
         """Return the error code for a request as a whole; 0 if it is allowed. Topics, and names in
         lists, are checked one by one: see :meth:`check_topic` and :meth:`check_named`.
         """
@@ -217,23 +362,23 @@ class Acls:
             writes = self.entries.may_write_a_topic(_principal(context), context.client_host)
             on_cluster = None if writes else "idempotent_write"
         if on_cluster is not None and self.denies(context, "cluster", "", on_cluster):
-            return codes.CLUSTER_AUTHORIZATION_FAILED
+            return errors.ClusterAuthorizationFailedError.errno
         for resource, field, operation in _OTHERS.get(context.api_key, ()):
             for name in _names(request, field):
                 if self.denies(context, resource, name, operation):
                     return _ERRORS[resource]
-        return codes.NONE
+        return 0
 
     @staticmethod
     def _check(resource: str, operation: str | None) -> None:
         if resource not in RESOURCES:
             raise ValueError(f"resource must be one of {', '.join(RESOURCES)}, not {resource!r}")
-        if operation is not None and operation not in OPERATIONS:
-            known = ", ".join(OPERATIONS)
+        if operation is not None and operation not in _DENIABLE:
+            known = ", ".join(_DENIABLE)
             raise ValueError(f"operation must be one of {known}, not {operation!r}")
 
 
-def _principal(context: RequestFacts) -> str:
+def _principal(context: RequestContext) -> str:
     return _BYSTANDER if context.session is None else context.session.user
 
 

@@ -1,16 +1,37 @@
-"""What an interception may send instead of the broker's own response."""
+"""Actions: what an interception does instead of the broker. Also checks of arguments of tests."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.schema import Response
-from aiokafka.testing.arguments import check_seconds
+
+# -- Checks of arguments, when they are given: a later error would be far from its cause
+
+
+def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
+    """Raise TypeError for what is no whole number, ValueError below `least`."""
+    if not isinstance(given, int):
+        raise TypeError(f"{name} must be a whole number, not {given!r}")
+    if given < least:
+        raise ValueError(f"{name} must be at least {least}, not {given}")
+
+
+def check_seconds(name: str, given: Any) -> None:
+    """Raise TypeError for what is no number, ValueError below 0."""
+    if not isinstance(given, int | float):
+        raise TypeError(f"{name} must be a number, not {given!r}")
+    if not given >= 0:
+        raise ValueError(f"{name} must be at least 0, not {given}")
+
+
+# -- Actions
 
 
 class CloseConnectionError(Exception):

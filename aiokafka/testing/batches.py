@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from aiokafka import errors
+from aiokafka.errors import CorruptRecordError
 from aiokafka.record.crc32c import crc32c
+
+if TYPE_CHECKING:
+    from aiokafka.structs import ConsumerRecord
+
+    Item = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,11 +57,6 @@ class BatchRefusedError(Exception):
         self.blamed = dict(blamed or {})
         """The records that are to blame, by their places in the batch, with the reason of each
         (KIP-467)."""
-
-
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-INVALID_RECORD = 87
 
 
 @dataclass(slots=True)
@@ -138,13 +142,19 @@ def parse(buffer: Buffer) -> list[Batch]:
 def _parse_one(data: memoryview, size: int) -> Batch:
     magic = magic_of(data)
     if magic != 2:
-        errno = INVALID_RECORD if 0 <= magic < 2 else CORRUPT_MESSAGE
+        errno = (
+            errors.InvalidRecord.errno if 0 <= magic < 2 else errors.CorruptRecordException.errno
+        )
         raise BatchRefusedError(errno, f"record batch has magic {magic}, 2 is required")
     if size < HEADER_SIZE:
-        raise BatchRefusedError(CORRUPT_MESSAGE, f"record batch of {size} bytes is impossible")
+        raise BatchRefusedError(
+            errors.CorruptRecordException.errno, f"record batch of {size} bytes is impossible"
+        )
     base_offset, _length, leader_epoch, _magic, crc, *fields = _HEADER.unpack_from(data)
     if crc32c(data[_ATTRIBUTES_OFFSET:]) != crc:
-        raise BatchRefusedError(CORRUPT_MESSAGE, "record batch checksum does not match")
+        raise BatchRefusedError(
+            errors.CorruptRecordException.errno, "record batch checksum does not match"
+        )
     # Batch has them in the order of the header, from the attributes on.
     return Batch(data, base_offset, leader_epoch, *fields)
 
@@ -156,13 +166,19 @@ def check_from_client(batch: Batch) -> None:
         BatchRefusedError: the batch breaks one of them.
     """
     if batch.is_control:
-        raise BatchRefusedError(INVALID_RECORD, "clients may not write control batches")
+        raise BatchRefusedError(errors.InvalidRecord.errno, "clients may not write control batches")
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
-        raise BatchRefusedError(INVALID_RECORD, "record count and last offset delta disagree")
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno, "record count and last offset delta disagree"
+        )
     if batch.is_transactional and batch.producer_id < 0:
-        raise BatchRefusedError(INVALID_RECORD, "transactional batch without a producer id")
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno, "transactional batch without a producer id"
+        )
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise BatchRefusedError(INVALID_RECORD, "idempotent batch without a sequence number")
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno, "idempotent batch without a sequence number"
+        )
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
@@ -220,3 +236,65 @@ def control_batch(producer_id: int, producer_epoch: int, *, commit: bool, timest
     _HEADER.pack_into(data, 0, 0, len(data) - _LOG_OVERHEAD, 0, 2, 0, *fields)
     struct.pack_into(">I", data, _CRC_OFFSET, crc32c(data[_ATTRIBUTES_OFFSET:]))
     return Batch(data, 0, 0, *fields)
+
+
+# -- Records to batches and back: for tests, and for brokers that convert old formats
+
+
+_NO_LIMIT = 2**31 - 1
+_ALL = 2**31 - 1
+
+
+def build_batch(items: Iterable[Item], *, codec: int = 0) -> bytes:
+    """Build one batch of (timestamp, key, value, headers) records, at base offset 0."""
+    from aiokafka.record.batch import RecordBatchBuilder
+
+    builder = RecordBatchBuilder(compression=codec, level=None, size_limit=_NO_LIMIT)
+    for timestamp, key, value, headers in items:
+        builder.append(timestamp, key, value, headers)
+    return bytes(builder.build())
+
+
+def decode_records(
+    data: Buffer, topic: str, partition: int, position: int
+) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+    """Return the records of batches from offset `position` on; control records are left out."""
+    from aiokafka.record.batch import RecordReader
+
+    if not data:
+        return []
+    reader = RecordReader(data, topic, partition, position=position)
+    return reader.take(_ALL)
+
+
+def from_message_set(data: Buffer) -> bytes:
+    """Convert messages of magic 0 or 1 to one batch of magic 2, compressed in the same way.
+
+    Raises:
+        BatchRefusedError: these are no sound messages of the old formats.
+    """
+    magic = magic_of(data)
+    if magic not in (0, 1):
+        raise BatchRefusedError(
+            errors.CorruptRecordException.errno, "only messages of magic 0 and 1 are taken"
+        )
+    try:
+        found = decode_records(data, "", 0, 0)
+    except CorruptRecordError as exc:
+        raise BatchRefusedError(errors.CorruptRecordException.errno, str(exc)) from exc
+    attributes = data[17]
+    items: list[Item] = [(r.timestamp if magic else -1, r.key, r.value, ()) for r in found]
+    return build_batch(items, codec=attributes & CODEC_MASK)
+
+
+def to_message_set(data: Buffer, magic: int) -> bytes:
+    """Convert a batch of magic 2 to messages of magic 0 or 1, uncompressed; headers are lost."""
+    from aiokafka.record.legacy import build_message_set
+
+    messages = []
+    for record in decode_records(data, "", 0, 0):
+        item = (record.timestamp, record.key, record.value)
+        message = bytearray(build_message_set(magic, [item], 0, None))
+        message[:8] = record.offset.to_bytes(8, "big")  # which the checksum leaves out
+        messages.append(message)
+    return b"".join(messages)

@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import logging
 import struct
+from collections.abc import Collection
 from functools import partial
+from random import Random
 from ssl import PROTOCOL_TLS_CLIENT
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +26,21 @@ from aiokafka.testing.actions import (
     RawBytes,
     Silence,
     check_answer,
+    check_seconds,
 )
-from aiokafka.testing.ailment import Ailment
-from aiokafka.testing.connection import Connection, Later, Reply
+from aiokafka.testing.connection import (
+    Connection,
+    Later,
+    Reply,
+    close_server,
+    encode,
+    read_header,
+    refuse_version,
+    skip_tags,
+    stop_accepting,
+)
+from aiokafka.testing.replication import Seconds, drawn
 from aiokafka.testing.script import Pending, RequestContext, Script
-from aiokafka.testing.sockets import close_server, stop_accepting
-from aiokafka.testing.wire import encode, read_header, refuse_version, skip_tags
 
 if TYPE_CHECKING:
     import ssl
@@ -69,8 +80,8 @@ class FakeBroker:
         self.failures: list[BaseException] = []
         #: ``throttle_time_ms`` put into every answer that has it.
         self.throttle_ms = 0
-        #: What it cannot do at the moment; see :class:`Faults`.
-        self.ailment = Ailment(services.random)
+        #: Requests that it delays or does not respond to; see :class:`Faults`.
+        self.faults = BrokerFaults(services.random)
         self._script = script
         self._ssl = ssl_context
         #: Held while it starts or stops: calls that overlap take their turns.
@@ -176,7 +187,7 @@ class FakeBroker:
             session,
             len(frame),
         )
-        if self.ailment.is_felt:
+        if self.faults.is_felt:
             return Later(self._answer_later(request, context), _as_it_is)
         self._script.saw(request, context)
         answer = None if self._script.idle else self._script.ask(request, context)
@@ -194,7 +205,7 @@ class FakeBroker:
         return reply
 
     def _decode(self, frame: bytes, api_key: int, version: int, position: int) -> Any:
-        request_class = handlers.load(api_key).REQUEST
+        request_class = handlers.load(api_key).request_class
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = skip_tags(frame, position)
         try:
@@ -207,7 +218,7 @@ class FakeBroker:
     # -- one request ---------------------------------------------------------------------------
 
     async def _answer_later(self, request: Any, context: RequestContext) -> Reply:
-        await self.ailment.wait(context.api_key)
+        await self.faults.wait(context.api_key)
         self._script.saw(request, context)
         return await self._act(self._script.ask(request, context), request, context)
 
@@ -257,8 +268,8 @@ class FakeBroker:
         """Call the handler: return its response, None, or an awaitable of either."""
         acls = self.services.acls
         errno = 0 if acls.is_idle else acls.check(context, request)
-        module = handlers.load(context.api_key)
-        return module.refuse(context, request, errno) if errno else module.handle(context, request)
+        api = handlers.load(context.api_key)
+        return api.refuse(context, request, errno) if errno else api.handle(context, request)
 
     def _finished(self, result: Response | None, context: RequestContext) -> Response | None:
         if result is None:
@@ -311,3 +322,45 @@ def _reply_to_token(frame: bytes, session: Session) -> Reply:
     if verdict.errno:
         raise CloseConnectionError
     return Reply([struct.pack(">i", len(verdict.challenge)), verdict.challenge])
+
+
+# -- Faults: a broker that is slow, or does not respond to some requests
+
+
+class BrokerFaults:
+    """Requests that a broker delays, or does not respond to, at the moment."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._lag: Seconds = 0.0
+        self._slow: Collection[int] | None = ()  # API keys; None for all
+        self._hung: Collection[int] | None = ()
+        self._revived = asyncio.Event()
+        #: Whether anything is wrong.
+        self.is_felt = False
+
+    def hang(self, api_keys: Collection[int] | None) -> None:
+        """Let requests of these APIs wait, None for all, until :meth:`heal`."""
+        self._hung = api_keys
+        self._revived.clear()
+        self.is_felt = True
+
+    def slow(self, seconds: Seconds, api_keys: Collection[int] | None) -> None:
+        """Let requests of these APIs wait for some time."""
+        for each in seconds if isinstance(seconds, tuple) else (seconds,):
+            check_seconds("seconds", each)
+        self._lag, self._slow = seconds, api_keys
+        self.is_felt = True
+
+    def heal(self) -> None:
+        """End every fault; the requests that wait are answered."""
+        self._hung = self._slow = ()
+        self.is_felt = False
+        self._revived.set()
+
+    async def wait(self, api_key: int) -> None:
+        """Let a request wait for as long as it has to."""
+        if self._slow is None or api_key in self._slow:
+            await asyncio.sleep(drawn(self._lag, self._random))
+        if self._hung is None or api_key in self._hung:
+            await self._revived.wait()

@@ -5,19 +5,121 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TypeVar
 
-from aiokafka import _seams
-from aiokafka.testing import codes
-from aiokafka.testing.group_members import (
-    Application,
-    GroupRefusedError,
-    GroupState,
-    Joined,
-    Member,
-    StoredGroup,
-)
+from aiokafka import _seams, errors
+
+# -- Members, and the state that a coordinator stores
+
+
+Protocols = list[tuple[str, bytes]]
+
+
+class GroupState(Enum):
+    """The states of a classic group; the values are Kafka's names for them."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupRefusedError(Exception):
+    """The coordinator says no; `errno` says why."""
+
+    def __init__(self, errno: int, member_id: str = "") -> None:
+        super().__init__(errno)
+        self.errno = errno
+        self.member_id = member_id
+        """The id to come back with, for MEMBER_ID_REQUIRED."""
+
+
+@dataclass(slots=True)
+class Joined:
+    """The response to a member that has joined."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    member_id: str
+    members: list[Member]
+    """All members, for the leader; nothing for the others."""
+    skip_assignment: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: asyncio.Future[Joined] | None = None
+    syncing: asyncio.Future[bytes] | None = None
+    expiry: asyncio.TimerHandle | None = None
+
+    def metadata(self, protocol: str) -> bytes:
+        """Return the metadata that the member sent for a protocol; empty if it sent none."""
+        return dict(self.protocols).get(protocol, b"")
+
+    def stored(self) -> Member:
+        """Return a copy without anything that waits."""
+        return replace(self, joining=None, syncing=None, expiry=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What a JoinGroup request says."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocol_type: str
+    protocols: Protocols
+    needs_member_id: bool
+    """The version of the request has new members come back with an id (KIP-394)."""
+    knows_skip: bool
+    """The version of the response can say that the assignment is to be kept (KIP-814)."""
+
+    def as_member(self, member_id: str, assignment: bytes = b"") -> Member:
+        """Return the member that applies, under an id."""
+        return Member(
+            member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout,
+            self.rebalance_timeout,
+            self.protocols,
+            assignment,
+        )
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """A group as its coordinator has written it down, which is when a generation has its
+    assignment, a static member was replaced, or the last member has left."""
+
+    generation: int = 0
+    protocol_type: str = ""
+    protocol: str = ""
+    leader: str = ""
+    members: tuple[Member, ...] = ()
+
+
+# -- The group
 
 _T = TypeVar("_T")
 
@@ -59,29 +161,29 @@ class ClassicGroup:
                 return self._replace_static(static, application)
             return self._join_new(application)
         if static is not None and static.member_id != application.member_id:
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+            raise GroupRefusedError(errors.FencedInstanceId.errno)
         if application.member_id in self.pending:
             self.pending.pop(application.member_id).cancel()
             return self._add(application, application.member_id)
         member = self.members.get(application.member_id)
         if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         return self._join_again(member, application)
 
     def _check_protocols(self, application: Application) -> None:
         if not application.protocol_type or not application.protocols:
-            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
         others = [m for m in self.members.values() if m.member_id != application.member_id]
         if not others:
             return
         names = {name for name, _ in application.protocols}
         common = set.intersection(*({name for name, _ in m.protocols} for m in others))
         if application.protocol_type != self.protocol_type or not names & common:
-            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
 
     def _join_new(self, application: Application) -> asyncio.Future[Joined]:
         if len(self.members) + len(self.pending) >= self.max_size:
-            raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
+            raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
         prefix = application.instance_id or application.client_id
         member_id = f"{prefix}-{_seams.random_uuid()}"
         if application.instance_id is None and application.needs_member_id:
@@ -89,7 +191,7 @@ class ClassicGroup:
             self.pending[member_id] = loop.call_later(
                 application.session_timeout, self._forget_pending, member_id
             )
-            raise GroupRefusedError(codes.MEMBER_ID_REQUIRED, member_id)
+            raise GroupRefusedError(errors.MemberIdRequired.errno, member_id)
         return self._add(application, member_id)
 
     def _forget_pending(self, member_id: str) -> None:
@@ -108,7 +210,7 @@ class ClassicGroup:
         """Replace a static member that is back under its instance id, and fence the old one
         (KIP-345).
         """
-        self._drop(old, codes.FENCED_INSTANCE_ID)
+        self._drop(old, errors.FencedInstanceId.errno)
         member_id = f"{application.instance_id}-{_seams.random_uuid()}"
         was_leader = self.leader == old.member_id
         if was_leader:
@@ -151,7 +253,7 @@ class ClassicGroup:
 
     def _wait_for_join(self, member: Member) -> asyncio.Future[Joined]:
         if member.joining is not None and not member.joining.done():
-            member.joining.set_exception(GroupRefusedError(codes.UNKNOWN_MEMBER_ID))
+            member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError.errno))
             member.joining.exception()  # its connection may be gone
         member.joining = asyncio.get_running_loop().create_future()
         # The request is kept, and its member waits: no heartbeat can come before the response.
@@ -171,7 +273,7 @@ class ClassicGroup:
         # more.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
-                _fail(member.syncing, codes.REBALANCE_IN_PROGRESS)
+                _fail(member.syncing, errors.RebalanceInProgressError.errno)
                 member.syncing = None
         was_empty = self.state is GroupState.EMPTY
         self.state = GroupState.PREPARING
@@ -200,7 +302,7 @@ class ClassicGroup:
         self._waits_for_more = False
         for member in list(self.members.values()):
             if member.joining is None and member.instance_id is None:
-                self._drop(member, codes.UNKNOWN_MEMBER_ID)
+                self._drop(member, errors.UnknownMemberIdError.errno)
         self.generation += 1
         if not self.members:
             self._become_empty()
@@ -256,7 +358,7 @@ class ClassicGroup:
         """
         member = self.check_member(member_id, instance_id, generation)
         if self.state is GroupState.PREPARING:
-            raise GroupRefusedError(codes.REBALANCE_IN_PROGRESS)
+            raise GroupRefusedError(errors.RebalanceInProgressError.errno)
         self._touch(member)
         if self.state is GroupState.STABLE:
             return _done(member.assignment)
@@ -281,7 +383,7 @@ class ClassicGroup:
         """Remove members that joined but never asked for their assignment."""
         for member in list(self.members.values()):
             if member.syncing is None:
-                self._drop(member, codes.UNKNOWN_MEMBER_ID)
+                self._drop(member, errors.UnknownMemberIdError.errno)
         self._after_departure()
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> int:
@@ -293,7 +395,7 @@ class ClassicGroup:
         member = self.check_member(member_id, instance_id, generation)
         self._touch(member)
         preparing = self.state is GroupState.PREPARING
-        return codes.REBALANCE_IN_PROGRESS if preparing else codes.NONE
+        return errors.RebalanceInProgressError.errno if preparing else 0
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
         """Return the member that a request names.
@@ -303,14 +405,14 @@ class ClassicGroup:
         """
         static = self._static(instance_id)
         if instance_id is not None and static is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         if static is not None and static.member_id != member_id:
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+            raise GroupRefusedError(errors.FencedInstanceId.errno)
         member = self.members.get(member_id)
         if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         if generation != self.generation:
-            raise GroupRefusedError(codes.ILLEGAL_GENERATION)
+            raise GroupRefusedError(errors.IllegalGenerationError.errno)
         return member
 
     # -- leaving -------------------------------------------------------------------------------
@@ -324,20 +426,20 @@ class ClassicGroup:
         if instance_id is not None:
             static = self._static(instance_id)
             if static is None:
-                raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+                raise GroupRefusedError(errors.UnknownMemberIdError.errno)
             if member_id not in ("", static.member_id):
-                raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+                raise GroupRefusedError(errors.FencedInstanceId.errno)
             member_id = static.member_id
         if member_id in self.pending:
             self._forget_pending(member_id)
             return
         if member_id not in self.members:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         self.remove(member_id)
 
     def remove(self, member_id: str) -> None:
         """Take a member out, as when its session has expired."""
-        self._drop(self.members[member_id], codes.UNKNOWN_MEMBER_ID)
+        self._drop(self.members[member_id], errors.UnknownMemberIdError.errno)
         self._after_departure()
 
     def _after_departure(self) -> None:
@@ -387,7 +489,7 @@ class ClassicGroup:
         """
         self.close()
         for member in list(self.members.values()):
-            self._drop(member, codes.NOT_COORDINATOR)
+            self._drop(member, errors.NotCoordinatorForGroupError.errno)
         self._timer = None
         self._waits_for_more = False
         stored = self._stored
@@ -417,8 +519,8 @@ class ClassicGroup:
         for member in self.members.values():
             if member.joining is not None:
                 self._touch(member)
-            _fail(member.joining, codes.REBALANCE_IN_PROGRESS)
-            _fail(member.syncing, codes.REBALANCE_IN_PROGRESS)
+            _fail(member.joining, errors.RebalanceInProgressError.errno)
+            _fail(member.syncing, errors.RebalanceInProgressError.errno)
             member.joining = member.syncing = None
 
     # -- timers --------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from aiokafka._typing import Self, later
 from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition
 from aiokafka.testing.acls import Acls
-from aiokafka.testing.actions import Answer
-from aiokafka.testing.arguments import ByBroker, check_whole
+from aiokafka.testing.actions import Answer, check_whole
 from aiokafka.testing.broker import FakeBroker
+from aiokafka.testing.connection import address_of
 from aiokafka.testing.controller import Controller
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.faults import Faults
@@ -28,8 +28,7 @@ from aiokafka.testing.script import Handler, Interception, Script, SeenRequest, 
 from aiokafka.testing.servers import APACHE, SERVERS, server_profile
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import broker_settings, texts
-from aiokafka.testing.sockets import address_of
-from aiokafka.testing.state import ClusterState, Node, Partition
+from aiokafka.testing.state import ByBroker, ClusterState, Node, Partition
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
 from aiokafka.testing.versions import RELEASES

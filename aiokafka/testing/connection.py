@@ -1,4 +1,4 @@
-"""One client connection to a fake broker: frames in, answers out, one after the other."""
+"""Client connections to a fake broker: requests in, responses out, one after the other."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import asyncio
 import inspect
 import itertools
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from aiokafka import errors
+from aiokafka.protocol.compiler import codec
 from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.batches import Buffer
 from aiokafka.testing.security import Session, State
 
 if TYPE_CHECKING:
-    from aiokafka.testing.services import Services
+    from aiokafka.protocol.schema import Response
+    from aiokafka.testing.broker import FakeBroker
+    from aiokafka.testing.versions import BrokerProfile
 
 _LENGTH = struct.Struct(">i")
 _connection_ids = itertools.count(1)
@@ -42,37 +46,6 @@ class Later:
     """Called if `work` is given up before it has begun."""
 
 
-class ServingBroker(Protocol):
-    """What a connection needs of its broker."""
-
-    node_id: int
-    services: Services
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether it takes connections."""
-
-    @property
-    def largest_request(self) -> int:
-        """Bytes; the connection is closed for more."""
-
-    def opened(self, connection: Connection) -> None:
-        """Count a connection that was made."""
-
-    def gone(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
-
-    def failed(self, exc: Exception) -> None:
-        """Keep an error inside the fake for the test."""
-
-    def answer(self, frame: bytes, connection: Connection) -> Reply | Later:
-        """Return the reply to a request, or what has to be awaited for it.
-
-        Raises:
-            CloseConnectionError: the connection is to be closed instead.
-        """
-
-
 class Connection(asyncio.Protocol):
     """Requests are answered in order. Most are answered where they arrive; only what has to wait
     gets a task, and the requests behind it wait as well.
@@ -80,7 +53,7 @@ class Connection(asyncio.Protocol):
     Owns: the bytes that are not a whole request yet, and the task of the request that waits.
     """
 
-    def __init__(self, broker: ServingBroker) -> None:
+    def __init__(self, broker: FakeBroker) -> None:
         #: A number that no other connection has had.
         self.connection_id = next(_connection_ids)
         #: The client's address.
@@ -256,3 +229,161 @@ class Connection(asyncio.Protocol):
         self._received.clear()
         if self._transport is not None:
             self._transport.close()
+
+
+# -- Frames: headers of requests, and responses as bytes
+
+
+API_VERSIONS = 18
+_HEADER = struct.Struct(">hhi")
+_ANSWER = struct.Struct(">ii")
+_FLEXIBLE_ANSWER = struct.Struct(">iix")
+
+
+def read_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
+    """Return API key, version, correlation id and client id, and the position after them.
+
+    Raises:
+        CloseConnectionError: the frame is too short for that.
+    """
+    try:
+        api_key, version, correlation_id = _HEADER.unpack_from(frame)
+        client_id, position = _read_client_id(frame)
+    except (struct.error, ValueError, IndexError):
+        raise CloseConnectionError from None
+    return api_key, version, correlation_id, client_id, position
+
+
+def encode(response: Response, api_key: int, version: int, correlation_id: int) -> list[Buffer]:
+    """Encode a frame with the response."""
+    body = codec(type(response), version).encode(response)
+    size = sum(map(len, body))
+    flexible = response.FLEXIBLE is not None and version >= response.FLEXIBLE
+    if flexible and api_key != API_VERSIONS:
+        header = _FLEXIBLE_ANSWER.pack(size + 5, correlation_id)
+    else:
+        header = _ANSWER.pack(size + 4, correlation_id)
+    return [header, *body]
+
+
+def refuse_version(
+    profile: BrokerProfile, frame: bytes, header: tuple[int, int, int, str | None, int]
+) -> Reply:
+    """Answer a request of an API or version that the broker does not have, as a broker would."""
+    api_key, version, correlation_id, _, position = header
+    if profile.release < (0, 10):
+        return Reply([])  # the broker throws inside; the client never hears of it
+    if api_key != API_VERSIONS:
+        raise CloseConnectionError
+    if profile.closes_on_newer_clients:
+        raise CloseConnectionError
+    if version >= 3:
+        skip_tags(frame, position)  # must be there: the header is of the newest form
+    # ApiVersions tells, in its oldest form, which versions of itself there are (KIP-511).
+    entries = b""
+    if profile.release >= (2, 4):
+        low, high = profile.ranges[API_VERSIONS]
+        entries = struct.pack(">hhh", API_VERSIONS, low, high)
+    count = len(entries) // 6
+    body = (
+        struct.pack(">ihi", correlation_id, errors.UnsupportedVersionError.errno, count) + entries
+    )
+    return Reply([struct.pack(">i", len(body)) + body])
+
+
+def _read_client_id(frame: bytes) -> tuple[str | None, int]:
+    """Return the client id, a nullable string even in flexible headers, and the position after
+    it.
+    """
+    start = _HEADER.size + 2
+    size = int.from_bytes(frame[_HEADER.size : start], "big", signed=True)
+    if size < 0:
+        return None, start
+    if start + size > len(frame):
+        raise ValueError("client id is longer than the frame")
+    return frame[start : start + size].decode(), start + size
+
+
+def skip_tags(frame: bytes, position: int) -> int:
+    """Return the position after the tagged fields of a request header, of which none is defined."""
+    if frame[position : position + 1] == b"\0":
+        return position + 1
+    count, position = _uvarint(frame, position)
+    for _ in range(count):
+        _, position = _uvarint(frame, position)
+        size, position = _uvarint(frame, position)
+        position += size
+    return position
+
+
+def _uvarint(frame: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if position >= len(frame) or shift > 28:
+            raise CloseConnectionError
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+# -- Servers: addresses, and closing without leaving a socket behind
+
+
+_TURNS = 10
+
+
+class Closing(Protocol):
+    """A connection that was told to end."""
+
+    async def wait_closed(self) -> None:
+        """Wait until it has."""
+
+
+def address_of(host: str, port: int) -> str:
+    """Return an address as clients take it: one of IPv6 is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def stop_accepting(server: asyncio.Server) -> None:
+    """Let a server take no more connections; :func:`close_server` has to follow.
+
+    `Server.close()` alone loses a connection that was accepted just before (CPython's gh-109564):
+
+    1. The loop accepts it, and plans a task that makes its transport.
+    2. The server is closed.
+    3. The task makes the transport, which finds its server closed and fails. Nothing closes the
+       socket: the client is connected, and hears nothing until it is collected as garbage.
+
+    So only the reading of the listening socket ends here, where the loop has such a thing.
+    """
+    loop = server.get_loop()
+    try:
+        has_ended = all(loop.remove_reader(socket.fileno()) for socket in server.sockets)
+    except NotImplementedError:  # Windows' own loop
+        has_ended = False
+    if not has_ended:
+        server.close()
+
+
+async def close_server(server: asyncio.Server | None, connections: Iterable[Closing]) -> None:
+    """Wait until these connections have ended; close a server that accepts no more, and wait until
+    it has let go of everything. A call that is cancelled leaves no socket either.
+
+    A connection that was accepted in the same turn of the loop gets its transport in the next one,
+    reaches its handler a few turns later, and its socket is closed a few turns after that.
+    """
+    try:
+        for connection in connections:
+            await connection.wait_closed()
+        if server is not None:
+            await asyncio.sleep(0)
+    finally:
+        if server is not None:
+            server.close()
+    if server is not None:
+        for _ in range(_TURNS - 1):
+            await asyncio.sleep(0)
+        await server.wait_closed()

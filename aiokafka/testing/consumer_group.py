@@ -8,18 +8,15 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aiokafka import _seams
+from aiokafka import _seams, errors
 from aiokafka.errors import KafkaProtocolError
-from aiokafka.testing import codes
-from aiokafka.testing.embedded import (
-    CONSUMERS,
-    Slot,
-    Slots,
-    Subscription,
-    read_subscription,
-    write_assignment,
+from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
 )
-from aiokafka.testing.group_members import Application, GroupRefusedError, Joined, Protocols
+from aiokafka.testing.classic_group import Application, GroupRefusedError, Joined, Protocols
 
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 ASSIGNORS = ("uniform", "range")
@@ -153,7 +150,7 @@ class ConsumerGroup:
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             return self._leave(beat)
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
-            raise GroupRefusedError(codes.UNSUPPORTED_ASSIGNOR)
+            raise GroupRefusedError(errors.UnsupportedAssignor.errno)
         member = self._join(beat) if beat.epoch == JOINING else self._known(beat)
         _end_classic(member)
         before = member.assigned
@@ -173,16 +170,16 @@ class ConsumerGroup:
 
     def _join(self, beat: Heartbeat) -> ConsumerMember:
         if beat.topics is None and beat.regex is None:
-            raise GroupRefusedError(codes.INVALID_REQUEST)
+            raise GroupRefusedError(errors.InvalidRequestError.errno)
         former = self._static(beat.instance_id)
         if former is not None and not former.away and former.classic is None:
             # Also to the member itself, when it got no response to its first join.
-            raise GroupRefusedError(codes.UNRELEASED_INSTANCE_ID)
+            raise GroupRefusedError(errors.UnreleasedInstanceId.errno)
         known = self.members.get(beat.member_id)
         if known is not None and former is None:
             return known
         if known is None and len(self.members) >= self.max_size:
-            raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
+            raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
         member = ConsumerMember(beat.member_id, beat.instance_id, beat.client_id, beat.client_host)
         if former is not None:
             self._take_over(member, former)
@@ -209,7 +206,7 @@ class ConsumerGroup:
             and beat.owned <= member.assigned
         )
         if not answer_was_lost:
-            raise GroupRefusedError(codes.FENCED_MEMBER_EPOCH)
+            raise GroupRefusedError(errors.FencedMemberEpoch.errno)
         return member
 
     def _named(self, beat: Heartbeat) -> ConsumerMember:
@@ -221,9 +218,9 @@ class ConsumerGroup:
         else:
             member = self._static(beat.instance_id)
         if member is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         if member.member_id != beat.member_id:
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+            raise GroupRefusedError(errors.FencedInstanceId.errno)
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
@@ -276,16 +273,16 @@ class ConsumerGroup:
         """
         is_new = application.member_id not in self.members
         if is_new and len(self.members) >= self.max_size:
-            raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
+            raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
         self._check_protocols(application)
         is_dynamic = application.instance_id is None
         if not application.member_id and is_dynamic and application.needs_member_id:
-            raise GroupRefusedError(codes.MEMBER_ID_REQUIRED, str(_seams.random_uuid()))
+            raise GroupRefusedError(errors.MemberIdRequired.errno, str(_seams.random_uuid()))
         try:
             metadata = application.protocols[0][1]
             subscription = read_subscription(metadata, self.topics_by_name())
         except KafkaProtocolError:
-            raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR) from None
+            raise GroupRefusedError(errors.UnknownError.errno) from None
         former = self._static(application.instance_id)
         member = self._classic_member(application, former)
         self._follow(member, application, subscription)
@@ -302,7 +299,7 @@ class ConsumerGroup:
                 names &= {name for name, _ in member.classic.protocols}
         is_known = application.protocol_type == CONSUMERS and bool(names)
         if not is_known or not self.hosts_classic:
-            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
 
     def _classic_member(
         self, application: Application, former: ConsumerMember | None
@@ -352,10 +349,10 @@ class ConsumerGroup:
         member, classic = self._check_classic(member_id, instance_id, generation)
         real = (CONSUMERS, classic.protocols[0][0])
         if any(name not in (None, expected) for name, expected in zip(told, real, strict=True)):
-            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
         if self.epoch > member.epoch and not member.revoking:
             self._call(member, classic)
-            raise GroupRefusedError(codes.REBALANCE_IN_PROGRESS)
+            raise GroupRefusedError(errors.RebalanceInProgressError.errno)
         _cancel(classic.syncing)
         classic.syncing = None
         self._touch(member)
@@ -372,9 +369,9 @@ class ConsumerGroup:
         missing = self.target[member_id] - member.assigned
         can_get_all = bool(missing) and all(self._is_free(slot, member) for slot in missing)
         if self.epoch == member.epoch and not member.revoking and not can_get_all:
-            return codes.NONE
+            return 0
         self._call(member, classic)
-        return codes.REBALANCE_IN_PROGRESS
+        return errors.RebalanceInProgressError.errno
 
     def _check_classic(
         self, member_id: str, instance_id: str | None, generation: int
@@ -383,16 +380,16 @@ class ConsumerGroup:
             self._check_static(self._static(instance_id), member_id)
         member = self.members.get(member_id)
         if member is None or member.classic is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         if member.epoch != generation:
-            raise GroupRefusedError(codes.ILLEGAL_GENERATION)
+            raise GroupRefusedError(errors.IllegalGenerationError.errno)
         return member, member.classic
 
     def _check_static(self, static: ConsumerMember | None, member_id: str) -> None:
         if static is None:
-            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+            raise GroupRefusedError(errors.UnknownMemberIdError.errno)
         if static.member_id != member_id:
-            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+            raise GroupRefusedError(errors.FencedInstanceId.errno)
 
     def _call(self, member: ConsumerMember, classic: ClassicSide) -> None:
         """Expect a member to join again."""
@@ -510,7 +507,7 @@ class ConsumerGroup:
         if leaving:
             self.remove(*leaving)
             self.changed()
-        return [codes.NONE if isinstance(each, str) else each for each in found]
+        return [0 if isinstance(each, str) else each for each in found]
 
     def _to_dismiss(self, member_id: str, instance_id: str | None) -> int | str:
         """Return the id of a member; an error code if there is none."""
@@ -519,8 +516,12 @@ class ConsumerGroup:
         else:
             member = self._static(instance_id)
         if member is None:
-            return codes.UNKNOWN_MEMBER_ID
-        return member.member_id if member_id in ("", member.member_id) else codes.FENCED_INSTANCE_ID
+            return errors.UnknownMemberIdError.errno
+        return (
+            member.member_id
+            if member_id in ("", member.member_id)
+            else errors.FencedInstanceId.errno
+        )
 
     def _remove(self, member: ConsumerMember) -> None:
         self._stop_timers(member)
@@ -568,7 +569,7 @@ def _check_regex(regex: str) -> None:
     try:
         re.compile(regex)
     except re.error:
-        raise GroupRefusedError(codes.INVALID_REGULAR_EXPRESSION) from None
+        raise GroupRefusedError(errors.InvalidRegularExpression.errno) from None
 
 
 def _end_classic(member: ConsumerMember) -> None:
@@ -651,3 +652,96 @@ def _level(found: dict[str, set[Slot]], allowed: Mapping[str, Iterable[bytes]]) 
                     found[poor].add(slot)
                     moved = True
                     break
+
+
+# -- Subscriptions and assignments of classic members, which the coordinator reads and writes
+
+
+CONSUMERS = "consumer"
+"""The protocol type of consumer groups."""
+Slot = tuple[bytes, int]
+"""Topic id and partition."""
+Slots = frozenset[Slot]
+Topics = Mapping[str, tuple[bytes, int]]
+"""Topic name to its id and number of partitions."""
+
+_NEWEST = 3
+_VERSION_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a classic member wants, and what it has."""
+
+    topics: tuple[str, ...]
+    owned: Slots
+    rack_id: str | None
+
+
+def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
+    """Return what a member has said in its JoinGroup request.
+
+    Raises:
+        KafkaProtocolError: it is malformed.
+    """
+    version = _version_of(metadata)
+    if version < 0:
+        raise KafkaProtocolError("no version")
+    found, _ = codec(ConsumerProtocolSubscription, version).decode_prefix(metadata, _VERSION_BYTES)
+    owned = _slots(found.owned_partitions, topics)
+    return Subscription(tuple(sorted(found.topics)), owned, found.rack_id)
+
+
+def read_assignment(assignment: bytes, topics: Topics) -> Slots:
+    """Return the partitions that the leader of a classic group has assigned to a member.
+
+    Raises:
+        KafkaProtocolError: it is malformed.
+        GroupRefusedError: a topic has no such partition.
+    """
+    if not assignment:
+        return frozenset()
+    version = _version_of(assignment)
+    if version < 0:
+        raise KafkaProtocolError("no version")
+    found, _ = codec(ConsumerProtocolAssignment, version).decode_prefix(assignment, _VERSION_BYTES)
+    slots = _slots(found.assigned_partitions, topics)
+    counts = dict(topics.values())
+    if any(number >= counts[topic_id] for topic_id, number in slots):
+        raise GroupRefusedError(errors.UnknownError.errno)
+    return slots
+
+
+def write_assignment(slots: Slots, topics: Topics, metadata: bytes) -> bytes:
+    """Return an assignment in the version in which the member's metadata is."""
+    names = {topic_id: name for name, (topic_id, _) in topics.items()}
+    by_topic: dict[str, list[int]] = {}
+    for topic_id, number in sorted(slots):
+        if topic_id in names:
+            by_topic.setdefault(names[topic_id], []).append(number)
+    version = max(_version_of(metadata), 0)
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            TopicPartition(topic=name, partitions=numbers) for name, numbers in by_topic.items()
+        ]
+    )
+    body = codec(ConsumerProtocolAssignment, version).encode_bytes(message)
+    return version.to_bytes(_VERSION_BYTES, "big") + body
+
+
+def _version_of(data: bytes) -> int:
+    """Return the version that data is to be read in, which may be older than its own; -1 if it is
+    too short to have one."""
+    if len(data) < _VERSION_BYTES:
+        return -1
+    return min(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), _NEWEST)
+
+
+def _slots(partitions: list[TopicPartition], topics: Topics) -> Slots:
+    """Return the partitions of topics that are there."""
+    return frozenset(
+        (topics[entry.topic][0], number)
+        for entry in partitions
+        if entry.topic in topics
+        for number in entry.partitions
+    )

@@ -6,8 +6,8 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from aiokafka import errors
 from aiokafka._typing import later
-from aiokafka.testing import codes
 from aiokafka.testing.replication import Seconds, drawn
 
 if TYPE_CHECKING:
@@ -96,16 +96,16 @@ class Coordinators:
         """
         place = (kind, key)
         if self._state.coordinator(kind, key) != node_id:
-            return codes.NOT_COORDINATOR
+            return errors.NotCoordinatorForGroupError.errno
         if self.load_time is not None and self._loaded_at.setdefault(place, node_id) != node_id:
             self._begin(place, drawn(self.load_time, self._random))
         until = self._busy_until.get(place)
         if until is None:
-            return codes.NONE
+            return 0
         if asyncio.get_running_loop().time() < until:
-            return codes.COORDINATOR_LOAD_IN_PROGRESS
+            return errors.GroupLoadInProgressError.errno
         del self._busy_until[place]
-        return codes.NONE
+        return 0
 
     def broker_stopped(self, node_id: int) -> None:
         """Forget what a broker had loaded: it loses its memory when it stops."""

@@ -51,7 +51,7 @@ class Faults:
         Raises:
             KeyError: no such broker.
         """
-        self._brokers[broker_id].ailment.hang(_keys(apis))
+        self._brokers[broker_id].faults.hang(_keys(apis))
 
     def slow(self, broker_id: int, seconds: Seconds, apis: Apis | None = None) -> None:
         """Let a broker take its time for each request until :meth:`revive`.
@@ -63,7 +63,7 @@ class Faults:
         Raises:
             KeyError: no such broker.
         """
-        self._brokers[broker_id].ailment.slow(seconds, _keys(apis))
+        self._brokers[broker_id].faults.slow(seconds, _keys(apis))
 
     def revive(self, broker_id: int) -> None:
         """End what :meth:`hang` and :meth:`slow` began.
@@ -71,7 +71,7 @@ class Faults:
         Raises:
             KeyError: no such broker.
         """
-        self._brokers[broker_id].ailment.heal()
+        self._brokers[broker_id].faults.heal()
 
     # -- misinformed ---------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class Faults:
         :attr:`~FakeCluster.quotas` and :attr:`~FakeCluster.acls`. Brokers that were stopped are not
         started by it."""
         for node_id, broker in self._brokers.items():
-            broker.ailment.heal()
+            broker.faults.heal()
             self.rejoin(node_id)
             self.inform(node_id)
             self.repair_disk(node_id)

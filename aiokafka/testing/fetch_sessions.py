@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aiokafka.testing import codes
+from aiokafka import errors
 
 _FULL = 0
 _NO_SESSION = -1
@@ -90,9 +90,9 @@ class FetchSessions:
             return session, False
         known = self._sessions.get(session_id)
         if known is None:
-            raise FetchSessionError(codes.FETCH_SESSION_ID_NOT_FOUND)
+            raise FetchSessionError(errors.FetchSessionIdNotFound.errno)
         if known.epoch != epoch:
-            raise FetchSessionError(codes.INVALID_FETCH_SESSION_EPOCH)
+            raise FetchSessionError(errors.InvalidFetchSessionEpoch.errno)
         known.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         _update(known, updates, forgotten)
         self._sessions.move_to_end(session_id)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
+from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
-from aiokafka.testing import codes
-from aiokafka.testing.classic_group import ClassicGroup
-from aiokafka.testing.consumer_group import ClassicSide, ConsumerGroup, ConsumerMember
-from aiokafka.testing.coordinators import Coordinators
-from aiokafka.testing.embedded import (
+from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState, Member
+from aiokafka.testing.consumer_group import (
     CONSUMERS,
+    ClassicSide,
+    ConsumerGroup,
+    ConsumerMember,
     read_assignment,
     read_subscription,
     write_assignment,
 )
-from aiokafka.testing.group_members import GroupRefusedError, GroupState, Member
-from aiokafka.testing.offsets import CommittedOffset, GroupOffsets, Key, ProducerEpochs
+from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.state import ClusterState
 
 _GROUP = 0
@@ -71,7 +73,7 @@ class Groups:
         if group is not None:
             return group
         if not joining:
-            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+            raise GroupRefusedError(errors.GroupIdNotFound.errno)
         other = self.classic.get(group_id)
         if other is None:
             return self._new_consumer(group_id)
@@ -106,15 +108,15 @@ class Groups:
     def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
         """Make a group of the consumer protocol of a classic one; its members are to join again."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
-            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+            raise GroupRefusedError(errors.GroupIdNotFound.errno)
         classic.interrupt()
         if not classic.protocol:
             # The first members still wait for others. Kafka does not expect that, up to 4.3.
-            raise GroupRefusedError(codes.UNKNOWN_SERVER_ERROR)
+            raise GroupRefusedError(errors.UnknownError.errno)
         try:
             members = [self._as_hosted(classic, member) for member in classic.members.values()]
         except KafkaProtocolError:
-            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND) from None
+            raise GroupRefusedError(errors.GroupIdNotFound.errno) from None
         self._forget_classic(classic.group_id)
         group = self._new_consumer(classic.group_id)
         group.take_over(classic.generation, members)
@@ -212,13 +214,13 @@ class Groups:
     def delete(self, group_id: str) -> int:
         """Delete a group without members; the error code."""
         if not self.exists(group_id):
-            return codes.GROUP_ID_NOT_FOUND
+            return errors.GroupIdNotFound.errno
         if self.state_of(group_id) != GroupState.EMPTY.value:
-            return codes.NON_EMPTY_GROUP
+            return errors.NonEmptyGroup.errno
         self._forget_classic(group_id)
         self._forget_consumer(group_id)
         self.offsets.pop(group_id, None)
-        return codes.NONE
+        return 0
 
     def rebalance(self, group_id: str) -> None:
         """Make all members of a classic group join again; members of a group of the consumer
@@ -281,3 +283,88 @@ class Groups:
         group = self.consumer.pop(group_id, None)
         if group is not None:
             group.close()
+
+
+# -- Committed offsets of a group, and offsets of open transactions
+
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One committed position."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+class ProducerEpochs:
+    """The last epoch of each producer in the log of a group's positions, which outlives the group.
+
+    A marker counts as well, though no positions came with the transaction.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def note(self, producer_id: int, epoch: int) -> None:
+        """Take note of positions or a marker."""
+        self._last[producer_id] = epoch
+
+    def is_past(self, producer_id: int, epoch: int) -> bool:
+        """Return whether a later epoch of the producer has come."""
+        return epoch < self._last.get(producer_id, epoch)
+
+
+class GroupOffsets:
+    """Positions of one group. The group's coordinator is the only writer.
+
+    Owns: the positions, those of transactions that are not over, and in which order they came: of
+    both the one that came last counts, as in a log.
+    """
+
+    def __init__(self) -> None:
+        self.committed: dict[Key, CommittedOffset] = {}
+        self._pending: dict[int, dict[Key, tuple[int, CommittedOffset]]] = {}
+        self._next_number = itertools.count()
+        self._numbers: dict[Key, int] = {}  # those of the positions that are committed
+
+    def commit(self, key: Key, offset: CommittedOffset) -> None:
+        """Store a position at once."""
+        self._store(key, next(self._next_number), offset)
+
+    def commit_in_transaction(self, producer_id: int, key: Key, offset: CommittedOffset) -> None:
+        """Store a position that counts once the producer's transaction commits."""
+        self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Let the positions of a transaction count, unless others came after them; or drop them."""
+        pending = self._pending.pop(producer_id, {})
+        if commit:
+            for key, (number, offset) in pending.items():
+                if number > self._numbers.get(key, -1):
+                    self._store(key, number, offset)
+
+    def is_unstable(self, key: Key) -> bool:
+        """Return whether a transaction that is not over may change this position (KIP-447)."""
+        return any(key in pending for pending in self._pending.values())
+
+    def delete(self, key: Key) -> None:
+        """Forget a position, also one that waits for a transaction."""
+        self.committed.pop(key, None)
+        self._numbers.pop(key, None)
+        for pending in self._pending.values():
+            pending.pop(key, None)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget the positions of a deleted topic."""
+        known = {*self.committed}.union(*self._pending.values())
+        for key in [key for key in known if key[0] == topic]:
+            self.delete(key)
+
+    def _store(self, key: Key, number: int, offset: CommittedOffset) -> None:
+        self.committed[key] = offset
+        self._numbers[key] = number

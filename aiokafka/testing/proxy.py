@@ -11,8 +11,8 @@ from typing import Literal
 
 from aiokafka._compat import timeout_at
 from aiokafka._typing import Self
-from aiokafka.testing.arguments import check_seconds, check_whole
-from aiokafka.testing.sockets import address_of, close_server, stop_accepting
+from aiokafka.testing.actions import check_seconds, check_whole
+from aiokafka.testing.connection import address_of, close_server, stop_accepting
 
 Direction = Literal["requests", "responses"]
 """``"requests"`` is what the client sends, ``"responses"`` what the server answers."""

@@ -1,18 +1,223 @@
-"""The broker's side of the SASL mechanisms."""
+"""The broker's side of the SASL mechanisms, and the credentials that they check."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import hmac
+import hmac as hmac_module
 import json
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from aiokafka import _seams
-from aiokafka.testing.delegation_tokens import DelegationTokens
-from aiokafka.testing.scram_credentials import SCRAM, Credential, ScramCredentials, hashed
+from aiokafka import _seams, errors
+
+if TYPE_CHECKING:
+    from aiokafka.testing.security import Security
+
+# -- SCRAM credentials (KIP-554)
+
+
+SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The mechanisms, and the digest of each."""
+
+
+class Credential(NamedTuple):
+    """What a broker stores of a password."""
+
+    salt: bytes
+    iterations: int
+    salted_password: bytes
+
+
+class ScramCredentials:
+    """What clients have set by AlterUserScramCredentials; else the passwords that tests gave.
+
+    Args:
+        passwords: By user. They may change at any time.
+        mechanisms: For which a password counts.
+        iterations: How often passwords are hashed.
+    """
+
+    def __init__(
+        self,
+        passwords: Mapping[str, str] | None = None,
+        mechanisms: Sequence[str] = (),
+        iterations: int = 4096,
+    ) -> None:
+        self._passwords = {} if passwords is None else passwords
+        self._mechanisms = [name for name in SCRAM if name in mechanisms]
+        self._iterations = iterations
+        # By user and mechanism; None: it was deleted, whatever the password.
+        self._set: dict[tuple[str, str], Credential | None] = {}
+
+    def users(self) -> list[str]:
+        """Return the users that have credentials."""
+        found = {*self._passwords, *(user for user, _ in self._set)}
+        return sorted(user for user in found if self.infos(user))
+
+    def infos(self, user: str) -> list[tuple[str, int]]:
+        """Return the mechanisms of a user with their iterations."""
+        found = []
+        for mechanism in SCRAM:
+            stored = self._set.get((user, mechanism))
+            if stored is not None:
+                found.append((mechanism, stored.iterations))
+            elif self._by_password(user, mechanism):
+                found.append((mechanism, self._iterations))
+        return found
+
+    def find(self, user: str, mechanism: str) -> Credential | None:
+        """Return what a login is checked with; None if there is no credential."""
+        stored = self._set.get((user, mechanism))
+        if stored is not None or not self._by_password(user, mechanism):
+            return stored
+        return hashed(mechanism, self._passwords[user], self._iterations)
+
+    def store(self, user: str, mechanism: str, credential: Credential) -> None:
+        """Set a credential."""
+        self._set[user, mechanism] = credential
+
+    def delete(self, user: str, mechanism: str) -> None:
+        """Delete a credential."""
+        self._set[user, mechanism] = None
+
+    def _by_password(self, user: str, mechanism: str) -> bool:
+        is_deleted = (user, mechanism) in self._set
+        return user in self._passwords and mechanism in self._mechanisms and not is_deleted
+
+
+def hashed(mechanism: str, password: str, iterations: int) -> Credential:
+    """Return what a broker stores of a password, with a salt that no other has."""
+    salt = _seams.random_bytes(16)
+    return Credential(salt, iterations, _salted(SCRAM[mechanism], password, salt, iterations))
+
+
+@functools.lru_cache(maxsize=64)
+def _salted(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+
+
+# -- Delegation tokens (KIP-48, KIP-373)
+
+
+_KEY = "delegation.token.secret.key"
+
+
+class TokenRefusedError(Exception):
+    """The broker says no; `errno` says why."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno)
+        self.errno = errno
+
+
+@dataclass
+class Token:
+    """A token; times are milliseconds since 1970."""
+
+    token_id: str
+    hmac: bytes
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued: int
+    expires: int
+    ends: int
+    """After which it cannot be renewed."""
+
+    @property
+    def password(self) -> str:
+        """The password for SCRAM."""
+        return base64.b64encode(self.hmac).decode()
+
+    def is_of(self, principal: str) -> bool:
+        """Say whether a user may renew and expire it."""
+        return principal in (self.owner, self.requester, *self.renewers)
+
+
+class DelegationTokens:
+    """All tokens of a cluster. There are none unless brokers have `delegation.token.secret.key`."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[bytes, Token] = {}
+
+    def create(
+        self,
+        config: Mapping[str, str],
+        owner: str,
+        requester: str,
+        renewers: tuple[str, ...],
+        lifetime_ms: int,
+    ) -> Token:
+        """Create a token. A lifetime below 0 takes the longest that brokers give.
+
+        Raises TokenRefusedError.
+        """
+        self._check(config)
+        if not all(renewer.startswith("User:") for renewer in renewers):
+            raise TokenRefusedError(errors.InvalidPrincipalType.errno)
+        longest = int(config["delegation.token.max.lifetime.ms"])
+        now, token_id = _now(), str(_seams.random_uuid())
+        ends = now + (longest if lifetime_ms < 0 else min(lifetime_ms, longest))
+        expires = min(ends, now + int(config["delegation.token.expiry.time.ms"]))
+        secret = hmac_module.digest(config[_KEY].encode(), token_id.encode(), hashlib.sha512)
+        token = Token(token_id, secret, owner, requester, renewers, now, expires, ends)
+        self._tokens[secret] = token
+        return token
+
+    def renew(self, config: Mapping[str, str], hmac: bytes, user: str, period_ms: int) -> int:
+        """Let a token live on, and return when it expires. Raises TokenRefusedError."""
+        token = self._find(config, hmac, user)
+        standard = int(config["delegation.token.expiry.time.ms"])
+        period = standard if period_ms < 0 else period_ms
+        token.expires = min(token.ends, _now() + period)
+        return token.expires
+
+    def expire(self, config: Mapping[str, str], hmac: bytes, user: str, period_ms: int) -> int:
+        """Let a token expire, below 0 at once, and return when. Raises TokenRefusedError."""
+        token = self._find(config, hmac, user)
+        if period_ms < 0:
+            del self._tokens[token.hmac]
+            return _now()
+        token.expires = min(token.ends, _now() + period_ms)
+        return token.expires
+
+    def list(self, config: Mapping[str, str]) -> list[Token]:
+        """Return the tokens that have not expired. Raises TokenRefusedError."""
+        self._check(config)
+        return [token for token in self._tokens.values() if token.expires > _now()]
+
+    def by_id(self, token_id: str) -> Token | None:
+        """Return a token with which a client may log in."""
+        live = (token for token in self._tokens.values() if token.expires > _now())
+        return next((token for token in live if token.token_id == token_id), None)
+
+    def _find(self, config: Mapping[str, str], hmac: bytes, user: str) -> Token:
+        self._check(config)
+        token = self._tokens.get(bytes(hmac))
+        if token is None:
+            raise TokenRefusedError(errors.DelegationTokenNotFound.errno)
+        if not token.is_of(user):
+            raise TokenRefusedError(errors.DelegationTokenOwnerMismatch.errno)
+        if token.expires <= _now():
+            raise TokenRefusedError(errors.DelegationTokenExpired.errno)
+        return token
+
+    @staticmethod
+    def _check(config: Mapping[str, str]) -> None:
+        if not config[_KEY]:
+            raise TokenRefusedError(errors.DelegationTokenAuthDisabled.errno)
+
+
+def _now() -> int:
+    return int(_seams.wall_time() * 1000)
+
+
+# -- Mechanisms
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """What the fake brokers can do."""
@@ -42,22 +247,7 @@ class Conversation(Protocol):
         """
 
 
-class Accounts(Protocol):
-    """The users that may log in; a `Security` has them."""
-
-    users: dict[str, str]
-    """The password of each user."""
-    iterations: int
-    """How often SCRAM hashes a password."""
-    accept_token: Callable[[str], str | None]
-    """Return the user of a token, or None to refuse it."""
-    credentials: ScramCredentials
-    """What SCRAM checks."""
-    tokens: DelegationTokens
-    """What it checks where the client says that it has a token."""
-
-
-def begin(mechanism: str, security: Accounts) -> Conversation:
+def begin(mechanism: str, security: Security) -> Conversation:
     """Begin the broker's side of a new login."""
     if mechanism == "PLAIN":
         return _Plain(security)
@@ -67,7 +257,7 @@ def begin(mechanism: str, security: Accounts) -> Conversation:
 
 
 class _Plain:
-    def __init__(self, security: Accounts) -> None:
+    def __init__(self, security: Security) -> None:
         self.user = ""
         self.is_by_token = False
         self.lifetime: float | None = None
@@ -89,7 +279,7 @@ class _Plain:
 class _Scram:
     """RFC 5802, without channel binding, as Kafka does it."""
 
-    def __init__(self, mechanism: str, security: Accounts) -> None:
+    def __init__(self, mechanism: str, security: Security) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self.is_by_token = False
@@ -159,7 +349,7 @@ class _Scram:
 class _OAuthBearer:
     """RFC 7628: a refusal is a response, which the client has to acknowledge."""
 
-    def __init__(self, security: Accounts) -> None:
+    def __init__(self, security: Security) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self.is_by_token = False

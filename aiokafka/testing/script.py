@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiokafka._compat import timeout
 from aiokafka._typing import Self, later
 from aiokafka.protocol.schema import Request, Response
-from aiokafka.testing.actions import Action, Answer, refuse_class
-from aiokafka.testing.arguments import check_whole
+from aiokafka.testing.actions import Action, Answer, check_whole, refuse_class
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Session

@@ -7,18 +7,17 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from aiokafka.testing import codes
-from aiokafka.testing.actions import CloseConnectionError
-from aiokafka.testing.arguments import check_whole
-from aiokafka.testing.delegation_tokens import DelegationTokens
+from aiokafka import errors
+from aiokafka.testing.actions import CloseConnectionError, check_whole
 from aiokafka.testing.sasl import (
     MECHANISMS,
     Conversation,
+    DelegationTokens,
     LoginRefusedError,
+    ScramCredentials,
     begin,
     subject_of,
 )
-from aiokafka.testing.scram_credentials import ScramCredentials
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 
@@ -172,26 +171,26 @@ class Session:
             if self._ends is None or (
                 self._renewed_at is not None and now < self._renewed_at + _LEAST_INTERVAL
             ):
-                return codes.ILLEGAL_SASL_STATE
+                return errors.IllegalSaslStateError.errno
             if mechanism != self._mechanism:
                 raise CloseConnectionError
             self._renewed_at = now
         if mechanism not in self._security.mechanisms:
             self._security.refusals += 1
             self._transition(State.REFUSED)
-            return codes.UNSUPPORTED_SASL_MECHANISM
+            return errors.UnsupportedSaslMechanismError.errno
         self._mechanism = mechanism
         self._conversation = begin(mechanism, self._security)
         self.takes_raw_tokens = version == 0
         self._transition(State.SPEAKING)
-        return codes.NONE
+        return 0
 
     def authenticate(self, token: bytes) -> Verdict:
         """Take one token of the login in progress."""
         conversation = self._conversation
         if self.state is not State.SPEAKING or conversation is None:
             message = "SaslAuthenticate request received after successful authentication"
-            return Verdict(codes.ILLEGAL_SASL_STATE, message)
+            return Verdict(errors.IllegalSaslStateError.errno, message)
         try:
             challenge = conversation.step(token)
             if self.user and conversation.user not in ("", self.user):
@@ -199,10 +198,10 @@ class Session:
         except LoginRefusedError as refusal:
             self._security.refusals += 1
             self._transition(State.REFUSED)
-            return Verdict(codes.SASL_AUTHENTICATION_FAILED, str(refusal))
+            return Verdict(errors.SaslAuthenticationFailed.errno, str(refusal))
         if not conversation.user:
-            return Verdict(codes.NONE, challenge=challenge)
-        return Verdict(codes.NONE, challenge=challenge, lifetime_ms=self._accept(conversation))
+            return Verdict(0, challenge=challenge)
+        return Verdict(0, challenge=challenge, lifetime_ms=self._accept(conversation))
 
     def _accept(self, conversation: Conversation) -> int:
         """Begin the session; returns its lifetime in milliseconds, 0 for no end."""

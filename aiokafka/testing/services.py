@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokafka.testing import codes
+from aiokafka import errors
 from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
 from aiokafka.testing.coordinators import Coordinators
-from aiokafka.testing.delegation_tokens import DelegationTokens
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
-from aiokafka.testing.moves import Moves
 from aiokafka.testing.quotas import Quotas
-from aiokafka.testing.replication import Replication
-from aiokafka.testing.scram_credentials import ScramCredentials
+from aiokafka.testing.replication import Moves, Replication
+from aiokafka.testing.sasl import DelegationTokens, ScramCredentials
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from aiokafka.testing.batches import Batch
-    from aiokafka.testing.facts import RequestFacts
+    from aiokafka.testing.script import RequestContext
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
@@ -86,7 +84,7 @@ class Services:
 
     def check_transaction(
         self,
-        context: RequestFacts,
+        context: RequestContext,
         partition: Partition,
         batch: Batch,
         transactional_id: str | None,
@@ -101,14 +99,14 @@ class Services:
         if not batch.is_transactional:
             if batch.producer_id in partition.log.producers.open:
                 raise BatchRefusedError(
-                    codes.INVALID_TXN_STATE,
+                    errors.InvalidTxnState.errno,
                     "a plain batch of a producer with an open transaction",
                     in_log=True,
                 )
             return
         if transactional_id is None:
             raise BatchRefusedError(
-                codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                errors.TransactionalIdAuthorizationFailed.errno,
                 "transactional records in a request without a transactional id",
             )
         if context.profile.release < _FIRST_VERIFYING:
@@ -122,12 +120,12 @@ class Services:
             partition,
             adds_partition=self.adds_partitions(context),
         )
-        if errno == codes.INVALID_TXN_STATE and context.api_version >= _FIRST_ABORTABLE_ERROR:
-            errno = codes.TRANSACTION_ABORTABLE
+        if errno == errors.InvalidTxnState.errno and context.api_version >= _FIRST_ABORTABLE_ERROR:
+            errno = errors.TransactionAbortable.errno
         if errno:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
 
-    def adds_partitions(self, context: RequestFacts) -> bool:
+    def adds_partitions(self, context: RequestContext) -> bool:
         """Return whether a Produce request enters its partitions into the transaction (KIP-890)."""
         second = self.state.profile.level("transaction.version") >= 2
         return second and context.api_version >= _FIRST_ADDING_PARTITION

@@ -10,11 +10,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeVar
 
-from aiokafka import _seams
-from aiokafka.testing import codes
-from aiokafka.testing.arguments import ByBroker
+from aiokafka import _seams, errors
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -25,8 +23,13 @@ from aiokafka.testing.settings import (
 )
 from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
+if TYPE_CHECKING:
+    from aiokafka.testing.replication import Copies
+
 FIRST_KRAFT = (3, 0)
 """From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
+
+V = TypeVar("V")
 _NEWEST = profile(RELEASES[-1])
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -34,33 +37,6 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def _collide(name: str, other: str) -> bool:
     """Compare two names as metrics do, which know no difference between a dot and an underscore."""
     return name.replace(".", "_") == other.replace(".", "_")
-
-
-class Replicas(Protocol):
-    """What is asked of the logs of a partition's replicas, where each has its own."""
-
-    logs: dict[int, PartitionLog]
-
-    def lead(self, node_id: int) -> None:
-        """Let this replica lead, -1 for none, under a new epoch."""
-
-    def catch_up(self, node_id: int) -> None:
-        """Give a replica all that the leader has, and put it in sync."""
-
-    def hurry(self) -> None:
-        """Let followers copy now."""
-
-    def pursue(self) -> None:
-        """Let each follower copy what it does not have, at once or after its lag."""
-
-    def shrink(self, node_id: int) -> None:
-        """Take a follower that is behind for too long out of the replicas in sync."""
-
-    def stop(self) -> None:
-        """Stop all timers, until something changes."""
-
-    def close(self) -> None:
-        """Copy nothing any more: the topic is gone."""
 
 
 @dataclass
@@ -106,7 +82,7 @@ class Partition:
     leader_epoch: int = 0
     in_sync: list[int] | None = None
     """Replicas in sync as the controller knows them; None: all that run, as they share a log."""
-    copies: Replicas | None = None
+    copies: Copies | None = None
     """The logs of the replicas, where each has its own."""
 
     def log_of(self, node_id: int) -> PartitionLog:
@@ -141,6 +117,13 @@ class TopicRefusedError(Exception):
         super().__init__(message)
         self.errno = errno
         self.message = message
+
+
+class ByBroker(dict[int, V]):
+    """What there is for each broker, by its id."""
+
+    def __missing__(self, broker_id: object) -> V:
+        raise KeyError(f"no broker {broker_id!r}: there are {', '.join(map(str, self))}")
 
 
 class ClusterState:
@@ -395,28 +378,33 @@ class ClusterState:
     ) -> None:
         """Raise TopicRefusedError if such a topic cannot be created."""
         if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
-            raise TopicRefusedError(codes.INVALID_TOPIC, f"Topic name is illegal: {name!r}")
+            raise TopicRefusedError(
+                errors.InvalidTopicError.errno, f"Topic name is illegal: {name!r}"
+            )
         if name in self.topics:
-            raise TopicRefusedError(codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise TopicRefusedError(
+                errors.TopicAlreadyExistsError.errno, f"Topic '{name}' already exists."
+            )
         twin = next((other for other in self.topics if _collide(name, other)), None)
         if twin is not None:
             raise TopicRefusedError(
-                codes.INVALID_TOPIC, f"Topic '{name}' collides with existing topic: {twin}"
+                errors.InvalidTopicError.errno,
+                f"Topic '{name}' collides with existing topic: {twin}",
             )
         problem = invalid_topic_setting(config, self.profile.release)
         if problem is not None:
-            raise TopicRefusedError(codes.INVALID_CONFIG, problem)
+            raise TopicRefusedError(errors.InvalidConfigurationError.errno, problem)
         if assignment:
             self._check_assignment(assignment)
             return
         if partitions != -1 and partitions < 1:
             raise TopicRefusedError(
-                codes.INVALID_PARTITIONS, "Number of partitions must be larger than 0."
+                errors.InvalidPartitionsError.errno, "Number of partitions must be larger than 0."
             )
         factor = self._factor(replication_factor)
         if not 1 <= factor <= len(self.live_nodes()):
             raise TopicRefusedError(
-                codes.INVALID_REPLICATION_FACTOR,
+                errors.InvalidReplicationFactorError.errno,
                 f"Replication factor {factor} is not between 1 and the number of brokers, "
                 f"{len(self.live_nodes())}.",
             )
@@ -430,7 +418,8 @@ class ClusterState:
         same_size = len({len(nodes) for nodes in assignment.values()}) == 1
         if not indexes_ok or not nodes_ok or not same_size:
             raise TopicRefusedError(
-                codes.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment is not valid."
+                errors.InvalidReplicationAssignmentError.errno,
+                "The manual partition assignment is not valid.",
             )
 
     def add_partitions(

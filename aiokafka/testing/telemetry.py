@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokafka import _seams
+from aiokafka import _seams, errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.record import compression
-from aiokafka.testing import codes
-from aiokafka.testing.facts import RequestFacts
+from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import METRICS_DEFAULTS
 from aiokafka.testing.state import ClusterState
 
@@ -26,7 +25,7 @@ ACCEPTED = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNA
 _METRICS = 16  # the kind of resource
 _JMX = "org.apache.kafka.common.metrics.JmxReporter"
 _KEPT = 1000
-_PAST_THROTTLING = (codes.UNKNOWN_SUBSCRIPTION_ID, codes.UNSUPPORTED_COMPRESSION_TYPE)
+_PAST_THROTTLING = (errors.UnknownSubscriptionId.errno, errors.UnsupportedCompressionType.errno)
 
 
 def has_receiver(state: ClusterState) -> bool:
@@ -69,7 +68,7 @@ class TelemetryReceiver:
         self.pushes: deque[TelemetryPush] = deque(maxlen=_KEPT)
 
     def subscription(
-        self, context: RequestFacts, instance_id: bytes
+        self, context: RequestContext, instance_id: bytes
     ) -> tuple[int, int, tuple[str, ...]]:
         """Return the id, the interval in milliseconds, and the names of the metrics that are
         wanted of a client."""
@@ -85,7 +84,7 @@ class TelemetryReceiver:
         text = f"{interval} {wanted}"
         return zlib.crc32(text.encode()) & 0x7FFFFFFF, interval, wanted
 
-    def admit(self, context: RequestFacts, instance_id: bytes) -> tuple[int, bytes]:
+    def admit(self, context: RequestContext, instance_id: bytes) -> tuple[int, bytes]:
         """Return the error code for a question of a client, and its id, which may be new."""
         if instance_id == ZERO_UUID:
             instance_id = _seams.random_uuid().bytes
@@ -93,46 +92,46 @@ class TelemetryReceiver:
         _, interval, _ = self.subscription(context, instance_id)
         latest = max(instance.asked_at, instance.pushed_at)
         if _is_early(context, latest, interval) and instance.error not in _PAST_THROTTLING:
-            return codes.THROTTLING_QUOTA_EXCEEDED, instance_id
+            return errors.ThrottlingQuotaExceeded.errno, instance_id
         instance.asked_at = context.received_at
         instance.error = 0
         return 0, instance_id
 
-    def receive(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
+    def receive(self, context: RequestContext, request: PushTelemetryRequest) -> int:
         """Keep what a client has pushed, or return why not, as an error code."""
         if request.client_instance_id == ZERO_UUID:
-            return codes.INVALID_REQUEST
+            return errors.InvalidRequestError.errno
         instance = self._instances.setdefault(request.client_instance_id, _Instance())
         instance.error = self._judge(context, request, instance)
         return instance.error
 
     def _judge(
-        self, context: RequestFacts, request: PushTelemetryRequest, instance: _Instance
+        self, context: RequestContext, request: PushTelemetryRequest, instance: _Instance
     ) -> int:
         if instance.is_ended:
-            return codes.INVALID_REQUEST
+            return errors.InvalidRequestError.errno
         known, interval, _ = self.subscription(context, request.client_instance_id)
         is_first = instance.pushed_at < instance.asked_at
         is_free = is_first or request.terminating
         if not is_free and _is_early(context, instance.pushed_at, interval):
-            return codes.THROTTLING_QUOTA_EXCEEDED
+            return errors.ThrottlingQuotaExceeded.errno
         if request.subscription_id != known:
-            return codes.UNKNOWN_SUBSCRIPTION_ID
+            return errors.UnknownSubscriptionId.errno
         if request.compression_type not in (compression.NONE, *ACCEPTED):
-            return codes.UNSUPPORTED_COMPRESSION_TYPE
+            return errors.UnsupportedCompressionType.errno
         if len(request.metrics) > int(self._state.config["telemetry.max.bytes"]):
-            return codes.TELEMETRY_TOO_LARGE
+            return errors.TelemetryTooLarge.errno
         instance.pushed_at = context.received_at
         instance.is_ended = request.terminating
         return self._keep(context, request)
 
-    def _keep(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
+    def _keep(self, context: RequestContext, request: PushTelemetryRequest) -> int:
         data = bytes(request.metrics)
         if data and request.compression_type:
             try:
                 data = compression.decompress(request.compression_type, data)
             except CorruptRecordError:
-                return codes.INVALID_RECORD
+                return errors.InvalidRecord.errno
         self.pushes.append(
             TelemetryPush(
                 uuid.UUID(bytes=request.client_instance_id),
@@ -145,11 +144,11 @@ class TelemetryReceiver:
         return 0
 
 
-def _is_early(context: RequestFacts, latest: float, interval_ms: int) -> bool:
+def _is_early(context: RequestContext, latest: float, interval_ms: int) -> bool:
     return context.received_at - latest < interval_ms / 1000
 
 
-def _matches(match: str, context: RequestFacts, instance_id: bytes) -> bool:
+def _matches(match: str, context: RequestContext, instance_id: bytes) -> bool:
     """Return whether a client is one of those that `match` describes: ``client_id=orders-.*``."""
     facts: Mapping[str, str] = {
         "client_id": context.client_id or "",

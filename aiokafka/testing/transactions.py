@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from aiokafka import _seams
-from aiokafka.testing import codes
+from aiokafka import _seams, errors
 from aiokafka.testing.batches import Batch
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.groups import Groups
@@ -129,7 +128,7 @@ class Transactions:
             TransactionRefusedError: with the broker's error code.
         """
         if not 0 < timeout * 1000 <= self._state.setting("transaction.max.timeout.ms"):
-            raise TransactionRefusedError(codes.INVALID_TRANSACTION_TIMEOUT)
+            raise TransactionRefusedError(errors.InvalidTransactionTimeout.errno)
         known = self.by_id.get(transactional_id)
         if known is None:
             new = Transaction(transactional_id, self._next_producer_id(), 0, timeout)
@@ -149,13 +148,13 @@ class Transactions:
         """Give an owner that met an error the next epoch of its own session (KIP-360)."""
         ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
         if producer_id != known.producer_id and not ran_out:
-            raise TransactionRefusedError(codes.PRODUCER_FENCED)
+            raise TransactionRefusedError(errors.ProducerFenced.errno)
         # Before a look at the epoch: a former owner ends the transaction of the present one.
         self._end_open(known)
         if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
         elif not known.is_before_last_bump(producer_id, epoch):
-            raise TransactionRefusedError(codes.PRODUCER_FENCED)
+            raise TransactionRefusedError(errors.ProducerFenced.errno)
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 
@@ -164,10 +163,10 @@ class Transactions:
         aborts it and has to be repeated.
         """
         if known.state in _PREPARING:
-            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if known.state is TransactionState.ONGOING:
             self._fence(known)
-            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
 
     def _reset(self, known: Transaction, timeout: float) -> None:
         known.timeout = timeout
@@ -187,9 +186,9 @@ class Transactions:
         """
         known = self.by_id.get(transactional_id)
         if known is None or producer_id != known.producer_id:
-            raise TransactionRefusedError(codes.INVALID_PRODUCER_ID_MAPPING)
+            raise TransactionRefusedError(errors.InvalidProducerIdMapping.errno)
         if epoch != known.epoch:
-            raise TransactionRefusedError(codes.PRODUCER_FENCED)
+            raise TransactionRefusedError(errors.ProducerFenced.errno)
         return known
 
     def add_partitions(
@@ -216,7 +215,7 @@ class Transactions:
         # Markers of the last transaction are still to be written. What is written before they are
         # would be ended by them.
         if known.state in _PREPARING:
-            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
             known.started_at_ms = int(_seams.wall_time() * 1000)
@@ -263,10 +262,10 @@ class Transactions:
     def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
         """Answer the repetition of an end that was carried out and has raised the epoch."""
         if known.state in _PREPARING:
-            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         if known.state is not ended:
-            raise TransactionRefusedError(codes.INVALID_TXN_STATE)
+            raise TransactionRefusedError(errors.InvalidTxnState.errno)
         return known.producer_id, known.epoch
 
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
@@ -276,14 +275,14 @@ class Transactions:
         complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         # Also to the contrary of what is being done, which may be about the next one (KAFKA-18464).
         if known.state in _PREPARING:
-            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+            raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if bumps_epoch and not commit:
             known.bump(self._next_producer_id)
             known.state = TransactionState.COMPLETE_ABORT
             return known.producer_id, known.epoch
         if known.state is complete and not bumps_epoch:
             return known.producer_id, known.epoch
-        raise TransactionRefusedError(codes.INVALID_TXN_STATE)
+        raise TransactionRefusedError(errors.InvalidTxnState.errno)
 
     # -- markers -------------------------------------------------------------------------------
 
@@ -393,13 +392,13 @@ class Transactions:
         try:
             if adds_partition:
                 self.add_partitions(transactional_id, producer_id, epoch, [place])
-                return codes.NONE
+                return 0
             known = self.check_owner(transactional_id, producer_id, epoch)
         except TransactionRefusedError as exc:
-            fenced = exc.errno == codes.PRODUCER_FENCED
-            return codes.INVALID_PRODUCER_EPOCH if fenced else exc.errno
+            fenced = exc.errno == errors.ProducerFenced.errno
+            return errors.InvalidProducerEpoch.errno if fenced else exc.errno
         ongoing = known.state is TransactionState.ONGOING and place in known.partitions
-        return codes.NONE if ongoing else codes.INVALID_TXN_STATE
+        return 0 if ongoing else errors.InvalidTxnState.errno
 
     def _limit(self, known: Transaction, seconds: float) -> None:
         loop = asyncio.get_running_loop()

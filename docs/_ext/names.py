@@ -47,7 +47,7 @@ VARIABLES = {
 # Where to read of a module.
 PAGE_OF_MODULE = {"aiokafka.errors": "errors"}
 # Types in signatures that only type checkers see.
-SHORT_TYPES = {"Answer", "Apis", "Place", "Random", "RequestFacts", "Run", "Seconds", "TlsSource"}
+SHORT_TYPES = {"Answer", "Apis", "Place", "Random", "Run", "Seconds", "TlsSource"}
 # Names that begin as ours do: of spans, and of what there was in another version.
 ELSEWHERE = {"aiokafka.transaction.outcome", "aiokafka.protocol.types"}
 OTHERS = ("opentelemetry.", "pyarrow.", "pyspark.")

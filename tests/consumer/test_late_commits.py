@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold
-from aiokafka.testing.offsets import CommittedOffset
+from aiokafka.testing.groups import CommittedOffset
 from tests.support.consumer_protocol import CONFIG, listening
 from tests.support.consumers import T0, Start, client_of, fill, read
 from tests.support.groups import Log, until

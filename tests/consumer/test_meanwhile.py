@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
-from aiokafka.testing.handlers import _01_fetch
+from aiokafka.testing.handlers.fetch import fetch
 from tests.support.consumers import T0, Start, client_of, fill, read
 
 
@@ -152,7 +152,7 @@ async def test_a_late_response_of_the_old_leader_while_the_logs_are_compared(
 
     async def slow_network(request: FetchRequest, context: Any) -> Any:
         await written.wait()
-        response = _01_fetch.handle(context, request)
+        response = fetch(context, request)
         if inspect.isawaitable(response):
             response = await response
         on_its_way.set()

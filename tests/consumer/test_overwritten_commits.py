@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import FakeCluster, Hold
-from aiokafka.testing.offsets import CommittedOffset
+from aiokafka.testing.groups import CommittedOffset
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, until
 

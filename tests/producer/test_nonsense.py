@@ -241,9 +241,9 @@ async def test_a_partition_that_is_answered_twice(cluster: FakeCluster, is_last:
     """Not written, says one of the two error codes, and it is right."""
 
     def refuse(request: ProduceRequest, context: Any) -> ProduceResponse:
-        from aiokafka.testing.handlers._00_produce import refuse
+        from aiokafka.testing.handlers.produce import refuse_produce
 
-        response = refuse(context, request, NotLeaderForPartitionError.errno)
+        response = refuse_produce(context, request, NotLeaderForPartitionError.errno)
         for topic in response.responses:
             (part,) = topic.partition_responses
             good = copy.copy(part)

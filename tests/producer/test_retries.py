@@ -375,9 +375,9 @@ def blame(number: int) -> Any:
     """Answer that the broker takes no batch with such a record in its place `number`."""
 
     def answer(request: ProduceRequest, context: Any) -> ProduceResponse:
-        from aiokafka.testing.handlers._00_produce import refuse
+        from aiokafka.testing.handlers.produce import refuse_produce
 
-        response = refuse(context, request, InvalidRecord.errno)
+        response = refuse_produce(context, request, InvalidRecord.errno)
         (part,) = response.responses[0].partition_responses
         part.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message="no key")

@@ -65,7 +65,7 @@ class WireTap:
         size = int.from_bytes(frame[8:10], "big", signed=True)
         client = frame[10 : 10 + max(size, 0)].decode()
         self._asked[writer.number, correlation] = api, version, client
-        request_class = handlers.load(api).REQUEST
+        request_class = handlers.load(api).request_class
         position = 10 + max(size, 0)
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position += 1  # no tagged fields
@@ -77,7 +77,7 @@ class WireTap:
     def _response(self, number: int, frame: bytes) -> None:
         correlation = int.from_bytes(frame[:4], "big", signed=True)
         api, version, client = self._asked.pop((number, correlation))
-        request_class = handlers.load(api).REQUEST
+        request_class = handlers.load(api).request_class
         response_class = request_class.RESPONSE
         flexible = response_class.FLEXIBLE is not None and version >= response_class.FLEXIBLE
         position = 5 if flexible and api != _API_VERSIONS else 4

@@ -224,7 +224,7 @@ async def test_what_needs_a_permission_on_the_cluster(
     cluster: FakeCluster, client: RawClient, api_key: int, operation: str
 ) -> None:
     version = profile("4.3").ranges[api_key][1]
-    request = example_request(load(api_key).REQUEST, version)
+    request = example_request(load(api_key).request_class, version)
     cluster.acls.withdraw("cluster", None, operation)
     refused = repr(await client.call(request, version))
     assert f"error_code={CLUSTER}" in refused

@@ -42,7 +42,7 @@ async def test_ranges_are_advertised(release: str) -> None:
 def test_every_advertised_version_is_served() -> None:
     for release in RELEASES:
         for api_key, (low, high) in profile(release).ranges.items():
-            first, last = load(api_key).REQUEST.VERSIONS
+            first, last = load(api_key).request_class.VERSIONS
             assert known(api_key) and first <= low <= high <= last
 
 

@@ -65,7 +65,7 @@ async def test_every_api_can_be_made_to_fail(cluster: FakeCluster, api_key: int)
     low, high = profile("4.3").ranges[api_key]
     cluster.intercept(api_key, Fail(7))
     for version in {max(low, 3) if api_key == 0 else low, high}:
-        request: Any = example_request(load(api_key).REQUEST, version)
+        request: Any = example_request(load(api_key).request_class, version)
         if isinstance(request, ProduceRequest):
             request.acks = 1
         async with RawClient(cluster.address(0)) as client:
@@ -76,7 +76,7 @@ async def test_every_api_can_be_made_to_fail(cluster: FakeCluster, api_key: int)
 @pytest.mark.parametrize("api_key", sorted(profile("4.3").ranges))
 async def test_every_api_has_an_answer_to_odd_requests(cluster: FakeCluster, api_key: int) -> None:
     """To names and numbers that mean nothing, and to lists that are empty."""
-    cls = load(api_key).REQUEST
+    cls = load(api_key).request_class
     low, high = profile("4.3").ranges[api_key]
     for version in {max(low, 3) if api_key == 0 else low, high}:
         lists = [f.name for f in fields(cls) if f.type.element is not None and f.tag is None]

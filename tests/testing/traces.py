@@ -23,7 +23,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import Simulation
-from aiokafka.testing.simulation.spinning import name_of
+from aiokafka.testing.simulation.loop import name_of
 
 TOPICS = {"orders": 5, "payments": 3, "audit": 2}
 

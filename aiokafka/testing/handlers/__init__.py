@@ -1,103 +1,170 @@
-"""One module per API, named by its key. Each has
+"""The APIs of fake brokers, one module per family, as in `aiokafka.protocol.messages`.
 
-- ``REQUEST``, the request class;
-- ``handle(context, request)``, plain or ``async``: do it and return the response (None: no answer);
-- ``refuse(context, request, errno)``: the response that says no to everything in the request.
+A handler is registered for its request class::
+
+    @handles(HeartbeatRequest)
+    def heartbeat(context, request):
+        # plain or async: returns the response, or None for no response
+
+The response with an error for everything in a request is derived, see `refuse`. Where it cannot be,
+a function makes it::
+
+    @refuses(ProduceRequest)
+    def refuse_produce(context, request, errno):
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, TypeVar, cast
 
-from aiokafka.protocol.schema import Request, Response
+from aiokafka.protocol.schema import NEVER, ZERO_UUID, Request, Response, Struct, fields
 from aiokafka.testing.script import RequestContext
 
-_MODULES = {
-    0: "_00_produce",
-    1: "_01_fetch",
-    2: "_02_list_offsets",
-    3: "_03_metadata",
-    8: "_08_offset_commit",
-    9: "_09_offset_fetch",
-    10: "_10_find_coordinator",
-    11: "_11_join_group",
-    12: "_12_heartbeat",
-    13: "_13_leave_group",
-    14: "_14_sync_group",
-    15: "_15_describe_groups",
-    16: "_16_list_groups",
-    17: "_17_sasl_handshake",
-    18: "_18_api_versions",
-    19: "_19_create_topics",
-    20: "_20_delete_topics",
-    21: "_21_delete_records",
-    22: "_22_init_producer_id",
-    23: "_23_offset_for_leader_epoch",
-    24: "_24_add_partitions_to_txn",
-    25: "_25_add_offsets_to_txn",
-    26: "_26_end_txn",
-    27: "_27_write_txn_markers",
-    28: "_28_txn_offset_commit",
-    29: "_29_describe_acls",
-    30: "_30_create_acls",
-    31: "_31_delete_acls",
-    32: "_32_describe_configs",
-    33: "_33_alter_configs",
-    34: "_34_alter_replica_log_dirs",
-    35: "_35_describe_log_dirs",
-    36: "_36_sasl_authenticate",
-    37: "_37_create_partitions",
-    38: "_38_create_delegation_token",
-    39: "_39_renew_delegation_token",
-    40: "_40_expire_delegation_token",
-    41: "_41_describe_delegation_token",
-    42: "_42_delete_groups",
-    43: "_43_elect_leaders",
-    44: "_44_incremental_alter_configs",
-    45: "_45_alter_partition_reassignments",
-    46: "_46_list_partition_reassignments",
-    47: "_47_offset_delete",
-    48: "_48_describe_client_quotas",
-    49: "_49_alter_client_quotas",
-    50: "_50_describe_user_scram_credentials",
-    51: "_51_alter_user_scram_credentials",
-    55: "_55_describe_quorum",
-    57: "_57_update_features",
-    60: "_60_describe_cluster",
-    61: "_61_describe_producers",
-    64: "_64_unregister_broker",
-    65: "_65_describe_transactions",
-    66: "_66_list_transactions",
-    68: "_68_consumer_group_heartbeat",
-    69: "_69_consumer_group_describe",
-    71: "_71_get_telemetry_subscriptions",
-    72: "_72_push_telemetry",
-    74: "_74_list_config_resources",
-    75: "_75_describe_topic_partitions",
-    77: "_77_share_group_describe",
-    80: "_80_add_raft_voter",
-    81: "_81_remove_raft_voter",
-    89: "_89_streams_group_describe",
-    90: "_90_describe_share_group_offsets",
-    91: "_91_alter_share_group_offsets",
-    92: "_92_delete_share_group_offsets",
+__all__ = ["Api", "handles", "known", "load", "refuse", "refuses"]
+
+# Modules are imported on first use, because messages cost time to declare.
+_FAMILIES = {
+    "acls": (29, 30, 31),
+    "classic_group": (11, 12, 13, 14),
+    "cluster": (55, 57, 64, 80, 81),
+    "configs": (32, 33, 44, 74),
+    "consumer_group": (68, 69),
+    "delegation_tokens": (38, 39, 40, 41),
+    "fetch": (1,),
+    "group_offsets": (8, 9, 28, 47),
+    "groups": (15, 16, 42),
+    "handshake": (17, 18, 36),
+    "list_offsets": (2, 23),
+    "metadata": (3, 10, 60),
+    "produce": (0, 22),
+    "quotas": (48, 49),
+    "replicas": (34, 35, 43, 45, 46),
+    "scram": (50, 51),
+    "share_groups": (77, 89, 90, 91, 92),
+    "telemetry": (71, 72),
+    "topics": (19, 20, 21, 37, 75),
+    "transactions": (24, 25, 26, 27, 61, 65, 66),
 }
+_MODULES = {api_key: family for family, keys in _FAMILIES.items() for api_key in keys}
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_R = TypeVar("_R", bound=Response)
+_S = TypeVar("_S", bound=Struct)
+
+_NOTHING: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False}
+"""Values by kind; 0 for numbers."""
+
+_TOPIC = ("name", "topic_id")  # a topic has one or the other, as of the version
 
 
-class HandlerModule(Protocol):
-    """The shape of the modules here."""
+class Api:
+    """One API of the fake brokers.
 
-    REQUEST: type[Request[Any]]
+    Args:
+        request_class: The class of its requests.
+        refusal: Values of the fields of a derived refusal that are not zero, empty or None.
+    """
 
-    def handle(self, context: RequestContext, request: Any) -> Any:
-        """Do what is asked."""
+    __slots__ = ("_refusal", "handle", "refuse", "request_class")
 
-    def refuse(self, context: RequestContext, request: Any, errno: int) -> Response:
-        """Say no to all of it."""
+    def __init__(self, request_class: type[Request[Any]], refusal: Mapping[str, Any]) -> None:
+        self.request_class = request_class
+        self._refusal = refusal
+        #: Carries out a request: `(context, request)`.
+        self.handle: Callable[[RequestContext, Any], Any]
+        #: Makes the response with an error: `(context, request, errno)`.
+        self.refuse: Callable[[RequestContext, Any, int], Response] = self._derive_refusal
+
+    def _derive_refusal(self, context: RequestContext, request: Any, errno: int) -> Response:
+        return _with_error(self.request_class.RESPONSE, request, errno, self._refusal)
 
 
-_loaded: dict[int, HandlerModule] = {}
+_apis: dict[int, Api] = {}
+# Those whose module is complete: another thread may be importing it at the moment.
+_loaded: dict[int, Api] = {}
+
+
+def handles(
+    request_class: type[Request[Any]], *, refusal: Mapping[str, Any] | None = None
+) -> Callable[[_F], _F]:
+    """Register the function that carries out requests of this class.
+
+    Args:
+        request_class: The class.
+        refusal: Values of fields in the response with an error, where they are not zero.
+    """
+    api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
+
+    def register(function: _F) -> _F:
+        api.handle = function
+        return function
+
+    return register
+
+
+def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
+    """Register the function that makes responses with an error to requests of this class. It
+    follows the one that `handles` them, and is necessary where `refuse` cannot derive the response.
+    """
+
+    def register(function: _F) -> _F:
+        _apis[request_class.API_KEY].refuse = function
+        return function
+
+    return register
+
+
+def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
+    """Return a response with `errno` for everything in the request.
+
+    It is derived from the declarations of both messages. A response with an error code of its own
+    has no items; any other has one for each item of the request, with its key and the error.
+    """
+    return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
+
+
+def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:
+    """Return a response, or an item of one, with an error code.
+
+    Args:
+        kind: The class to make.
+        source: The request, or the item of it with the same key.
+        errno: The error code.
+        values: Values of fields, by name.
+    """
+    specs = fields(kind)
+    if not isinstance(source, Struct):  # the key alone
+        key = next(spec.name for spec in specs if spec.required and spec.name != "error_code")
+        values = {**values, key: source}
+    has_code = any(spec.name == "error_code" for spec in specs)
+    is_item = not issubclass(kind, Response)
+    given: dict[str, Any] = {}
+    for spec in specs:
+        name, struct = spec.name, spec.type.element and spec.type.element.struct
+        if name in values:
+            given[name] = values[name]
+        elif name == "error_code":
+            given[name] = errno
+        elif not spec.required and name not in _TOPIC:
+            continue
+        elif struct is not None and not has_code:
+            given[name] = [_with_error(struct, each, errno, values) for each in _items(source)]
+        elif is_item and hasattr(source, name):
+            given[name] = getattr(source, name)
+        elif spec.nullable != NEVER:
+            given[name] = None
+        else:
+            given[name] = [] if spec.type.element else _NOTHING.get(spec.type.kind, 0)
+    return kind(**given)
+
+
+def _items(source: Any) -> list[Any]:
+    """Return the items of a request, or of one of its items: each has one list only."""
+    (name,) = (spec.name for spec in fields(type(source)) if spec.type.element)
+    items: list[Any] = getattr(source, name)
+    return items
 
 
 def known(api_key: int) -> bool:
@@ -105,12 +172,10 @@ def known(api_key: int) -> bool:
     return api_key in _MODULES
 
 
-def load(api_key: int) -> HandlerModule:
-    """Return the module of an API; import it on first use, because messages cost time to
-    declare.
-    """
-    module = _loaded.get(api_key)
-    if module is None:
-        name = f"{__name__}.{_MODULES[api_key]}"
-        module = _loaded[api_key] = cast("HandlerModule", import_module(name))
-    return module
+def load(api_key: int) -> Api:
+    """Return the handlers of an API; import their module on first use."""
+    api = _loaded.get(api_key)
+    if api is None:
+        import_module(f"{__name__}.{_MODULES[api_key]}")
+        api = _loaded[api_key] = _apis[api_key]
+    return api

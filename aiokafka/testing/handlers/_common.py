@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing import codes
-from aiokafka.testing.acl_entries import OPERATIONS
+from aiokafka.testing.acls import OPERATIONS
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
+
+G = TypeVar("G")
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
@@ -19,23 +24,23 @@ def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) 
 def check_epoch(partition: Partition, epoch: int) -> int:
     """Return the error code for a request that expects another leader epoch (KIP-320)."""
     if epoch == -1 or epoch == partition.leader_epoch:
-        return codes.NONE
+        return 0
     if epoch < partition.leader_epoch:
-        return codes.FENCED_LEADER_EPOCH
-    return codes.UNKNOWN_LEADER_EPOCH
+        return errors.FencedLeaderEpoch.errno
+    return errors.UnknownLeaderEpoch.errno
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
     """Return the error code for a request that only the partition's leader answers."""
     if partition is None:
-        return codes.UNKNOWN_TOPIC_OR_PARTITION
+        return errors.UnknownTopicOrPartitionError.errno
     errno = context.check_topic(partition.topic)
     if errno:
         return errno
     if is_offline(context, partition):
-        return codes.KAFKA_STORAGE_ERROR
+        return errors.KafkaStorageError.errno
     if not leads(context, partition):
-        return codes.NOT_LEADER_OR_FOLLOWER
+        return errors.NotLeaderForPartitionError.errno
     return check_epoch(partition, epoch)
 
 
@@ -58,21 +63,30 @@ async def await_controller(context: RequestContext, seconds: float) -> int:
     """
     truth = context.truth
     if context.profile.release < FIRST_KRAFT:
-        return codes.NONE if truth.controller == context.node_id else codes.NOT_CONTROLLER
+        return 0 if truth.controller == context.node_id else errors.NotControllerError.errno
     if await context.services.controller.wait(seconds):
-        return codes.NONE
-    return codes.REQUEST_TIMED_OUT
+        return 0
+    return errors.RequestTimedOutError.errno
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
     """Return the error code for so many changes to topics (KIP-599)."""
     quotas = context.services.quotas
     if quotas.is_idle:
-        return codes.NONE
+        return 0
     if quotas.is_over("mutation", context.client_id) and context.api_version >= first_version:
-        return codes.THROTTLING_QUOTA_EXCEEDED
+        return errors.ThrottlingQuotaExceeded.errno
     quotas.charge("mutation", context.client_id, changes)
-    return codes.NONE
+    return 0
+
+
+def in_version(context: RequestContext, errno: int, first_fenced: int) -> int:
+    """Return the error code as a version has it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH before
+    the version `first_fenced` (KIP-588).
+    """
+    if errno == errors.ProducerFenced.errno and context.api_version < first_fenced:
+        return errors.InvalidProducerEpoch.errno
+    return errno
 
 
 _OPERATIONS = {
@@ -101,4 +115,24 @@ def authorized_operations(
         1 << OPERATIONS[operation]
         for operation in _OPERATIONS[resource]
         if not denies(context, resource, name, operation)
+    )
+
+
+def refused_group(kind: Callable[..., G], group_id: str, errno: int, **others: Any) -> G:
+    """Return a described group with nothing but an error.
+
+    Args:
+        kind: The `DescribedGroup` of the response.
+        group_id: The group.
+        errno: Why it cannot be described.
+        others: What only this kind of group has.
+    """
+    return kind(
+        error_code=errno,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        members=[],
+        **others,
     )

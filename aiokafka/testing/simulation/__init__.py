@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from aiokafka.testing.simulation.chaos import Chaos, Faults
-from aiokafka.testing.simulation.errors import (
+from aiokafka.testing.simulation.loop import (
     BusyLoopError,
     NotSimulatedError,
+    SimulatedLoop,
     SimulationError,
     StuckError,
     VirtualTimeError,
 )
-from aiokafka.testing.simulation.loop import SimulatedLoop
 from aiokafka.testing.simulation.network import Line, Network
 from aiokafka.testing.simulation.run import Simulation, simulate
 from aiokafka.testing.simulation.timeline import Timeline

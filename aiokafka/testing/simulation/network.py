@@ -4,25 +4,222 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 import socket
 import ssl
 import struct
+import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.testing.simulation.line import Line
-from aiokafka.testing.simulation.server import SimulatedServer
-from aiokafka.testing.simulation.transport import SimulatedTransport
-from aiokafka.testing.simulation.wire import SimulatedSocket, connect_pair
+from aiokafka.testing.simulation.transport import (
+    SimulatedSocket,
+    SimulatedTransport,
+    SocketInfo,
+    connect_pair,
+)
 
 if TYPE_CHECKING:
-    import random
+    from aiokafka.testing.simulation.loop import TurningLoop
 
-    from aiokafka.testing.simulation.turns import TurningLoop
+__all__ = ["Line", "Network", "SimulatedServer"]
 
-__all__ = ["Line", "Network"]
+
+# -- Lines: the way to a server, and its faults
+
+
+class Line:
+    """The way between all clients and one server address, and its faults of the moment.
+
+    Every attribute may be changed at any time, and counts from then on.
+    """
+
+    def __init__(self, chance: random.Random, host: str, port: int) -> None:
+        self._random = chance
+        self.host = host
+        self.port = port
+        #: Seconds that bytes take, at least and at most; each piece draws its own.
+        self.latency = (0.0002, 0.002)
+        #: Answer connection attempts with "connection refused", as a host without the server does.
+        self.refuses = False
+        #: How many connections clients have tried to make.
+        self.tried = 0
+        #: Let TLS handshakes fail, with an error of this class and these arguments.
+        self.tls_error: ssl.SSLError | None = None
+        #: Probability that what is written in one piece arrives in two.
+        self.splits = 0.1
+        #: Cut the next connection of which one end writes its byte of this number: the other end
+        #: still gets the bytes up to it, then both see a reset.
+        self.cut_at: int | None = None
+        self._lost_to_server = False
+        self._lost_to_client = False
+        self._held: dict[SimulatedSocket, None] = {}
+
+    def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
+        """Let nothing through in these directions, silently, and everything in the others. Bytes
+        wait, as TCP sends again.
+        """
+        self._lost_to_server = to_server
+        self._lost_to_client = to_client
+        waiting, self._held = self._held, {}
+        for sender in waiting:
+            sender.move_on()
+
+    def restore(self) -> None:
+        """Let everything through again, and end every other fault of the line but its latency."""
+        self.refuses = False
+        self.tls_error = None
+        self.cut_at = None
+        self.lose(to_server=False, to_client=False)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a new connection can not be made, since packets get lost."""
+        return self._lost_to_server or self._lost_to_client
+
+    def holds(self, sender: SimulatedSocket) -> bool:
+        """Return whether what this end sends is lost."""
+        return self._lost_to_server if sender.is_client else self._lost_to_client
+
+    def hold(self, sender: SimulatedSocket) -> None:
+        """Let this end know when the line changes."""
+        self._held[sender] = None
+
+    def delay(self) -> float:
+        """Draw the seconds that the next piece takes."""
+        shortest, longest = self.latency
+        return shortest + (longest - shortest) * self._random.random()
+
+    def split(self, size: int) -> int:
+        """Draw how many of `size` bytes arrive before the rest does; 0 for all together."""
+        if size > 1 and self._random.random() < self.splits:
+            return self._random.randrange(1, size)
+        return 0
+
+
+# -- Servers
+
+
+# Since then wait_closed() waits for the connections, too.
+_WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
+
+
+class SimulatedServer(asyncio.AbstractServer):
+    """What `loop.create_server` returns; it does what asyncio's own of this Python does.
+
+    Owns: the list of its connections.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        tls: Any = None,
+    ) -> None:
+        self._network = network
+        self._factory = factory
+        #: Host and port that it listens on.
+        self.address = (host, port)
+        #: The SSLContext that it was made with; nothing is encrypted.
+        self.tls = tls
+        self._is_open = True
+        self._is_serving = False
+        self._connections: dict[SimulatedTransport, None] = {}
+        self._waiters: list[asyncio.Future[None]] | None = []
+        self._forever: asyncio.Future[None] | None = None
+
+    @property
+    def sockets(self) -> tuple[Any, ...]:
+        """One stand-in with `getsockname()` while the server is open."""
+        return (SocketInfo(self.address),) if self._is_open else ()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._network.loop
+
+    def is_serving(self) -> bool:
+        return self._is_serving
+
+    def begin(self) -> None:
+        """Accept connections from now on."""
+        if self._is_open:
+            self._is_serving = True
+
+    async def start_serving(self) -> None:
+        self.begin()
+        await asyncio.sleep(0)
+
+    async def serve_forever(self) -> None:
+        """Serve until cancelled, then close."""
+        if self._forever is not None:
+            raise RuntimeError(f"server {self!r} is already being awaited on serve_forever()")
+        if not self._is_open:
+            raise RuntimeError(f"server {self!r} is closed")
+        self.begin()
+        self._forever = self._network.loop.create_future()
+        try:
+            await self._forever
+        except asyncio.CancelledError:
+            self.close()
+            await self.wait_closed()
+            raise
+        finally:
+            self._forever = None
+
+    def close(self) -> None:
+        """Listen no more; open connections stay."""
+        if not self._is_open:
+            return
+        self._is_open = self._is_serving = False
+        self._network.stop_listening(self)
+        if self._forever is not None:
+            self._forever.cancel()
+        if not self._connections:
+            self._wake()
+
+    def close_clients(self) -> None:
+        """Close all connections (Python 3.13 and later have it)."""
+        for transport in list(self._connections):
+            transport.close()
+
+    def abort_clients(self) -> None:
+        """Abort all connections (Python 3.13 and later have it)."""
+        for transport in list(self._connections):
+            transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the server is closed, and since Python 3.12 for its connections to end."""
+        if self._waiters is None or not (self._is_open or _WAITS_FOR_CONNECTIONS):
+            return
+        waiter: asyncio.Future[None] = self._network.loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    # -- for the network
+
+    def accept(self, end: SimulatedSocket) -> None:
+        """Make the protocol for a connection."""
+        protocol = self._factory()
+        transport = SimulatedTransport(self._network, end, protocol, server=self, tls=self.tls)
+        self._connections[transport] = None
+
+    def detach(self, transport: SimulatedTransport) -> None:
+        """Forget a connection that has ended."""
+        self._connections.pop(transport, None)
+        if not self._connections and not self._is_open:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, None
+        for waiter in waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+# -- The network
 
 _FIRST_PORT = 9092
 _FIRST_CLIENT_PORT = 40_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka.testing.arguments import check_seconds, check_whole
+from aiokafka.testing.actions import check_seconds, check_whole
 from aiokafka.testing.simulation.run import Simulation
 
 __all__ = ["in_simulations"]

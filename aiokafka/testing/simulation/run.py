@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from aiokafka import _seams
 from aiokafka.testing.cluster import FakeCluster
 from aiokafka.testing.simulation.chaos import Chaos, Faults
-from aiokafka.testing.simulation.errors import (
+from aiokafka.testing.simulation.loop import (
     BusyLoopError,
+    SimulatedLoop,
     SimulationError,
     StuckError,
     VirtualTimeError,
 )
-from aiokafka.testing.simulation.loop import SimulatedLoop
 from aiokafka.testing.simulation.timeline import Timeline
 
 __all__ = ["Simulation", "simulate"]

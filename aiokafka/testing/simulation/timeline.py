@@ -3,19 +3,205 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.testing.simulation.frames import Conversations
+from aiokafka.errors import for_code
+from aiokafka.protocol.compiler import codec
+from aiokafka.testing import handlers
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation.loop import SimulatedLoop
     from aiokafka.testing.simulation.network import Network
     from aiokafka.testing.simulation.transport import SimulatedTransport
 
-__all__ = ["Timeline"]
+__all__ = ["Conversations", "Timeline"]
+
+
+# -- Requests and responses in the bytes of connections, a line each
+
+
+_HEADER = struct.Struct(">hhi")
+_API_VERSIONS = 18
+# Fetch, Heartbeat, ConsumerGroupHeartbeat: mostly they bring nothing.
+_DULL = (1, 12, 68)
+_MOST_NAMED = 4
+_LONGEST_FRAME = 1 << 30
+
+Line = Callable[[], str]
+
+
+class _Request:
+    """One request, and whether its response makes it worth a line."""
+
+    def __init__(
+        self,
+        peer: str,
+        api_key: int,
+        version: int,
+        correlation: int,
+        body: bytes,
+        names: dict[bytes, str],
+    ) -> None:
+        self.peer = peer
+        self.names = names
+        self.api_key = api_key
+        self.version = version
+        self.correlation = correlation
+        self.is_dull = False
+        self.cls: Any = None
+        self.name, self.about = f"API {api_key}", ""
+        if handlers.known(api_key):
+            self.cls = handlers.load(api_key).request_class
+            self.name = self.cls.__name__.removesuffix("Request")
+            self.about = self._read(body)
+
+    def _read(self, body: bytes) -> str:
+        try:
+            position = _HEADER.size + 2
+            size = int.from_bytes(body[_HEADER.size : position], "big", signed=True)
+            position += max(size, 0)
+            if self.cls.FLEXIBLE is not None and self.version >= self.cls.FLEXIBLE:
+                position += 1  # no tagged fields
+            message, _ = codec(self.cls, self.version).decode_prefix(body, position)
+            return _about(message, self.names)
+        except Exception:  # whatever a test sends
+            return "that cannot be read"
+
+    def __str__(self) -> str:
+        if self.is_dull:
+            return ""
+        what = f"{self.name} v{self.version} #{self.correlation}"
+        return f"{self.peer} <- {what} {self.about}".rstrip()
+
+    def answered(self, frame: bytes) -> str:
+        """Return the line of the response."""
+        try:
+            position = 4
+            flexible = self.cls.FLEXIBLE is not None and self.version >= self.cls.FLEXIBLE
+            if flexible and self.api_key != _API_VERSIONS:
+                position += 1
+            message = codec(self.cls.RESPONSE, self.version).decode(frame, position)
+            about = _about(message, self.names, is_response=True)
+            self.is_dull = self.api_key in _DULL and not about
+        except Exception:
+            about = "that cannot be read"
+        if self.is_dull:
+            return ""
+        return f"{self.peer} -> {self.name} #{self.correlation} {about or 'ok'}"
+
+
+class Conversations:
+    """Takes the bytes of connections apart.
+
+    Owns: what has begun and is not complete, the requests that wait for a response, and the names
+    of topics that responses told.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[int, bool], bytes] = {}
+        self._waiting: dict[tuple[int, int], _Request] = {}
+        self._names: dict[bytes, str] = {}
+
+    def feed(self, number: int, is_client: bool, server: str, data: bytes) -> Iterator[Line]:
+        """Yield the lines for what is complete with these bytes; to be called when all was fed."""
+        data = self._parts.pop((number, is_client), b"") + data
+        peer = f"{server} [{number}]"
+        while len(data) >= 4:
+            size = int.from_bytes(data[:4], "big", signed=True)
+            if not 4 <= size < _LONGEST_FRAME:
+                arrow = "<-" if is_client else "->"
+                yield f"{peer} {arrow} {len(data)} bytes".__str__
+                return
+            if len(data) < 4 + size:
+                break
+            frame, data = data[4 : 4 + size], data[4 + size :]
+            yield (
+                self._request(number, peer, frame)
+                if is_client
+                else self._response(number, peer, frame)
+            )
+        if data:
+            self._parts[number, is_client] = data
+
+    def _request(self, number: int, peer: str, frame: bytes) -> Line:
+        if len(frame) < _HEADER.size:
+            return f"{peer} <- {len(frame)} bytes".__str__
+        api_key, version, correlation = _HEADER.unpack_from(frame)
+        request = _Request(peer, api_key, version, correlation, frame, self._names)
+        self._waiting[number, request.correlation] = request
+        return request.__str__
+
+    def _response(self, number: int, peer: str, frame: bytes) -> Line:
+        correlation = int.from_bytes(frame[:4], "big", signed=True)
+        request = self._waiting.pop((number, correlation), None)
+        if request is None:
+            return f"{peer} -> response #{correlation} to nothing seen here".__str__
+        return request.answered(frame).__str__
+
+
+def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) -> str:
+    """Name the topics and partitions of a message; of a response those with errors or data."""
+    named: list[str] = []
+    for place, error, size in _places(message, "", names):
+        if error:
+            name = for_code(error).__name__
+            named.append(f"{place}: {name}" if place else name)
+        elif size:
+            named.append(f"{place} {size} bytes")
+        elif place and not is_response:
+            named.append(place)
+    group = getattr(message, "group_id", None)
+    texts = [f"group {group}"] if isinstance(group, str) and group else []
+    named = list(dict.fromkeys(named))
+    texts += named[:_MOST_NAMED]
+    if len(named) > _MOST_NAMED:
+        texts.append(f"and {len(named) - _MOST_NAMED} more")
+    return ", ".join(texts)
+
+
+def _places(value: Any, topic: str, names: dict[bytes, str]) -> Iterator[tuple[str, int, int]]:
+    """Yield each topic or partition in a message, with its error and the size of its records."""
+    if isinstance(value, list | tuple):
+        for each in value:
+            if isinstance(each, int) and topic:
+                yield f"{topic}-{each}", 0, 0
+            else:
+                yield from _places(each, topic, names)
+        return
+    fields = getattr(value, "__dict__", None)
+    if fields is None:
+        return
+    named = fields.get("name") or fields.get("topic") or fields.get("topic_name")
+    topic_id = fields.get("topic_id")
+    topic_id = topic_id if isinstance(topic_id, bytes) and any(topic_id) else None
+    if isinstance(named, str) and named:
+        topic = named
+        if topic_id is not None:
+            names[topic_id] = named
+    elif topic_id is not None:
+        topic = names.get(topic_id, topic_id.hex()[:8])
+    index = next((fields[key] for key in _INDEXES if isinstance(fields.get(key), int)), None)
+    error = int(fields.get("error_code") or 0)
+    records = fields.get("records")
+    size = len(records) if isinstance(records, bytes | bytearray | memoryview) else 0
+    if index is not None:
+        yield f"{topic}-{index}", error, size
+    elif error:
+        yield topic, error, 0
+    for key, each in fields.items():
+        if key not in _NOT_PLACES and isinstance(each, list):
+            yield from _places(each, topic, names)
+
+
+_INDEXES = ("index", "partition_index", "partition")
+_NOT_PLACES = ("replica_nodes", "isr_nodes", "offline_replicas", "brokers", "node_endpoints")
+
+
+# -- The timeline
 
 _MOST_ENTRIES = 50_000
 _MOST_BYTES = 32 * 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.testing import codes as c
+from aiokafka import errors
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import (
     HangingUp,
@@ -27,7 +27,7 @@ from tests.simulation.workloads.odd import OddWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
 
 _LOST: dict[str, Any] = {"api": 0, "handled": True}
-_MOVED: dict[str, Any] = {"api": 0, "error": c.NOT_LEADER_OR_FOLLOWER}
+_MOVED: dict[str, Any] = {"api": 0, "error": errors.NotLeaderForPartitionError.errno}
 
 
 class DeliveringAim(Aim):
@@ -299,8 +299,15 @@ class Insisting(DeliveringAim):
 
     def _refused(self) -> dict[str, Any]:
         api = self.random.choice(self.apis)
-        errors = {0: c.NOT_ENOUGH_REPLICAS, 1: c.NOT_LEADER_OR_FOLLOWER, 3: c.LEADER_NOT_AVAILABLE}
-        return {"api": api, "error": errors.get(api, c.COORDINATOR_NOT_AVAILABLE)}
+        by_api = {
+            0: errors.NotEnoughReplicasError.errno,
+            1: errors.NotLeaderForPartitionError.errno,
+            3: errors.LeaderNotAvailableError.errno,
+        }
+        return {
+            "api": api,
+            "error": by_api.get(api, errors.GroupCoordinatorNotAvailableError.errno),
+        }
 
 
 class Unreachable(DeliveringAim):
@@ -370,7 +377,7 @@ class NewLeaders(DeliveringAim):
         self.producer(client, style=style, flush_rate=0.3, records=40)
         self.topics(replicas=3, config={})
         self.fault(LeaderMove, 4)
-        error = c.NOT_ENOUGH_REPLICAS
+        error = errors.NotEnoughReplicasError.errno
         self.fault(Refused, 3, api=0, error=error, times=1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.testing import codes as c
+from aiokafka import errors
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import SteadyError, UnknownReplica, UnsureOffsets
 from tests.simulation.faults.brokers import CoordinatorMove, LeaderMove
@@ -286,9 +286,11 @@ class Committing(ReadingAim):
         self.group(topics, self.random.choice((1, 2)), client, **options)
         for seconds in (0.02, 0.3, 1.0):
             self.fault(LateResponse, 2, api=8, seconds=seconds, times=3)
-        error = self.random.choice((c.COORDINATOR_LOAD_IN_PROGRESS, c.REQUEST_TIMED_OUT))
+        error = self.random.choice(
+            (errors.GroupLoadInProgressError.errno, errors.RequestTimedOutError.errno)
+        )
         self.fault(Refused, 3, api=8, error=error, times=2)
-        self.fault(Refused, 2, api=9, error=c.COORDINATOR_LOAD_IN_PROGRESS, times=2)
+        self.fault(Refused, 2, api=9, error=errors.GroupLoadInProgressError.errno, times=2)
 
 
 class Coordinators(ReadingAim):
@@ -416,23 +418,23 @@ class InsistingReaders(ReadingAim):
             self.lone(topics, {}, style="many")
         else:
             self.group(topics, 1, {"max_poll_interval_ms": 60_000})
-        errors = {
+        by_api = {
             1: (
-                c.NOT_LEADER_OR_FOLLOWER,
-                c.KAFKA_STORAGE_ERROR,
-                c.UNKNOWN_LEADER_EPOCH,
-                c.UNKNOWN_SERVER_ERROR,
+                errors.NotLeaderForPartitionError.errno,
+                errors.KafkaStorageError.errno,
+                errors.UnknownLeaderEpoch.errno,
+                errors.UnknownError.errno,
             ),
-            2: (c.LEADER_NOT_AVAILABLE,),
-            8: (c.COORDINATOR_LOAD_IN_PROGRESS,),
-            9: (c.COORDINATOR_LOAD_IN_PROGRESS,),
-            10: (c.COORDINATOR_NOT_AVAILABLE,),
+            2: (errors.LeaderNotAvailableError.errno,),
+            8: (errors.GroupLoadInProgressError.errno,),
+            9: (errors.GroupLoadInProgressError.errno,),
+            10: (errors.GroupCoordinatorNotAvailableError.errno,),
         }
         kind = self.draft.workloads[-1].kind
         api = self.random.choice((1, 1, 2) if kind == "lone" else (1, 8, 9, 10, 10))
-        error = self.random.choice(errors[api])
+        error = self.random.choice(by_api[api])
         at = 0.0 if api in (9, 10) else 1.0
-        if error == c.UNKNOWN_SERVER_ERROR:
+        if error == errors.UnknownError.errno:
             # It may be over soon, so that the reader is not told.
             self.draft.promises.append(NO_ERRORS)
         self.fault(SteadyError, at=at, lasts=(4.0, 4.8), api=api, error=error)

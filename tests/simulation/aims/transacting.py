@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.testing import codes as c
+from aiokafka import errors
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import MixedCodes, SteadyError
 from tests.simulation.faults.brokers import BrokerStop
@@ -67,7 +67,14 @@ class EarlyAborts(_Transacting):
         """Records are refused again and again."""
         self.cluster(releases=_USUAL)
         self.producer(TransactionalWorkload, {"linger_ms": 20}, abort_rate=0.8)
-        self.fault(Refused, 6, api=0, error=c.NOT_LEADER_OR_FOLLOWER, times=5, lasts=(0.5, 2.0))
+        self.fault(
+            Refused,
+            6,
+            api=0,
+            error=errors.NotLeaderForPartitionError.errno,
+            times=5,
+            lasts=(0.5, 2.0),
+        )
         self.fault(LateResponse, 2, api=0, seconds=0.05, times=5)
 
 
@@ -156,7 +163,7 @@ class UnclearEnds(_Transacting):
         self.producer(TransactionalWorkload, {"max_block_ms": 4000}, **rates)
         self.fault(LostResponse, 4, api=26, handled=True, how="cut", times=1)
         self.fault(LostResponse, 1, api=26, handled=True, how="silence", times=4, lasts=(1.0, 4.0))
-        self.fault(Refused, 5, api=26, error=c.UNKNOWN_SERVER_ERROR, times=1, lasts=(1.0, 3.0))
+        self.fault(Refused, 5, api=26, error=errors.UnknownError.errno, times=1, lasts=(1.0, 3.0))
 
 
 class HurriedOffsets(_Copying):
@@ -167,7 +174,10 @@ class HurriedOffsets(_Copying):
     def compose(self) -> None:
         """A program that does not wait for them, and members that come and go."""
         self.pipeline(hurry_rate=1.0)
-        for error in (c.GROUP_AUTHORIZATION_FAILED, c.ILLEGAL_GENERATION):
+        for error in (
+            errors.GroupAuthorizationFailedError.errno,
+            errors.IllegalGenerationError.errno,
+        ):
             self.fault(Refused, 4, api=28, error=error, times=1, lasts=(0.5, 2.0))
 
 
@@ -249,7 +259,11 @@ class InsistingTransactions(_Transacting):
         self.cluster(releases=_USUAL)
         self.producer(TransactionalWorkload, {"max_block_ms": 2000}, abort_rate=0.3)
         api = self.random.choice((10, 22, 24, 26))
-        error = c.COORDINATOR_NOT_AVAILABLE if api == 10 else c.COORDINATOR_LOAD_IN_PROGRESS
+        error = (
+            errors.GroupCoordinatorNotAvailableError.errno
+            if api == 10
+            else errors.GroupLoadInProgressError.errno
+        )
         if self.random.random() < 0.5:
             self.fault(SteadyError, at=2.0, lasts=(8.0, 9.5), api=api, error=error)
         else:

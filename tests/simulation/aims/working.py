@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafka.testing import codes as c
+from aiokafka import errors
 from tests.simulation.aims.base import Aim
 from tests.simulation.aims.reading import ReadingAim
 from tests.simulation.faults.aimed import SteadyError
@@ -68,11 +68,11 @@ class Handlers(ReadingAim):
                 # Who gets a partition reads it from where it is committed, which mends much.
                 member |= {"comes_after_s": 0, "stays_s": None}
         self.fault(Rebalance, 3, at=1.0 if refuses else None, how="rebalance")
-        self.fault(Refused, 3, api=8, error=c.REQUEST_TIMED_OUT, times=2)
+        self.fault(Refused, 3, api=8, error=errors.RequestTimedOutError.errno, times=2)
         self.fault(LostResponse, self.random.choice((0, 2)), api=0, how="cut", handled=False)
         if refuses:
             # For longer than a commit may take, so that it fails; the next may be the last.
-            error = c.COORDINATOR_LOAD_IN_PROGRESS
+            error = errors.GroupLoadInProgressError.errno
             self.fault(SteadyError, at=2.0, lasts=(3.0, 4.0), api=8, error=error)
 
 

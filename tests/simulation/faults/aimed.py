@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiokafka import errors
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from aiokafka.testing import Cut, Edit, Fail, Interception, RequestContext
-from aiokafka.testing import codes as c
 from tests.simulation.faults.base import Fault, draw_broker, draw_partition
 from tests.simulation.faults.responses import RETRIABLE
 from tests.simulation.scenario import Draft
@@ -161,7 +161,7 @@ class OldNews(Fault):
             for part in topic.partition_responses:
                 if part.error_code:
                     continue
-                part.error_code = c.NOT_LEADER_OR_FOLLOWER
+                part.error_code = errors.NotLeaderForPartitionError.errno
                 # Not its fields: where the response names no leader it is the default of all.
                 part.current_leader = LeaderIdAndEpoch(leader_id=broker, leader_epoch=0)
                 self.hit()
@@ -186,9 +186,9 @@ class WrittenAllTheSame(Fault):
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
         """Which code, of how many the first."""
         codes = (
-            c.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-            c.REQUEST_TIMED_OUT,
-            c.NOT_LEADER_OR_FOLLOWER,
+            errors.NotEnoughReplicasAfterAppendError.errno,
+            errors.RequestTimedOutError.errno,
+            errors.NotLeaderForPartitionError.errno,
         )
         return {"code": draft.random.choice(codes), "every": draft.random.choice((2, 3, 5))}
 
@@ -263,7 +263,7 @@ class KnownBatch(Fault):
         for topic in response.responses:
             for part in topic.partition_responses:
                 if not part.error_code:
-                    part.error_code, part.base_offset = c.DUPLICATE_SEQUENCE_NUMBER, -1
+                    part.error_code, part.base_offset = errors.DuplicateSequenceNumber.errno, -1
                     self.hit()
 
     async def end(self) -> None:
@@ -284,7 +284,9 @@ class MixedCodes(Fault):
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
         """Which code, at which place, how often."""
         source = draft.random
-        code = source.choice((c.CONCURRENT_TRANSACTIONS, c.UNKNOWN_TOPIC_OR_PARTITION))
+        code = source.choice(
+            (errors.ConcurrentTransactions.errno, errors.UnknownTopicOrPartitionError.errno)
+        )
         return {"code": code, "index": source.randrange(4), "times": source.choice((1, 2))}
 
     async def begin(self) -> None:
@@ -337,7 +339,7 @@ class UnsureOffsets(Fault):
         for topics in (response.topics, *(group.topics for group in response.groups)):
             for topic in topics:
                 for part in topic.partitions:
-                    part.error_code, part.committed_offset = c.UNSTABLE_OFFSET_COMMIT, -1
+                    part.error_code, part.committed_offset = errors.UnstableOffsetCommit.errno, -1
                     self.hit()
 
     async def end(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiokafka import errors
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -14,7 +15,6 @@ from aiokafka.protocol.messages.metadata import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Edit, Interception, RequestContext
-from aiokafka.testing import codes as c
 from tests.simulation.faults.base import Fault
 from tests.simulation.scenario import Draft
 
@@ -81,9 +81,12 @@ class OlderMetadata(Fault):
     def _describe(self, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
         past = self._past
         if wanted.topic_id != ZERO_UUID:
-            topic, error = past.topics_by_id.get(wanted.topic_id), c.UNKNOWN_TOPIC_ID
+            topic, error = past.topics_by_id.get(wanted.topic_id), errors.UnknownTopicId.errno
         else:
-            topic, error = past.topics.get(wanted.name or ""), c.UNKNOWN_TOPIC_OR_PARTITION
+            topic, error = (
+                past.topics.get(wanted.name or ""),
+                errors.UnknownTopicOrPartitionError.errno,
+            )
         if topic is None:
             name, topic_id = wanted.name, wanted.topic_id
             return MetadataResponseTopic(
@@ -94,7 +97,7 @@ class OlderMetadata(Fault):
             live = past.live_replicas(each)
             partitions.append(
                 MetadataResponsePartition(
-                    error_code=c.LEADER_NOT_AVAILABLE if each.leader == -1 else c.NONE,
+                    error_code=errors.LeaderNotAvailableError.errno if each.leader == -1 else 0,
                     partition_index=each.index,
                     leader_id=each.leader,
                     leader_epoch=each.leader_epoch,

@@ -1,0 +1,231 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: members of groups of the classic protocol."""
+
+from __future__ import annotations
+
+from aiokafka import errors
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafka.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from aiokafka.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokafka.testing.classic_group import Application, ClassicGroup, GroupRefusedError, Joined
+from aiokafka.testing.consumer_group import ConsumerGroup
+from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.script import RequestContext
+
+# -- JoinGroup: enter a group and wait until all its members have. A group of the consumer protocol
+# (KIP-848) makes nobody wait.
+
+_FIRST_NEEDING_ID = 4  # KIP-394
+_FIRST_STATIC = 5
+_FIRST_WITH_TYPE = 7
+_FIRST_SKIPPING = 9  # KIP-814
+
+
+@handles(JoinGroupRequest)
+async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+    """Add a member, and respond when the group has its next generation."""
+    errno = _check(context, request)
+    if errno:
+        return _refused_join(context, request.member_id, errno)
+    try:
+        group = context.services.groups.for_join(request.group_id)
+        answer = group.join(_application(context, request))
+        joined = answer if isinstance(answer, Joined) else await answer
+    except GroupRefusedError as exc:
+        return _refused_join(context, exc.member_id or request.member_id, exc.errno)
+    return _joined(context, joined)
+
+
+@refuses(JoinGroupRequest)
+def refuse_join_group(
+    context: RequestContext, request: JoinGroupRequest, errno: int
+) -> JoinGroupResponse:
+    """Return a response with `errno` and the member's id."""
+    return _refused_join(context, request.member_id, errno)
+
+
+def _check(context: RequestContext, request: JoinGroupRequest) -> int:
+    setting = context.state.setting
+    shortest = setting("group.min.session.timeout.ms")
+    longest = setting("group.max.session.timeout.ms")
+    if not request.group_id:
+        return errors.InvalidGroupIdError.errno
+    if not shortest <= request.session_timeout_ms <= longest:
+        return errors.InvalidSessionTimeoutError.errno
+    return context.services.groups.check_coordinator(context.node_id, request.group_id)
+
+
+def _application(context: RequestContext, request: JoinGroupRequest) -> Application:
+    session_timeout = request.session_timeout_ms / 1000
+    rebalance_timeout = request.rebalance_timeout_ms / 1000
+    return Application(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+        session_timeout=session_timeout,
+        rebalance_timeout=rebalance_timeout if context.api_version >= 1 else session_timeout,
+        protocol_type=request.protocol_type,
+        protocols=[(p.name, p.metadata) for p in request.protocols],
+        needs_member_id=context.api_version >= _FIRST_NEEDING_ID,
+        knows_skip=context.api_version >= _FIRST_SKIPPING,
+    )
+
+
+def _refused_join(context: RequestContext, member_id: str, errno: int) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=errno,
+        protocol_name=None if context.api_version >= _FIRST_WITH_TYPE else "",
+        leader="",
+        member_id=member_id,
+        members=[],
+    )
+
+
+def _joined(context: RequestContext, joined: Joined) -> JoinGroupResponse:
+    response = JoinGroupResponse(
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol,
+        leader=joined.leader,
+        member_id=joined.member_id,
+        members=[],
+    )
+    if joined.skip_assignment:
+        response.skip_assignment = True
+    for member in joined.members:
+        entry = JoinGroupResponseMember(
+            member_id=member.member_id, metadata=member.metadata(joined.protocol)
+        )
+        if context.api_version >= _FIRST_STATIC:
+            entry.group_instance_id = member.instance_id
+        response.members.append(entry)
+    return response
+
+
+# -- SyncGroup: fetch the assignment; the leader brings it
+
+
+@handles(SyncGroupRequest)
+async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    """Respond with the assignment, when the leader has sent it."""
+    groups = context.services.groups
+    errno = groups.check_coordinator(context.node_id, request.group_id)
+    if errno:
+        return refuse(context, request, errno)
+    if (modern := groups.consumer.get(request.group_id)) is not None:
+        return _sync_modern(request, modern)
+    group = groups.classic.get(request.group_id)
+    if group is None:
+        return refuse(context, request, errors.UnknownMemberIdError.errno)
+    try:
+        group.check_member(request.member_id, request.group_instance_id, request.generation_id)
+        told = (request.protocol_type, request.protocol_name)
+        if any(name not in (None, real) for name, real in zip(told, _real(group), strict=True)):
+            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
+        assignment = await group.sync(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            {entry.member_id: entry.assignment for entry in request.assignments},
+        )
+    except GroupRefusedError as exc:
+        return refuse(context, request, exc.errno)
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
+    )
+
+
+def _sync_modern(request: SyncGroupRequest, group: ConsumerGroup) -> SyncGroupResponse:
+    """Respond to a classic member of a group of the consumer protocol, which has no leader."""
+    told = (request.protocol_type, request.protocol_name)
+    try:
+        assignment = group.sync(
+            request.member_id, request.group_instance_id, request.generation_id, told
+        )
+    except GroupRefusedError as exc:
+        return SyncGroupResponse(error_code=exc.errno, assignment=b"")
+    return SyncGroupResponse(protocol_type=told[0], protocol_name=told[1], assignment=assignment)
+
+
+def _real(group: ClassicGroup) -> tuple[str, str]:
+    return group.protocol_type, group.protocol
+
+
+# -- Heartbeat: stay in a group as a member of the classic protocol
+
+
+@handles(HeartbeatRequest)
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Extend the session of a member, which learns of a rebalance."""
+    if not request.group_id:
+        return refuse(context, request, errors.InvalidGroupIdError.errno)
+    groups = context.services.groups
+    errno = groups.check_coordinator(context.node_id, request.group_id)
+    if errno:
+        return refuse(context, request, errno)
+    who = (request.member_id, request.group_instance_id, request.generation_id)
+    try:
+        if (modern := groups.consumer.get(request.group_id)) is not None:
+            errno = modern.beat(*who)
+        elif (group := groups.classic.get(request.group_id)) is not None:
+            errno = group.heartbeat(*who)
+        else:
+            errno = errors.UnknownMemberIdError.errno
+    except GroupRefusedError as exc:
+        errno = exc.errno
+    return HeartbeatResponse(error_code=errno)
+
+
+# -- LeaveGroup: one member, or several (KIP-345)
+
+_FIRST_SEVERAL = 3
+
+
+@handles(LeaveGroupRequest)
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Remove members; the others rebalance."""
+    errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
+    if errno:
+        return refuse(context, request, errno)
+    members = request.members
+    if context.api_version < _FIRST_SEVERAL:
+        members = [MemberIdentity(member_id=request.member_id)]
+    answers = _leave(context, request.group_id, members)
+    if context.api_version < _FIRST_SEVERAL:
+        return LeaveGroupResponse(error_code=answers[0].error_code)
+    return LeaveGroupResponse(members=answers)
+
+
+def _leave(
+    context: RequestContext, group_id: str, members: list[MemberIdentity]
+) -> list[MemberResponse]:
+    groups = context.services.groups
+    names = [(member.member_id, member.group_instance_id) for member in members]
+    if (modern := groups.consumer.get(group_id)) is not None:
+        found = modern.dismiss(names)
+    else:
+        found = [_leave_classic(groups.classic.get(group_id), *name) for name in names]
+    return [
+        MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=errno)
+        for (member_id, instance_id), errno in zip(names, found, strict=True)
+    ]
+
+
+def _leave_classic(group: ClassicGroup | None, member_id: str, instance_id: str | None) -> int:
+    if group is None:
+        return errors.UnknownMemberIdError.errno
+    try:
+        group.leave(member_id, instance_id)
+    except GroupRefusedError as exc:
+        return exc.errno
+    return 0

@@ -1,0 +1,473 @@
+"""Settings of topics, brokers, groups and client metrics: describe, alter, list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from aiokafka import errors
+from aiokafka.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from aiokafka.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from aiokafka.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from aiokafka.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResponse,
+)
+from aiokafka.testing.handlers import handles, refuse
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.settings import (
+    BROKER_DEFAULTS,
+    GROUP_DEFAULTS,
+    INHERITED,
+    LOG_LEVELS,
+    LOGGER_DEFAULTS,
+    METRICS_DEFAULTS,
+    REPLICA_LISTS,
+    TOPIC_DEFAULTS,
+    broker_settings,
+    invalid_broker_setting,
+    invalid_topic_setting,
+    topic_settings,
+)
+from aiokafka.testing.state import ClusterState, TopicRefusedError
+
+# -- Reading and changing the settings of topics and brokers
+
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+_DESCRIBE = 32
+_FIRST_WITH_GROUPS = (4, 3)  # releases
+_FIRST_WITH_METRICS = (3, 7)
+_FIRST_WITH_LOGGERS = (2, 4)
+
+Changes = Mapping[str, "str | None"]
+A = TypeVar("A")
+
+
+def _check_allowed(context: RequestContext, kind: int, name: str) -> None:
+    """Raise TopicRefusedError if the client may not read or change the settings of a resource."""
+    acls = context.services.acls
+    if acls.is_idle:
+        return
+    operation = "describe_configs" if context.api_key == _DESCRIBE else "alter_configs"
+    if kind == TOPIC:
+        errno = context.check_topic(name)
+    elif kind == GROUP:
+        errno = acls.check_named(context, "group", name, operation)
+    else:
+        errno = acls.check_named(context, "cluster", "", operation)
+    if errno:
+        raise TopicRefusedError(errno, "not allowed")
+
+
+def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, str], set[str]]:
+    """Return all settings of a resource, and the names of those that are not defaults.
+
+    Raises:
+        TopicRefusedError: there is no such resource; `errno` says why.
+    """
+    if kind == TOPIC:
+        topic = state.topics.get(name)
+        if topic is None:
+            raise TopicRefusedError(
+                errors.UnknownTopicOrPartitionError.errno, f"The topic '{name}' does not exist."
+            )
+        return {key: topic.setting(key) for key in TOPIC_DEFAULTS}, set(topic.config)
+    if kind == BROKER:
+        _check_broker(state, name)
+        changed = {k for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
+        if not name:  # of the whole cluster: only what was set
+            return {key: state.config[key] for key in sorted(changed)}, changed
+        return dict(state.config), changed
+    if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
+        if not name:
+            raise TopicRefusedError(
+                errors.InvalidRequestError.errno, "Default group resources not allowed"
+            )
+        own = {key: state.config.get(of, value) for key, (of, value) in GROUP_DEFAULTS.items()}
+        changed_here = state.other_configs.get((kind, name), {})
+        return own | changed_here, set(changed_here)
+    if kind == METRICS and state.profile.release >= _FIRST_WITH_METRICS:
+        found = state.other_configs.get((kind, name), {})
+        return ({**METRICS_DEFAULTS, **found} if found else {}), set(found)
+    if kind == LOGGER and state.profile.release >= _FIRST_WITH_LOGGERS:
+        _check_broker(state, name or "none")
+        levels = {**LOGGER_DEFAULTS, **state.other_configs.get((kind, name), {})}
+        return levels, set(levels)
+    raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unsupported resource type {kind}")
+
+
+def _change_settings(
+    state: ClusterState,
+    kind: int,
+    name: str,
+    change: Callable[[dict[str, str]], None],
+    *,
+    validate_only: bool,
+) -> None:
+    """Let `change` edit the settings that are not defaults, and keep them if they are valid.
+
+    Raises:
+        TopicRefusedError: no such resource, or not such settings.
+    """
+    _read_settings(state, kind, name)
+    if kind not in (TOPIC, BROKER):
+        _change_other(state, kind, name, change, validate_only)
+        return
+    if kind == BROKER:
+        settings = {k: v for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
+        change(settings)
+        unknown = set(settings) - set(BROKER_DEFAULTS)
+        if unknown:
+            raise TopicRefusedError(
+                errors.InvalidConfigurationError.errno, f"Unknown broker settings {unknown}"
+            )
+        problem = invalid_broker_setting(settings)
+        if problem is not None:
+            raise TopicRefusedError(errors.InvalidRequestError.errno, problem)
+        if not validate_only:
+            # Topics look at it.
+            state.config.update({**BROKER_DEFAULTS, **broker_settings(settings)})
+        return
+    topic = state.topics[name]
+    settings = dict(topic.config)
+    change(settings)
+    problem = invalid_topic_setting(settings, state.profile.release)
+    if problem is not None:
+        raise TopicRefusedError(errors.InvalidConfigurationError.errno, problem)
+    if not validate_only:
+        topic.config = topic_settings(settings)
+
+
+def _alter_resource(
+    kind: Callable[..., A],
+    context: RequestContext,
+    resource: Any,
+    change: Callable[[dict[str, str]], None],
+    *,
+    validate_only: bool,
+) -> A:
+    """Let `change` edit the settings of a resource that a request names; return what the response
+    says of it, as one of `kind`."""
+    try:
+        _check_allowed(context, resource.resource_type, resource.resource_name)
+        _change_settings(
+            context.truth,
+            resource.resource_type,
+            resource.resource_name,
+            change,
+            validate_only=validate_only,
+        )
+    except TopicRefusedError as exc:
+        return _resource_result(kind, resource, exc.errno, exc.message)
+    return _resource_result(kind, resource)
+
+
+def _resource_result(
+    kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None
+) -> A:
+    """Return the result of a resource, as one of `kind`."""
+    return kind(
+        error_code=errno,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _change_other(
+    state: ClusterState,
+    kind: int,
+    name: str,
+    change: Callable[[dict[str, str]], None],
+    validate_only: bool,
+) -> None:
+    """Change the settings of a group, of client metrics or of a broker's loggers."""
+    settings = dict(state.other_configs.get((kind, name), {}))
+    change(settings)
+    known: Mapping[str, object] = METRICS_DEFAULTS if kind == METRICS else LOGGER_DEFAULTS
+    if kind == GROUP:
+        known = GROUP_DEFAULTS
+    for key, value in settings.items():
+        if key not in known:
+            raise TopicRefusedError(
+                errors.InvalidRequestError.errno
+                if kind == METRICS
+                else errors.InvalidConfigurationError.errno,
+                f"Unknown config name: {key}",
+            )
+        if kind == LOGGER and value not in LOG_LEVELS:
+            raise TopicRefusedError(
+                errors.InvalidConfigurationError.errno, f"{value} is not a log level"
+            )
+    if not validate_only:
+        state.other_configs[kind, name] = settings
+        if not settings:
+            del state.other_configs[kind, name]
+
+
+def _check_broker(state: ClusterState, name: str) -> None:
+    """Refuse a broker that does not exist; an empty name means the defaults of the whole
+    cluster.
+    """
+    if name and (not name.isdigit() or int(name) not in state.nodes):
+        raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unexpected broker id {name}")
+
+
+# -- DescribeConfigs: settings of topics and brokers
+
+_DYNAMIC_TOPIC, _STATIC_BROKER, _DEFAULT = 1, 4, 5
+_CHANGED = {TOPIC: _DYNAMIC_TOPIC, LOGGER: 6, METRICS: 7, GROUP: 8}
+_BOOLEAN, _STRING, _INT = 1, 2, 3
+
+
+@handles(DescribeConfigsRequest, refusal={"error_message": "refused"})
+def describe_configs(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Return the settings of each resource."""
+    return DescribeConfigsResponse(
+        throttle_time_ms=0,
+        results=[_describe(context, request, resource) for resource in request.resources],
+    )
+
+
+def _refused(resource: DescribeConfigsResource, errno: int, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=errno,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    try:
+        _check_allowed(context, kind, name)
+        settings, changed = _read_settings(context.state, kind, name)
+    except TopicRefusedError as exc:
+        return _refused(resource, exc.errno, exc.message)
+    # Version 0 of the request means "all" by null as the others do; librdkafka sends an empty list.
+    wanted = set(resource.configuration_keys or settings)
+    changed_source = _CHANGED.get(kind, _STATIC_BROKER)
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            _entry(
+                context,
+                request,
+                (kind, key),
+                value,
+                changed_source if key in changed else _source(context, kind, key),
+            )
+            for key, value in settings.items()
+            if key in wanted
+        ],
+    )
+
+
+def _source(context: RequestContext, kind: int, name: str) -> int:
+    """Return the source of a setting that its resource does not have itself."""
+    inherited = INHERITED.get(name) if kind == TOPIC else None
+    if kind == GROUP:
+        inherited = GROUP_DEFAULTS[name][0]
+    if inherited in BROKER_DEFAULTS:
+        changed = context.state.config[inherited] != BROKER_DEFAULTS[inherited]
+        return _STATIC_BROKER if changed else _DEFAULT
+    return _DEFAULT
+
+
+def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
+    """Return the setting under the names that it has, the one in effect first."""
+    if kind != GROUP:
+        return [DescribeConfigsSynonym(name=name, value=value, source=source)]
+    name, default = GROUP_DEFAULTS[name]
+    found = [DescribeConfigsSynonym(name=name, value=default, source=_DEFAULT)]
+    if source != _DEFAULT:
+        found.insert(0, DescribeConfigsSynonym(name=name, value=value, source=source))
+    return found
+
+
+def _entry(
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    place: tuple[int, str],
+    value: str,
+    source: int,
+) -> DescribeConfigsResourceResult:
+    kind, name = place
+    entry = DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_sensitive=False,
+        config_type=_type_of(value),
+        documentation=f"What {name} does." if request.include_documentation else None,
+    )
+    if context.api_version == 0:
+        entry.is_default = source == _DEFAULT
+    if request.include_synonyms:
+        entry.synonyms = _synonyms(kind, name, value, source)
+    return entry
+
+
+def _type_of(value: str) -> int:
+    if value in ("true", "false"):
+        return _BOOLEAN
+    return _INT if value.lstrip("-").isdigit() else _STRING
+
+
+# -- AlterConfigs: replace all settings of a resource
+
+
+@handles(AlterConfigsRequest, refusal={"error_message": "refused"})
+def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Set all settings of each resource: one that is not named falls back to its default."""
+    return AlterConfigsResponse(
+        throttle_time_ms=0, responses=[_replace(context, request, r) for r in request.resources]
+    )
+
+
+def _replace(
+    context: RequestContext, request: AlterConfigsRequest, resource: AlterConfigsResource
+) -> AlterConfigsResourceResponse:
+    def replace(settings: dict[str, str]) -> None:
+        settings.clear()
+        for config in resource.configs:
+            if config.value is None:
+                raise TopicRefusedError(
+                    errors.InvalidRequestError.errno, f"Null value not supported for {config.name}"
+                )
+            settings[config.name] = config.value
+
+    kind = AlterConfigsResourceResponse
+    if resource.resource_type == LOGGER:
+        return _resource_result(
+            kind,
+            resource,
+            errors.InvalidRequestError.errno,
+            "Loggers are altered incrementally only",
+        )
+    return _alter_resource(kind, context, resource, replace, validate_only=request.validate_only)
+
+
+# -- IncrementalAlterConfigs: change single settings (KIP-339)
+
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_LISTS = ("cleanup.policy", "match", "metric.reporters", "metrics", *REPLICA_LISTS)
+
+
+@handles(IncrementalAlterConfigsRequest, refusal={"error_message": "refused"})
+def incremental_alter_configs(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Set, delete, append to or subtract from the named settings of each resource."""
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=0, responses=[_change(context, request, r) for r in request.resources]
+    )
+
+
+def _change(
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+    resource: IncrementalResource,
+) -> IncrementalResponse:
+    def change(settings: dict[str, str]) -> None:
+        if len({config.name for config in resource.configs}) < len(resource.configs):
+            raise TopicRefusedError(
+                errors.InvalidRequestError.errno, "Error due to duplicate config keys"
+            )
+        for config in resource.configs:
+            _apply(settings, config)
+
+    return _alter_resource(
+        IncrementalResponse,
+        context,
+        resource,
+        change,
+        validate_only=request.validate_only,
+    )
+
+
+def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
+    name, operation = config.name, config.config_operation
+    if operation == _DELETE:
+        settings.pop(name, None)
+        return
+    if config.value is None:
+        raise TopicRefusedError(
+            errors.InvalidRequestError.errno, f"Null value not supported for {name}"
+        )
+    if operation == _SET:
+        settings[name] = config.value
+        return
+    if name not in _LISTS:
+        raise TopicRefusedError(
+            errors.InvalidConfigurationError.errno,
+            f"Config value append is not allowed for config key: {name}",
+        )
+    default = {**METRICS_DEFAULTS, **TOPIC_DEFAULTS, **BROKER_DEFAULTS}[name]
+    present = [part for part in settings.get(name, default).split(",") if part]
+    named = config.value.split(",")
+    if operation == _APPEND:
+        result = present + [part for part in named if part not in present]
+    else:
+        result = [part for part in present if part not in named]
+    settings[name] = ",".join(result)
+
+
+# -- ListConfigResources: what may have settings of its own (KIP-1000, KIP-1142)
+
+
+@handles(ListConfigResourcesRequest)
+def list_config_resources(
+    context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """List topics, brokers and loggers, and the groups and client metrics that have settings."""
+    state = context.state
+    brokers = [str(node) for node in state.live_nodes()]
+    names: dict[int, list[str]] = {
+        TOPIC: [name for name in state.topics if not context.check_topic(name)],
+        BROKER: brokers,
+        LOGGER: brokers,
+        METRICS: [name for kind, name in state.other_configs if kind == METRICS],
+        GROUP: [name for kind, name in state.other_configs if kind == GROUP],
+    }
+    wanted = request.resource_types or list(names)
+    if context.api_version == 0:
+        wanted = [METRICS]
+    if not names.keys() >= set(wanted):
+        return refuse(context, request, errors.UnsupportedVersionError.errno)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in wanted
+            for name in names[kind]
+        ]
+    )

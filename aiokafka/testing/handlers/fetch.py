@@ -1,0 +1,387 @@
+"""Fetch: read record batches, waiting for them if there are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aiokafka import errors
+from aiokafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from aiokafka.testing.batches import Batch, Buffer, to_message_set
+from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession, FetchSessionError
+from aiokafka.testing.handlers import handles, refuses
+from aiokafka.testing.handlers._common import check_epoch, is_offline, leads
+from aiokafka.testing.log import PartitionLog
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import Partition
+
+_ZSTD = 4
+_FIRST_WITHOUT_PARTIAL = 3  # KIP-74
+_FIRST_BATCH_V2 = 4
+_FIRST_ZSTD = 10
+_FIRST_DIVERGING = 12
+_FIRST_TOPIC_IDS = 13
+_FIRST_ENDPOINTS = 16
+_READ_COMMITTED = 1
+_UNKNOWN = (errors.UnknownTopicOrPartitionError.errno, errors.UnknownTopicId.errno)
+
+
+@handles(FetchRequest)
+def fetch(
+    context: RequestContext, request: FetchRequest
+) -> FetchResponse | Awaitable[FetchResponse]:
+    """Read from the partitions of the request and of its session."""
+    sessions = context.services.fetch_sessions(context.node_id)
+    try:
+        session, incremental = sessions.open(
+            request.session_id,
+            request.session_epoch,
+            _positions(context, request),
+            _forgotten(context, request),
+        )
+    except FetchSessionError as exc:
+        return refuse_fetch(context, request, exc.errno)
+    positions = tuple(session.positions.values())
+    looks, enough = _look_at_all(context, request, positions)
+    if not enough:
+        return _wait_and_read(context, request, (session, incremental), positions)
+    return _read_all(context, request, session, incremental, looks)
+
+
+async def _wait_and_read(
+    context: RequestContext,
+    request: FetchRequest,
+    opened: tuple[FetchSession, bool],
+    positions: Sequence[FetchPosition],
+) -> FetchResponse:
+    looks = await _look_until_enough(context, request, positions)
+    return _read_all(context, request, *opened, looks)
+
+
+def _read_all(
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchSession,
+    incremental: bool,
+    looks: list[_Look],
+) -> FetchResponse:
+    response = FetchResponse(session_id=session.session_id, responses=[])
+    budget = request.max_bytes
+    for one in looks:
+        data, size = _read(context, request, one, budget)
+        budget -= size
+        if size:
+            session.served(one.position)
+        if _is_news(one, data) or not incremental:
+            _add(context, response, one.position, data)
+    _add_endpoints(context, response)
+    return response
+
+
+@refuses(FetchRequest)
+def refuse_fetch(context: RequestContext, request: FetchRequest, errno: int) -> FetchResponse:
+    """Return a response with `errno`; before version 7 with `errno` for every partition."""
+    if context.api_version >= 7:
+        return FetchResponse(error_code=errno, responses=[])
+    response = FetchResponse(responses=[])
+    for position in _positions(context, request):
+        _add(context, response, position, _failed(position.partition, errno))
+    return response
+
+
+def _positions(context: RequestContext, request: FetchRequest) -> Iterator[FetchPosition]:
+    for topic in request.topics:
+        key = topic.topic_id if context.api_version >= _FIRST_TOPIC_IDS else topic.topic
+        for part in topic.partitions:
+            yield FetchPosition(
+                key,
+                part.partition,
+                part.fetch_offset,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.partition_max_bytes,
+            )
+
+
+def _forgotten(context: RequestContext, request: FetchRequest) -> Iterator[tuple[str | bytes, int]]:
+    for topic in request.forgotten_topics_data:
+        key = topic.topic_id if context.api_version >= _FIRST_TOPIC_IDS else topic.topic
+        for index in topic.partitions:
+            yield key, index
+
+
+def _failed(index: int, errno: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=errno,
+        high_watermark=-1,
+        aborted_transactions=[] if errno in _UNKNOWN else None,
+        records=b"",
+    )
+
+
+def _read(
+    context: RequestContext, request: FetchRequest, one: _Look, budget: int
+) -> tuple[PartitionData, int]:
+    """Return the response for one partition, and the size of its records in bytes."""
+    partition, log = one.partition, one.log
+    if one.errno or partition is None or log is None:
+        return _refused(context, one), 0
+    data = PartitionData(
+        partition_index=partition.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+    if one.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(epoch=one.diverging[0], end_offset=one.diverging[1])
+        return data, 0
+    if one.preferred_replica != -1:
+        data.preferred_read_replica = one.preferred_replica
+        return data, 0
+    batches, rest = log.read(
+        one.position.offset,
+        min(budget, one.position.max_bytes),
+        one.limit,
+        at_least_one=budget == request.max_bytes or context.api_version < _FIRST_WITHOUT_PARTIAL,
+    )
+    if any(batch.codec == _ZSTD for batch in batches) and context.api_version < _FIRST_ZSTD:
+        return _failed(partition.index, errors.UnsupportedCompressionType.errno), 0
+    if request.isolation_level == _READ_COMMITTED:
+        data.aborted_transactions = _aborted(log, one.position.offset, batches)
+    payload = _payload(context, one.position, batches, rest)
+    data.records = payload
+    return data, len(payload)
+
+
+def _payload(
+    context: RequestContext, position: FetchPosition, batches: list[Batch], rest: Buffer
+) -> Buffer:
+    """Return batches as bytes, in the format that this version of Fetch carries."""
+    if context.api_version >= _FIRST_BATCH_V2:
+        if len(batches) == 1 and not rest:
+            return batches[0].data
+        return b"".join([*(batch.data for batch in batches), rest])
+    magic = 1 if context.api_version >= 2 else 0
+    data = b"".join(to_message_set(batch.data, magic) for batch in batches)
+    if context.api_version < _FIRST_WITHOUT_PARTIAL:
+        return data[: position.max_bytes]  # old brokers cut in the middle of a message
+    return data
+
+
+def _aborted(log: PartitionLog, start: int, batches: list[Batch]) -> list[AbortedTransaction]:
+    if not batches:
+        return []
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.producers.aborted_between(start, batches[-1].last_offset + 1)
+    ]
+
+
+def _refused(context: RequestContext, one: _Look) -> PartitionData:
+    data = _failed(one.position.partition, one.errno)
+    wrong_broker = (errors.NotLeaderForPartitionError.errno, errors.FencedLeaderEpoch.errno)
+    if one.partition is None or one.errno not in wrong_broker:
+        return data
+    if context.api_version >= _FIRST_DIVERGING:
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=one.partition.leader, leader_epoch=one.partition.leader_epoch
+        )
+    return data
+
+
+def _is_news(one: _Look, data: PartitionData) -> bool:
+    """Return whether an incremental response includes the partition, and store what it says."""
+    told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+    changed = told != one.position.told or bool(data.records) or one.urgent
+    one.position.told = () if data.error_code else told
+    return changed
+
+
+def _add(
+    context: RequestContext, response: FetchResponse, position: FetchPosition, data: PartitionData
+) -> None:
+    """Add a partition to its topic. Neighbours of one topic share an entry."""
+    by_id = isinstance(position.topic, bytes)
+    last = response.responses[-1] if response.responses else None
+    if last is None or position.topic != (last.topic_id if by_id else last.topic):
+        last = FetchableTopicResponse(partitions=[])
+        if isinstance(position.topic, bytes):
+            last.topic_id = position.topic
+        else:
+            last.topic = position.topic
+        response.responses.append(last)
+    last.partitions.append(data)
+
+
+def _add_endpoints(context: RequestContext, response: FetchResponse) -> None:
+    """Add the addresses of the leaders in the response (KIP-951)."""
+    if context.api_version < _FIRST_ENDPOINTS:
+        return
+    leaders = {p.current_leader.leader_id for t in response.responses for p in t.partitions}
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in context.state.nodes.values()
+        if node.node_id in leaders
+    ]
+
+
+# -- What each partition has to give, and when that is enough for a response
+
+
+_FIRST_FROM_FOLLOWER = 11  # KIP-392
+
+
+@dataclass(slots=True)
+class _Look:
+    """State of one partition of a fetch."""
+
+    position: FetchPosition
+    errno: int = 0
+    partition: Partition | None = None
+    log: PartitionLog | None = None
+    """That of the replica which was asked."""
+    limit: int = 0
+    """Offset that the client may not read."""
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset) where the client's log and this one part (KIP-595)."""
+    preferred_replica: int = -1
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the response cannot wait for more records."""
+        return bool(self.errno) or self.diverging is not None or self.preferred_replica != -1
+
+
+def _look(context: RequestContext, request: FetchRequest, position: FetchPosition) -> _Look:
+    """Return what a fetch would read of a partition now."""
+    state = context.state
+    if isinstance(position.topic, bytes):
+        topic = state.topics_by_id.get(position.topic)
+        missing = errors.UnknownTopicId.errno
+    else:
+        topic = state.topics.get(position.topic)
+        missing = errors.UnknownTopicOrPartitionError.errno
+    if topic is None:
+        return _Look(position, missing)
+    errno = context.check_topic(topic.name)
+    if errno:
+        return _Look(position, errno)
+    partition = state.partition(topic.name, position.partition)
+    if partition is None:
+        return _Look(position, errors.UnknownTopicOrPartitionError.errno)
+    if is_offline(context, partition):
+        return _Look(position, errors.KafkaStorageError.errno, partition)
+    follower = not leads(context, partition)
+    may_follow = context.api_version >= _FIRST_FROM_FOLLOWER and partition.leader != -1
+    if follower and not (may_follow and context.node_id in partition.replicas):
+        return _Look(position, errors.NotLeaderForPartitionError.errno, partition)
+    errno = check_epoch(partition, position.leader_epoch)
+    if errno:
+        return _Look(position, errno, partition)
+    return _look_into_log(context, request, position, partition, follower)
+
+
+def _look_into_log(
+    context: RequestContext,
+    request: FetchRequest,
+    position: FetchPosition,
+    partition: Partition,
+    follower: bool,
+) -> _Look:
+    log = partition.log_of(context.node_id)
+    if position.last_fetched_epoch >= 0:
+        epoch, end = log.end_of_epoch(position.last_fetched_epoch)
+        if end == -1:
+            return _Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
+        if end < position.offset or epoch < position.last_fetched_epoch:
+            return _Look(position, partition=partition, log=log, diverging=(epoch, end))
+    if not log.start_offset <= position.offset <= log.end_offset:
+        return _Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
+    committed = request.isolation_level == _READ_COMMITTED
+    limit = log.last_stable_offset if committed else log.high_watermark
+    replica = -1 if follower else _closer_replica(context, request, partition)
+    return _Look(position, partition=partition, log=log, limit=limit, preferred_replica=replica)
+
+
+def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
+    """Return another replica in the client's rack, if this broker is in another (KIP-392);
+    else -1.
+    """
+    nodes = context.state.nodes
+    if not request.rack_id or nodes[context.node_id].rack == request.rack_id:
+        return -1
+    in_rack = [n for n in context.state.isr(partition) if nodes[n].rack == request.rack_id]
+    return in_rack[0] if in_rack else -1
+
+
+def _look_at_all(
+    context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
+) -> tuple[list[_Look], bool]:
+    """Look at all partitions, and say whether the response can go out: there are `min_bytes` to
+    send, a partition has something urgent to say, or the client does not want to wait.
+    """
+    looks = [_look(context, request, position) for position in positions]
+    return looks, request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes)
+
+
+async def _look_until_enough(
+    context: RequestContext,
+    request: FetchRequest,
+    positions: Sequence[FetchPosition],
+) -> list[_Look]:
+    """Look now and at each change, until the response can go out or `max_wait_ms` is over."""
+    loop = asyncio.get_running_loop()
+    deadline = context.received_at + request.max_wait_ms / 1000
+    while True:
+        # Whatever was seen before this task ran may have changed since.
+        looks, enough = _look_at_all(context, request, positions)
+        if enough or deadline <= loop.time():
+            return looks
+        await _changed(looks, deadline, loop)
+
+
+def _is_enough(looks: list[_Look], min_bytes: int) -> bool:
+    if min_bytes <= 0 or not looks or any(one.urgent for one in looks):
+        return True
+    found = 0
+    for one in looks:
+        if one.log is not None:
+            position = one.position
+            enough = min(min_bytes - found, position.max_bytes)
+            found += one.log.readable(position.offset, enough, one.limit)
+            if found >= min_bytes:
+                return True
+    return False
+
+
+async def _changed(looks: list[_Look], deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+    """Wait until one of the logs changes or the deadline passes."""
+    changed: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not changed.done():
+            changed.set_result(None)
+
+    logs = [one.log for one in looks if one.log is not None]
+    timer = loop.call_at(deadline, wake)
+    try:
+        for log in logs:
+            log.subscribe(wake)
+        await changed
+    finally:
+        timer.cancel()
+        for log in logs:
+            log.unsubscribe(wake)

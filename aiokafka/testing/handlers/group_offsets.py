@@ -1,0 +1,508 @@
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: committed offsets of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from aiokafka import errors
+from aiokafka.errors import KafkaProtocolError
+from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from aiokafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from aiokafka.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from aiokafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from aiokafka.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
+from aiokafka.testing.groups import CommittedOffset
+from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers._common import find_topic
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import Topic
+from aiokafka.testing.transactions import TransactionRefusedError
+
+# -- Who may commit offsets of a group, and read them
+
+_OFFSET_COMMIT = 8
+
+
+def _check_committer(
+    context: RequestContext,
+    group_id: str,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+) -> int:
+    """Return the error code for a commit to this broker by such a member; 0 if it may.
+
+    A client that names no generation (-1) may commit while the group has no members.
+    """
+    groups = context.services.groups
+    errno = groups.check_coordinator(context.node_id, group_id)
+    if errno:
+        return errno
+    if group_id in groups.consumer:
+        return _check_consumer(context, group_id, member_id, generation)
+    group = groups.classic.get(group_id)
+    if group is None or group.state is GroupState.EMPTY:
+        if generation < 0:
+            return 0
+        if groups.exists(group_id):
+            return errors.UnknownMemberIdError.errno
+        knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
+        return errors.GroupIdNotFound.errno if knows_groups else errors.IllegalGenerationError.errno
+    try:
+        group.check_member(member_id, instance_id, generation)
+    except GroupRefusedError as exc:
+        return exc.errno
+    if context.api_key != _OFFSET_COMMIT:
+        return 0  # in a transaction, which neither waits for a group nor keeps a member
+    if group.state is GroupState.COMPLETING:
+        return errors.RebalanceInProgressError.errno
+    if group.state is not GroupState.PREPARING:
+        group.heartbeat(member_id, instance_id, generation)
+    return 0
+
+
+def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoch: int) -> int:
+    group = context.services.groups.consumer[group_id]
+    if not group.members and epoch < 0:
+        return 0
+    member = group.members.get(member_id)
+    if member is None:
+        return errors.UnknownMemberIdError.errno
+    if member.epoch == epoch:
+        return 0
+    is_plain = context.api_key == _OFFSET_COMMIT and member.classic is None
+    return errors.StaleMemberEpoch.errno if is_plain else errors.IllegalGenerationError.errno
+
+
+# -- OffsetCommit: store positions of a group
+
+_FIRST_TOPIC_IDS = 10
+
+
+@handles(OffsetCommitRequest)
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Store the offsets if the committer is a member, or the group has no members."""
+    errno = _check_committer(
+        context,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
+    if errno:
+        return refuse(context, request, errno)
+    return OffsetCommitResponse(
+        topics=[_commit_topics(context, request, t) for t in request.topics]
+    )
+
+
+def _committed(part: OffsetCommitRequestPartition, errno: int = 0) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
+
+
+def _commit_topics(
+    context: RequestContext, request: OffsetCommitRequest, asked: OffsetCommitRequestTopic
+) -> OffsetCommitResponseTopic:
+    topic = find_topic(context, asked.name, asked.topic_id)
+    return OffsetCommitResponseTopic(
+        # Later versions do not send it; scripts that change a response look for it.
+        name=asked.name if topic is None else topic.name,
+        topic_id=asked.topic_id,
+        partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
+    )
+
+
+def _commit_one(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    topic: Topic | None,
+    part: OffsetCommitRequestPartition,
+) -> OffsetCommitResponsePartition:
+    if topic is None and context.api_version >= _FIRST_TOPIC_IDS:
+        return _committed(part, errors.UnknownTopicId.errno)
+    errno = 0 if topic is None else context.check_topic(topic.name)
+    if errno:
+        return _committed(part, errno)
+    if topic is None or context.state.partition(topic.name, part.partition_index) is None:
+        return _committed(part, errors.UnknownTopicOrPartitionError.errno)
+    metadata = part.committed_metadata or ""
+    if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
+        return _committed(part, errors.OffsetMetadataTooLargeError.errno)
+    context.services.groups.offsets_of(request.group_id).commit(
+        (topic.name, part.partition_index),
+        CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
+    )
+    return _committed(part)
+
+
+# -- TxnOffsetCommit: positions of a group that count when the transaction commits
+
+_FIRST_WITH_MEMBER = 3  # KIP-447
+_FIRST_ABORTABLE_ERROR = 4
+_FIRST_ADDING_GROUP = 5  # KIP-890
+_FIRST_CHECKING_EPOCH = (2, 4)  # releases
+_FIRST_VERIFYING = (3, 6)
+
+
+@handles(TxnOffsetCommitRequest)
+def txn_offset_commit(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Store the offsets as pending until the transaction ends."""
+    if not request.group_id:
+        return refuse(context, request, errors.InvalidGroupIdError.errno)
+    errno = _check_txn_member(context, request) or _check_transaction(context, request)
+    if errno:
+        return refuse(context, request, errno)
+    return TxnOffsetCommitResponse(
+        throttle_time_ms=0,
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    _commit_in_txn(context, request, topic.name, p) for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _committed_in_txn(
+    part: TxnOffsetCommitRequestPartition, errno: int = 0
+) -> TxnOffsetCommitResponsePartition:
+    return TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
+
+
+def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
+    """Return the error code for the member that a request names: only such a one can be fenced by
+    the group (KIP-447).
+    """
+    names_member = context.api_version >= _FIRST_WITH_MEMBER and (
+        request.member_id or request.generation_id >= 0
+    )
+    if not names_member:
+        groups = context.services.groups
+        return groups.check_coordinator(context.node_id, request.group_id)
+    return _check_committer(
+        context,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+    )
+
+
+def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
+    profile = context.profile
+    if profile.release < _FIRST_VERIFYING:
+        # Nothing is asked of the coordinator of the transaction: the log of the group's offsets
+        # refuses epochs of which it has a later one, as any log does. At first it took them all.
+        epochs = context.services.groups.epochs_of(request.group_id)
+        is_past = epochs.is_past(request.producer_id, request.producer_epoch)
+        is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
+        return errors.InvalidProducerEpoch.errno if is_refused else 0
+    transactions = context.services.transactions
+    session = (request.transactional_id, request.producer_id, request.producer_epoch)
+    second_version = context.truth.profile.level("transaction.version") >= 2
+    try:
+        if context.api_version >= _FIRST_ADDING_GROUP and second_version:
+            transactions.add_group(*session, request.group_id)
+            return 0
+        known = transactions.check_owner(*session)
+    except TransactionRefusedError as exc:
+        fenced = exc.errno == errors.ProducerFenced.errno
+        return errors.InvalidProducerEpoch.errno if fenced else exc.errno
+    if request.group_id in known.groups:
+        return 0
+    abortable = context.api_version >= _FIRST_ABORTABLE_ERROR
+    return errors.TransactionAbortable.errno if abortable else errors.InvalidTxnState.errno
+
+
+def _commit_in_txn(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    topic: str,
+    part: TxnOffsetCommitRequestPartition,
+) -> TxnOffsetCommitResponsePartition:
+    errno = context.check_topic(topic)
+    if errno:
+        return _committed_in_txn(part, errno)
+    if context.state.partition(topic, part.partition_index) is None:
+        return _committed_in_txn(part, errors.UnknownTopicOrPartitionError.errno)
+    metadata = part.committed_metadata or ""
+    if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
+        return _committed_in_txn(part, errors.OffsetMetadataTooLargeError.errno)
+    groups = context.services.groups
+    groups.epochs_of(request.group_id).note(request.producer_id, request.producer_epoch)
+    groups.offsets_of(request.group_id).commit_in_transaction(
+        request.producer_id,
+        (topic, part.partition_index),
+        CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
+    )
+    return _committed_in_txn(part)
+
+
+# -- OffsetFetch: read committed positions
+
+_FIRST_SEVERAL = 8
+_FIRST_MEMBER = 9
+_FIRST_GROUP_ERROR = 2
+_NOTHING = CommittedOffset(-1)
+
+P = TypeVar("P")
+
+
+@handles(OffsetFetchRequest)
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Return the committed offsets of one group, or of several."""
+    if context.api_version >= _FIRST_SEVERAL:
+        groups = [_group(context, request, group) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    groups_ = context.services.groups
+    errno = groups_.check_coordinator(context.node_id, request.group_id)
+    if errno:
+        return refuse_offset_fetch(context, request, errno)
+    wanted = (
+        _all_by_topic(context, request.group_id)
+        if request.topics is None
+        else {topic.name: topic.partition_indexes for topic in request.topics}
+    )
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    _partition(
+                        OffsetFetchResponsePartition,
+                        *_look_up(context, request, request.group_id, name, index),
+                    )
+                    for index in indexes
+                ],
+            )
+            for name, indexes in wanted.items()
+        ]
+    )
+
+
+@refuses(OffsetFetchRequest)
+def refuse_offset_fetch(
+    context: RequestContext, request: OffsetFetchRequest, errno: int
+) -> OffsetFetchResponse:
+    """Return a response with `errno`: for every group since version 8, once since version 2, before
+    for every partition.
+    """
+    if context.api_version >= _FIRST_SEVERAL:
+        return OffsetFetchResponse(groups=[_refused(g, errno) for g in request.groups])
+    if context.api_version >= _FIRST_GROUP_ERROR:
+        return OffsetFetchResponse(error_code=errno)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    _partition(OffsetFetchResponsePartition, i, _NOTHING, errno)
+                    for i in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or []
+        ]
+    )
+
+
+def _refused(group: OffsetFetchRequestGroup, errno: int) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=errno)
+
+
+def _all_by_topic(context: RequestContext, group_id: str) -> dict[str, list[int]]:
+    """Return the partitions with a committed offset, of topics that the client may describe."""
+    found: dict[str, list[int]] = {}
+    for topic, index in sorted(context.services.groups.committed_of(group_id)):
+        if not context.check_topic(topic):
+            found.setdefault(topic, []).append(index)
+    return found
+
+
+def _look_up(
+    context: RequestContext, request: OffsetFetchRequest, group_id: str, topic: str, index: int
+) -> tuple[int, CommittedOffset, int]:
+    """Return (partition, committed offset, error code)."""
+    errno = context.check_topic(topic)
+    if errno:
+        return index, _NOTHING, errno
+    offsets = context.services.groups.offsets.get(group_id)
+    if offsets is None:
+        return index, _NOTHING, 0
+    if request.require_stable and offsets.is_unstable((topic, index)):
+        return index, _NOTHING, errors.UnstableOffsetCommit.errno
+    return index, offsets.committed.get((topic, index), _NOTHING), 0
+
+
+def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
+    """Return the result of a partition; `kind` is that of one group, or of several."""
+    return kind(
+        partition_index=index,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=errno,
+    )
+
+
+def _group(
+    context: RequestContext, request: OffsetFetchRequest, asked: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
+    groups = context.services.groups
+    errno = context.services.acls.check_named(context, "group", asked.group_id, "describe")
+    errno = errno or groups.check_coordinator(context.node_id, asked.group_id)
+    errno = errno or _check_reader(context, asked)
+    if errno:
+        return _refused(asked, errno)
+    by_id = context.api_version >= _FIRST_TOPIC_IDS
+    answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
+    if asked.topics is None:
+        for name, indexes in _all_by_topic(context, asked.group_id).items():
+            topic = context.state.topics.get(name)
+            topic_id = topic.topic_id if by_id and topic is not None else ZERO_UUID
+            answer.topics.append(_topic(context, request, asked, name, topic_id, indexes))
+        return answer
+    for wanted in asked.topics:
+        known = find_topic(context, wanted.name, wanted.topic_id) if by_id else None
+        if by_id and known is None:
+            answer.topics.append(_unknown(wanted.topic_id, wanted.partition_indexes))
+            continue
+        name = wanted.name if known is None else known.name
+        answer.topics.append(
+            _topic(context, request, asked, name, wanted.topic_id, wanted.partition_indexes)
+        )
+    return answer
+
+
+def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
+    """Return the error code for the member that a request names (KIP-848); 0 if it names none."""
+    group = context.services.groups.consumer.get(asked.group_id)
+    if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
+        return 0
+    if asked.member_epoch < 0:
+        return 0
+    member = group.members.get(asked.member_id)
+    if member is None:
+        return errors.UnknownMemberIdError.errno
+    if member.epoch == asked.member_epoch:
+        return 0
+    is_classic = member.classic is not None
+    return errors.IllegalGenerationError.errno if is_classic else errors.StaleMemberEpoch.errno
+
+
+def _topic(
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    asked: OffsetFetchRequestGroup,
+    name: str,
+    topic_id: bytes,
+    indexes: list[int],
+) -> OffsetFetchResponseTopics:
+    found = [_look_up(context, request, asked.group_id, name, index) for index in indexes]
+    return OffsetFetchResponseTopics(
+        name=name,
+        topic_id=topic_id,
+        partitions=[_partition(OffsetFetchResponsePartitions, *each) for each in found],
+    )
+
+
+def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name="",
+        topic_id=topic_id,
+        partitions=[
+            _partition(OffsetFetchResponsePartitions, index, _NOTHING, errors.UnknownTopicId.errno)
+            for index in indexes
+        ],
+    )
+
+
+# -- OffsetDelete: committed positions of topics that the group does not consume
+
+
+@handles(OffsetDeleteRequest)
+def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Delete the offsets of topics that no member subscribes to."""
+    groups = context.services.groups
+    errno = groups.check_coordinator(context.node_id, request.group_id)
+    if not errno and not groups.exists(request.group_id):
+        errno = errors.GroupIdNotFound.errno
+    if errno:
+        return refuse(context, request, errno)
+    in_use = _subscribed(context, request.group_id)
+    response = OffsetDeleteResponse(throttle_time_ms=0, topics=[])
+    for topic in request.topics:
+        answer = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+        response.topics.append(answer)
+        for part in topic.partitions:
+            key = (topic.name, part.partition_index)
+            errno = errors.GroupSubscribedToTopic.errno if topic.name in in_use else 0
+            if context.state.partition(*key) is None:
+                errno = errors.UnknownTopicOrPartitionError.errno
+            errno = context.check_topic(topic.name) or errno
+            if not errno:
+                groups.offsets_of(request.group_id).delete(key)
+            answer.partitions.append(
+                OffsetDeleteResponsePartition(
+                    partition_index=part.partition_index, error_code=errno
+                )
+            )
+    return response
+
+
+def _subscribed(context: RequestContext, group_id: str) -> set[str]:
+    groups = context.services.groups
+    classic = groups.classic.get(group_id)
+    if classic is not None:
+        return _subscribed_classic(classic)
+    consumer = groups.consumer.get(group_id)
+    members = consumer.members.values() if consumer is not None else ()
+    return {topic for member in members for topic in member.topics}
+
+
+def _subscribed_classic(group: ClassicGroup) -> set[str]:
+    topics: set[str] = set()
+    for member in group.members.values():
+        try:
+            subscription, _ = codec(ConsumerProtocolSubscription, 0).decode_prefix(
+                member.metadata(group.protocol)[2:]
+            )
+        except KafkaProtocolError:
+            continue  # not a consumer group, or not yet voted
+        topics.update(subscription.topics)
+    return topics

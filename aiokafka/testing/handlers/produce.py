@@ -1,0 +1,425 @@
+"""Produce and InitProducerId: append record batches, and who numbers them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+from aiokafka import _seams, errors
+from aiokafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from aiokafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from aiokafka.testing.actions import CloseConnectionError
+from aiokafka.testing.batches import (
+    Batch,
+    BatchRefusedError,
+    Buffer,
+    build_batch,
+    check_from_client,
+    decode_records,
+    from_message_set,
+    parse,
+    with_producer,
+)
+from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
+from aiokafka.testing.log import PartitionLog
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import Partition, Topic
+from aiokafka.testing.transactions import TransactionRefusedError
+
+# -- Produce: append record batches
+
+_ALL = -1
+_FIRST_WITH_LEADER = 10  # KIP-951
+_FIRST_CAPPED = (3, 9)  # releases that ask for no more replicas in sync than there are
+
+
+@handles(ProduceRequest)
+def produce(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Append the batches; with acks=all wait for the replicas."""
+    if request.acks not in (0, 1, _ALL):
+        return refuse_produce(context, request, errors.InvalidRequiredAcksError.errno)
+    if any(part.records is None for topic in request.topic_data for part in topic.partition_data):
+        return _never()
+    response = ProduceResponse(responses=[])
+    for data in request.topic_data:
+        topic = find_topic(context, data.name, data.topic_id)
+        answers = [_append(context, request, topic, part) for part in data.partition_data]
+        if topic is None and context.api_version >= 13:
+            for answer in answers:
+                answer.error_code = errors.UnknownTopicId.errno
+        response.responses.append(
+            TopicProduceResponse(
+                name=data.name, topic_id=data.topic_id, partition_responses=answers
+            )
+        )
+    if request.acks == 0:
+        if any(answer.error_code for t in response.responses for answer in t.partition_responses):
+            raise CloseConnectionError  # the only way to tell a client that wants no answer
+        return response if context.profile.answers_without_acks else None
+    if request.acks == _ALL and not _is_replicated(context, request, response):
+        return _await_replicas(context, request, response)
+    _add_endpoints(context, response)
+    return response
+
+
+async def _never() -> ProduceResponse:
+    """Wait for ever: the request fails inside a real broker, which never responds to it."""
+    waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    return await waiting
+
+
+@refuses(ProduceRequest)
+def refuse_produce(context: RequestContext, request: ProduceRequest, errno: int) -> ProduceResponse:
+    """Return a response with `errno` for every partition. The connection of a producer without acks
+    is closed instead.
+    """
+    if request.acks == 0:
+        raise CloseConnectionError
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[
+                    _refused_partition(part.index, errno) for part in data.partition_data
+                ],
+            )
+            for data in request.topic_data
+        ]
+    )
+
+
+def _refused_partition(
+    index: int, errno: int, message: str | None = None
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=errno, base_offset=-1, error_message=message
+    )
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: Topic | None,
+    data: PartitionProduceData,
+) -> PartitionProduceResponse:
+    partition = None if topic is None else context.state.partition(topic.name, data.index)
+    errno = check_leader(context, partition)
+    if errno or topic is None or partition is None:
+        return _not_leader(context, data.index, errno, partition)
+    if request.acks == _ALL and _lacks_replicas(context, topic, partition):
+        return _refused_partition(data.index, errors.NotEnoughReplicasError.errno)
+    try:
+        appended = _append_batch(
+            context, topic, partition, data.records or b"", request.transactional_id
+        )
+    except BatchRefusedError as exc:
+        refused = _refused_partition(data.index, exc.errno, exc.message)
+        refused.log_start_offset = partition.log.start_offset if exc.in_log else -1
+        refused.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
+            for index, reason in exc.blamed.items()
+        ]
+        return refused
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _lacks_replicas(context: RequestContext, topic: Topic, partition: Partition) -> bool:
+    needed = int(topic.setting("min.insync.replicas"))
+    if context.profile.release >= _FIRST_CAPPED:
+        needed = min(needed, len(partition.replicas))
+    return len(context.state.isr(partition)) < needed
+
+
+def _not_leader(
+    context: RequestContext, index: int, errno: int, partition: Partition | None
+) -> PartitionProduceResponse:
+    response = _refused_partition(index, errno)
+    if partition is not None and context.api_version >= _FIRST_WITH_LEADER:
+        response.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+    return response
+
+
+def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
+    """Add the addresses of the leaders in the response (KIP-951)."""
+    if context.api_version < _FIRST_WITH_LEADER:
+        return
+    leaders = {
+        p.current_leader.leader_id for t in response.responses for p in t.partition_responses
+    }
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in context.state.nodes.values()
+        if node.node_id in leaders
+    ]
+
+
+def _is_replicated(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse
+) -> bool:
+    """Return whether every replica in sync already has the batches, the usual case."""
+    for data, topic in zip(request.topic_data, response.responses, strict=True):
+        found = find_topic(context, data.name, data.topic_id)
+        for answer in topic.partition_responses:
+            if answer.error_code or found is None:
+                continue
+            if found.partitions[answer.index].log.high_watermark <= answer.base_offset:
+                return False
+    return True
+
+
+async def _await_replicas(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse
+) -> ProduceResponse:
+    """Wait until the high watermark has passed what was written, or answer REQUEST_TIMED_OUT."""
+    deadline = context.received_at + request.timeout_ms / 1000
+    written = []
+    for data, topic in zip(request.topic_data, response.responses, strict=True):
+        found = find_topic(context, data.name, data.topic_id)
+        for answer in topic.partition_responses:
+            if not answer.error_code and found is not None:
+                partition = found.partitions[answer.index]
+                # Of now: another may lead the second while the first is waited for.
+                written.append((answer, found, partition, partition.log, partition.leader_epoch))
+    for answer, found, partition, log, epoch in written:
+        errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
+        if not errno and _lacks_replicas(context, found, partition):
+            errno = errors.NotEnoughReplicasAfterAppendError.errno
+        answer.error_code = errno  # with the offset, for it is written all the same
+    _add_endpoints(context, response)
+    return response
+
+
+async def _replicated(
+    context: RequestContext,
+    partition: Partition,
+    log: PartitionLog,
+    epoch: int,
+    offset: int,
+    deadline: float,
+) -> int:
+    """Return the error code for records that stand at `offset` of the log of a leader of `epoch`,
+    once it is certain.
+    """
+    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    timer = loop.call_at(deadline, changed.set)
+    log.subscribe(changed.set)
+    try:
+        while True:
+            # Before the high watermark: that of a log which was cut, and follows another leader
+            # now, counts other records.
+            now = context.state.partition(partition.topic, partition.index)
+            if now is None:
+                return errors.UnknownTopicOrPartitionError.errno
+            if (now.leader, now.leader_epoch) != (context.node_id, epoch):
+                return errors.NotLeaderForPartitionError.errno
+            if log.high_watermark > offset:
+                return 0
+            if deadline <= loop.time():
+                return errors.RequestTimedOutError.errno
+            await changed.wait()
+            changed.clear()
+    finally:
+        timer.cancel()
+        log.unsubscribe(changed.set)
+
+
+# -- Appending: what a broker checks, and what it changes in batches
+
+
+_ZSTD = 4
+_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_FIRST_BATCH_V2 = 3  # Produce versions: below come message sets of magic 0 and 1
+_FIRST_ZSTD = 7
+_AFTER_MAX = "message.timestamp.after.max.ms"
+_FIRST_WARY = (4, 0)  # releases in which it is an hour by default; before there was no limit
+_FOREVER = 2**63 - 1
+_FIRST_FORGIVING = (2, 5)  # releases; KIP-360
+
+
+@dataclass(frozen=True)
+class _Appended:
+    """Offset and time of an appended batch."""
+
+    base_offset: int
+    append_time: int
+    """Milliseconds with ``LogAppendTime``, else -1; of a repetition the time of its newest record,
+    whatever the topic's times are, as Kafka has it."""
+
+
+def _append_batch(
+    context: RequestContext,
+    topic: Topic,
+    partition: Partition,
+    data: Buffer,
+    transactional_id: str | None,
+) -> _Appended:
+    """Check what a Produce request brought for one partition, and append it.
+
+    A repetition of one of the producer's last five batches is not written again.
+
+    Raises:
+        BatchRefusedError: nothing was written.
+    """
+    batches = _batches(context, data)
+    append_time = None
+    if topic.setting("message.timestamp.type") == "LogAppendTime":
+        append_time = int(_seams.wall_time() * 1000)
+    for batch in batches:
+        _check(context, topic, batch)
+    first = batches[0]
+    if first.producer_id >= 0:
+        context.services.check_transaction(context, partition, first, transactional_id)
+        known = partition.log.producers.duplicate(first)
+        if known is not None:
+            return _Appended(known.base_offset, known.max_timestamp)
+        partition.log.producers.check(first, unknown_producer=_unknown_producer(context, first))
+    base_offset = partition.log.end_offset
+    for batch in (_recompressed(topic, batch) for batch in batches):
+        partition.log.add(batch, append_time=append_time)
+    return _Appended(base_offset, -1 if append_time is None else append_time)
+
+
+def _unknown_producer(context: RequestContext, batch: Batch) -> int:
+    """Return the error code for a producer id without state that does not begin at sequence 0."""
+    if context.profile.release < _FIRST_FORGIVING:
+        return errors.UnknownProducerId.errno
+    if batch.is_transactional and context.services.adds_partitions(context):
+        return errors.OutOfOrderSequenceNumber.errno
+    return 0
+
+
+def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
+    if context.api_version < _FIRST_BATCH_V2:
+        data = from_message_set(data)
+    batches = parse(data)
+    if context.api_version >= _FIRST_BATCH_V2 and len(batches) != 1:
+        raise BatchRefusedError(
+            errors.InvalidRecord.errno,
+            f"{len(batches)} record batches came, exactly one is required",
+        )
+    return batches
+
+
+def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
+    check_from_client(batch)
+    if batch.size > int(topic.setting("max.message.bytes")):
+        raise BatchRefusedError(
+            errors.MessageSizeTooLargeError.errno,
+            f"The record batch size in the append to {topic.name} is {batch.size} bytes which "
+            f"exceeds the maximum configured value of {topic.setting('max.message.bytes')}.",
+        )
+    allowed = context.profile.compressions
+    if allowed is not None and batch.codec not in (0, *allowed):
+        raise BatchRefusedError(
+            errors.UnsupportedForMessageFormatError.errno, "the compression type is not supported"
+        )
+    if batch.codec == _ZSTD and _FIRST_BATCH_V2 <= context.api_version < _FIRST_ZSTD:
+        raise BatchRefusedError(
+            errors.UnsupportedCompressionType.errno, "zstd needs Produce version 7 or higher"
+        )
+    _check_records(topic, batch, _times_allowed(context.profile.release, topic))
+
+
+def _recompressed(topic: Topic, batch: Batch) -> Batch:
+    """Return the batch in the codec that the topic's ``compression.type`` names."""
+    codec = _CODECS.get(topic.setting("compression.type"))
+    if codec is None or codec == batch.codec:
+        return batch
+    found = decode_records(batch.data, topic.name, 0, batch.base_offset)
+    items = [(r.timestamp, r.key, r.value, r.headers) for r in found]
+    return with_producer(parse(build_batch(items, codec=codec))[0], batch, batch.base_sequence)
+
+
+def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
+    """Return the earliest and the latest time that a record may have."""
+    if topic.setting("message.timestamp.type") != "CreateTime":
+        return -_FOREVER, _FOREVER
+    now = int(_seams.wall_time() * 1000)
+    after = int(topic.setting(_AFTER_MAX))
+    if _AFTER_MAX not in topic.config and release < _FIRST_WARY:
+        after = _FOREVER
+    return now - int(topic.setting("message.timestamp.before.max.ms")), now + after
+
+
+def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
+    """Refuse a batch if a record of it may not be written, and name all that may not."""
+    earliest, latest = times
+    needs_keys = "compact" in topic.setting("cleanup.policy")
+    if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:
+        return
+    no_key = f"Compacted topic cannot accept message without key in topic {topic.name}."
+    errno, blamed = errors.InvalidRecord.errno, {}
+    found = decode_records(batch.data, topic.name, 0, batch.base_offset)
+    for index, record in enumerate(found):
+        time = record.timestamp
+        if needs_keys and record.key is None:
+            blamed[index] = no_key
+        elif time >= 0 and not earliest <= time <= latest:
+            errno = errors.InvalidTimestampError.errno
+            blamed[index] = f"Timestamp {time} is out of range."
+    if blamed:
+        raise BatchRefusedError(
+            errno,
+            f"One or more records have been rejected due to {len(blamed)} record errors, the first "
+            f"of which is: {next(iter(blamed.values()))}",
+            in_log=True,
+            blamed=blamed,
+        )
+
+
+# -- InitProducerId: an id for idempotence, or a new session of a transactional id
+
+_FIRST_FENCED = 4
+
+
+@handles(InitProducerIdRequest, refusal={"producer_epoch": -1})
+def init_producer_id(
+    context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """Return a producer id: always a new one without a transactional id, else that of its
+    session.
+    """
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return InitProducerIdResponse(
+            throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
+        )
+    if transactional_id == "":
+        return refuse(context, request, errors.InvalidRequestError.errno)
+    transactions = context.services.transactions
+    errno = transactions.check_coordinator(context.node_id, transactional_id)
+    if errno:
+        return refuse(context, request, errno)
+    timeout = request.transaction_timeout_ms / 1000
+    try:
+        producer_id, epoch = transactions.init(
+            transactional_id, timeout, request.producer_id, request.producer_epoch
+        )
+    except TransactionRefusedError as exc:
+        return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED))
+    return InitProducerIdResponse(throttle_time_ms=0, producer_id=producer_id, producer_epoch=epoch)
