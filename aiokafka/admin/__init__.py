@@ -10,9 +10,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
-    from aiokafka.admin._broker_values import (
+    from aiokafka.admin._group_descriptions import (
+        GroupDescription,
+        GroupListing,
+        GroupMember,
+        StreamsTasks,
+    )
+    from aiokafka.admin._group_offsets import OffsetReset, ResetKind, ResetRule, ShareOffset
+    from aiokafka.admin._lag import GroupLag, PartitionLag, PartitionOwner
+    from aiokafka.admin._raw import SendTo
+    from aiokafka.admin._replicas import Reassignment
+    from aiokafka.admin.acls import AclBinding, AclFilter, Acls, ResourcePattern
+    from aiokafka.admin.brokers import (
         Broker,
+        Brokers,
         ClusterDescription,
         FeatureLevels,
         Features,
@@ -21,47 +32,15 @@ if TYPE_CHECKING:
         Quorum,
         QuorumReplica,
     )
-    from aiokafka.admin._config_values import (
+    from aiokafka.admin.client import AIOKafkaAdminClient
+    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+    from aiokafka.admin.configs import (
         ConfigChange,
         ConfigKey,
+        Configs,
         ConfigSetting,
         ConfigSynonym,
     )
-    from aiokafka.admin._declared import DeclaredTopic, TopicStep
-    from aiokafka.admin._delegation_token import DelegationToken
-    from aiokafka.admin._group_values import (
-        GroupDescription,
-        GroupListing,
-        GroupMember,
-        StreamsTasks,
-    )
-    from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
-    from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
-    from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
-    from aiokafka.admin._raw import SendTo
-    from aiokafka.admin._reset_values import OffsetReset, ResetKind, ResetRule
-    from aiokafka.admin._share_offsets import ShareOffset
-    from aiokafka.admin._topic_values import (
-        PartitionDescription,
-        Reassignment,
-        TopicCreation,
-        TopicDescription,
-        TopicListing,
-        TopicSetting,
-    )
-    from aiokafka.admin._transaction_values import (
-        ActiveProducer,
-        FencedProducer,
-        HangingTransaction,
-        TransactionDescription,
-        TransactionListing,
-    )
-    from aiokafka.admin._user_values import NewScramCredential, ScramCredential
-    from aiokafka.admin.acls import Acls
-    from aiokafka.admin.brokers import Brokers
-    from aiokafka.admin.client import AIOKafkaAdminClient
-    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-    from aiokafka.admin.configs import Configs
     from aiokafka.admin.enums import (
         AclOperation,
         AclPermission,
@@ -82,14 +61,30 @@ if TYPE_CHECKING:
     from aiokafka.admin.groups import Groups
     from aiokafka.admin.new_partitions import NewPartitions
     from aiokafka.admin.new_topic import NewTopic
-    from aiokafka.admin.offsets import Offsets
-    from aiokafka.admin.quotas import Quotas
+    from aiokafka.admin.offsets import ListedOffset, Offsets, OffsetSpec
+    from aiokafka.admin.quotas import QuotaEntity, QuotaFilter, Quotas
     from aiokafka.admin.records import Records
     from aiokafka.admin.records_to_delete import RecordsToDelete
-    from aiokafka.admin.tokens import Tokens
-    from aiokafka.admin.topics import Topics
-    from aiokafka.admin.transactions import Transactions
-    from aiokafka.admin.users import Users
+    from aiokafka.admin.tokens import DelegationToken, Tokens
+    from aiokafka.admin.topics import (
+        DeclaredTopic,
+        PartitionDescription,
+        TopicCreation,
+        TopicDescription,
+        TopicListing,
+        Topics,
+        TopicSetting,
+        TopicStep,
+    )
+    from aiokafka.admin.transactions import (
+        ActiveProducer,
+        FencedProducer,
+        HangingTransaction,
+        TransactionDescription,
+        TransactionListing,
+        Transactions,
+    )
+    from aiokafka.admin.users import NewScramCredential, ScramCredential, Users
 
 __all__ = [
     "AIOKafkaAdminClient",
@@ -175,81 +170,81 @@ __all__ = [
 
 _HOMES = {
     "AIOKafkaAdminClient": "client",
-    "AclBinding": "_acl_values",
-    "AclFilter": "_acl_values",
+    "AclBinding": "acls",
+    "AclFilter": "acls",
     "AclOperation": "enums",
     "AclPermission": "enums",
     "Acls": "acls",
-    "ActiveProducer": "_transaction_values",
-    "Broker": "_broker_values",
+    "ActiveProducer": "transactions",
+    "Broker": "brokers",
     "Brokers": "brokers",
-    "ClusterDescription": "_broker_values",
-    "ConfigChange": "_config_values",
-    "ConfigKey": "_config_values",
+    "ClusterDescription": "brokers",
+    "ConfigChange": "configs",
+    "ConfigKey": "configs",
     "ConfigOperation": "enums",
     "ConfigResource": "config_resource",
     "ConfigResourceType": "config_resource",
-    "ConfigSetting": "_config_values",
+    "ConfigSetting": "configs",
     "ConfigSource": "enums",
-    "ConfigSynonym": "_config_values",
+    "ConfigSynonym": "configs",
     "ConfigType": "enums",
     "Configs": "configs",
-    "DeclaredTopic": "_declared",
-    "DelegationToken": "_delegation_token",
+    "DeclaredTopic": "topics",
+    "DelegationToken": "tokens",
     "ElectionType": "enums",
-    "FeatureLevels": "_broker_values",
+    "FeatureLevels": "brokers",
     "FeatureUpgradeType": "enums",
-    "Features": "_broker_values",
-    "FencedProducer": "_transaction_values",
-    "GroupDescription": "_group_values",
-    "GroupLag": "_lag_values",
-    "GroupListing": "_group_values",
-    "GroupMember": "_group_values",
+    "Features": "brokers",
+    "FencedProducer": "transactions",
+    "GroupDescription": "_group_descriptions",
+    "GroupLag": "_lag",
+    "GroupListing": "_group_descriptions",
+    "GroupMember": "_group_descriptions",
     "GroupState": "enums",
     "GroupType": "enums",
     "Groups": "groups",
-    "HangingTransaction": "_transaction_values",
-    "ListedOffset": "_offset_values",
-    "LogDir": "_broker_values",
-    "LogDirReplica": "_broker_values",
+    "HangingTransaction": "transactions",
+    "ListedOffset": "offsets",
+    "LogDir": "brokers",
+    "LogDirReplica": "brokers",
     "NewPartitions": "new_partitions",
-    "NewScramCredential": "_user_values",
+    "NewScramCredential": "users",
     "NewTopic": "new_topic",
-    "OffsetReset": "_reset_values",
-    "OffsetSpec": "_offset_values",
+    "OffsetReset": "_group_offsets",
+    "OffsetSpec": "offsets",
     "Offsets": "offsets",
-    "PartitionDescription": "_topic_values",
-    "PartitionLag": "_lag_values",
-    "PartitionOwner": "_lag_values",
+    "PartitionDescription": "topics",
+    "PartitionLag": "_lag",
+    "PartitionOwner": "_lag",
     "PatternType": "enums",
-    "Quorum": "_broker_values",
-    "QuorumReplica": "_broker_values",
-    "QuotaEntity": "_quota_values",
-    "QuotaFilter": "_quota_values",
+    "Quorum": "brokers",
+    "QuorumReplica": "brokers",
+    "QuotaEntity": "quotas",
+    "QuotaFilter": "quotas",
     "QuotaName": "enums",
     "Quotas": "quotas",
-    "Reassignment": "_topic_values",
+    "Reassignment": "_replicas",
     "Records": "records",
     "RecordsToDelete": "records_to_delete",
-    "ResetKind": "_reset_values",
-    "ResetRule": "_reset_values",
-    "ResourcePattern": "_acl_values",
+    "ResetKind": "_group_offsets",
+    "ResetRule": "_group_offsets",
+    "ResourcePattern": "acls",
     "ResourceType": "enums",
-    "ScramCredential": "_user_values",
+    "ScramCredential": "users",
     "ScramMechanism": "enums",
     "SendTo": "_raw",
-    "ShareOffset": "_share_offsets",
-    "StreamsTasks": "_group_values",
+    "ShareOffset": "_group_offsets",
+    "StreamsTasks": "_group_descriptions",
     "Tokens": "tokens",
     "TopicAction": "enums",
-    "TopicCreation": "_topic_values",
-    "TopicDescription": "_topic_values",
-    "TopicListing": "_topic_values",
-    "TopicSetting": "_topic_values",
-    "TopicStep": "_declared",
+    "TopicCreation": "topics",
+    "TopicDescription": "topics",
+    "TopicListing": "topics",
+    "TopicSetting": "topics",
+    "TopicStep": "topics",
     "Topics": "topics",
-    "TransactionDescription": "_transaction_values",
-    "TransactionListing": "_transaction_values",
+    "TransactionDescription": "transactions",
+    "TransactionListing": "transactions",
     "TransactionState": "enums",
     "Transactions": "transactions",
     "Users": "users",

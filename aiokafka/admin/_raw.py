@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin._cluster import fetch_metadata
-from aiokafka.admin._items import by_node, settle
-from aiokafka.admin._leaders import by_leader
-from aiokafka.admin._routing import Call, R, Router, codes_in
+from aiokafka.admin._items import by_leader, by_node, settle
+from aiokafka.admin._routing import Call, R, Router, codes_in, fetch_metadata
 from aiokafka.client import CoordinationType
 from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition

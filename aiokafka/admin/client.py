@@ -16,10 +16,10 @@ from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import Self, Unpack, later
-from aiokafka.admin import _cluster, _raw
-from aiokafka.admin._arguments import as_new_topics, items_of, refuse_other_names
+from aiokafka.admin import _raw
 from aiokafka.admin._raw import SendTo
-from aiokafka.admin._routing import R, Router
+from aiokafka.admin._routing import R, Router, fetch_metadata
+from aiokafka.admin._values import as_new_topics, items_of, refuse_other_names
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -30,7 +30,6 @@ from aiokafka.protocol.schema import Request
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.admin._delegation_token import DelegationToken
     from aiokafka.admin.acls import Acls
     from aiokafka.admin.brokers import Brokers
     from aiokafka.admin.config_resource import ConfigResource
@@ -48,14 +47,14 @@ if TYPE_CHECKING:
         TopicDict,
         TopicResults,
     )
-    from aiokafka.admin.tokens import Tokens
+    from aiokafka.admin.tokens import DelegationToken, Tokens
     from aiokafka.admin.topics import Topics
     from aiokafka.admin.transactions import Transactions
     from aiokafka.admin.users import Users
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import AdminOptions
 else:
-    DelegationToken = later("aiokafka.admin._delegation_token.DelegationToken")
+    DelegationToken = later("aiokafka.admin.tokens.DelegationToken")
     ConfigResource = later("aiokafka.admin.config_resource.ConfigResource")
     AlterConfigsResult = later("aiokafka.admin.results.AlterConfigsResult")
     ClusterDict = later("aiokafka.admin.results.ClusterDict")
@@ -352,11 +351,11 @@ class AIOKafkaAdminClient(Reporting):
         settings. The controller responds when it has decided; other brokers may learn of the topic
         a moment later. Changes beyond the user's quota are delayed and sent again.
         """
-        from aiokafka.admin import _topics
+        from aiokafka.admin import _upstream_calls
 
         wanted = as_new_topics("new_topics", new_topics)
         deadline = self._deadline(timeout_ms)
-        return await _topics.create_topics(self._router, wanted, validate_only, deadline)
+        return await _upstream_calls.create_topics(self._router, wanted, validate_only, deadline)
 
     async def delete_topics(
         self,
@@ -367,10 +366,10 @@ class AIOKafkaAdminClient(Reporting):
 
         Errors of single topics are not raised: see `topic_errors` and `topic_error_codes`.
         """
-        from aiokafka.admin import _topics
+        from aiokafka.admin import _upstream_calls
 
         refuse_other_names("topics", topics)
-        return await _topics.delete_topics(self._router, topics, self._deadline(timeout_ms))
+        return await _upstream_calls.delete_topics(self._router, topics, self._deadline(timeout_ms))
 
     async def create_partitions(
         self,
@@ -383,16 +382,18 @@ class AIOKafkaAdminClient(Reporting):
         Raises the first error of a topic, such as InvalidPartitionsError; other topics of the call
         may have been changed.
         """
-        from aiokafka.admin import _topics
+        from aiokafka.admin import _upstream_calls
 
         deadline = self._deadline(timeout_ms)
-        return await _topics.create_partitions(
+        return await _upstream_calls.create_partitions(
             self._router, topic_partitions, validate_only, deadline
         )
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics, internal ones included."""
-        return await _cluster.list_topics(self._router, self._deadline())
+        from aiokafka.admin import _upstream_calls
+
+        return await _upstream_calls.list_topics(self._router, self._deadline())
 
     async def describe_topics(
         self, topics: list[str] | tuple[str, ...] | Set[str] | None = None
@@ -402,7 +403,9 @@ class AIOKafkaAdminClient(Reporting):
         A topic that does not exist is returned with its `error_code`. It is not created.
         """
         refuse_other_names("topics", topics)
-        return await _cluster.describe_topics(self._router, topics, self._deadline())
+        from aiokafka.admin import _upstream_calls
+
+        return await _upstream_calls.describe_topics(self._router, topics, self._deadline())
 
     async def delete_records(
         self,
@@ -413,14 +416,14 @@ class AIOKafkaAdminClient(Reporting):
 
         Raises the first error of a partition, such as OffsetOutOfRangeError.
         """
-        from aiokafka.admin import _records
+        from aiokafka.admin import records
 
         before = {
             as_partition(tp): _before(tp, to)
             for tp, to in items_of("records_to_delete", records_to_delete)
         }
         try:
-            return await _records.delete_each(
+            return await records.delete_records(
                 self._router, before, self._deadline(timeout_ms), fail_fast=True
             )
         except AdminItemsError as failed:
@@ -430,11 +433,13 @@ class AIOKafkaAdminClient(Reporting):
 
     async def describe_cluster(self) -> ClusterDict:
         """Return a dict with the brokers, the id of the cluster and the id of the controller."""
-        return await _cluster.describe_cluster(self._router, self._deadline())
+        from aiokafka.admin import _upstream_calls
+
+        return await _upstream_calls.describe_cluster(self._router, self._deadline())
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
         """Return a response about topics, None for all: a name inside 0.14 that tests use."""
-        return await _cluster.fetch_metadata(self._router, topics, self._deadline())
+        return await fetch_metadata(self._router, topics, self._deadline())
 
     # Names inside 0.14, too: programs send requests for which it has no call.
 
@@ -455,9 +460,9 @@ class AIOKafkaAdminClient(Reporting):
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
         """Return the settings of topics, brokers and groups: one result per broker asked."""
-        from aiokafka.admin import _configs
+        from aiokafka.admin import _upstream_calls
 
-        return await _configs.describe_configs(
+        return await _upstream_calls.describe_configs(
             self._router, config_resources, include_synonyms, self._deadline()
         )
 
@@ -468,9 +473,9 @@ class AIOKafkaAdminClient(Reporting):
 
         Errors of single resources are not raised: see `resources`.
         """
-        from aiokafka.admin import _configs
+        from aiokafka.admin import _upstream_calls
 
-        return await _configs.alter_configs(self._router, config_resources, self._deadline())
+        return await _upstream_calls.alter_configs(self._router, config_resources, self._deadline())
 
     # -- groups
 
@@ -487,10 +492,10 @@ class AIOKafkaAdminClient(Reporting):
             group_coordinator_id: the broker to ask; by default it is looked up.
             include_authorized_operations: also return what the user may do with each group.
         """
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         refuse_other_names("group_ids", group_ids)
-        return await _groups.describe_groups(
+        return await _upstream_groups.describe_groups(
             self._router,
             group_ids,
             group_coordinator_id,
@@ -502,16 +507,18 @@ class AIOKafkaAdminClient(Reporting):
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
         """Return (group, protocol type) of the groups on these brokers (default: all)."""
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
-        return await _groups.list_groups(self._router, broker_ids, self._deadline())
+        return await _upstream_groups.list_groups(self._router, broker_ids, self._deadline())
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
         """Return the id of the broker that coordinates a group (type 0) or transactional id (1)."""
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         deadline = self._deadline()
-        return await _groups.find_coordinator(self._router, group_id, coordinator_type, deadline)
+        return await _upstream_groups.find_coordinator(
+            self._router, group_id, coordinator_type, deadline
+        )
 
     async def list_consumer_group_offsets(
         self,
@@ -529,11 +536,11 @@ class AIOKafkaAdminClient(Reporting):
         group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
         2.5).
         """
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
-        query = _groups.OffsetQuery(group_id, tps, require_stable)
-        return await _groups.list_offsets(
+        query = _upstream_groups.OffsetQuery(group_id, tps, require_stable)
+        return await _upstream_groups.list_offsets(
             self._router, query, group_coordinator_id, self._deadline()
         )
 
@@ -547,10 +554,10 @@ class AIOKafkaAdminClient(Reporting):
         FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800). Raises
         UnknownMemberIdError for a name that is not in the group, after the others were removed.
         """
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         refuse_other_names("group_instance_ids", group_instance_ids)
-        await _groups.remove_members(
+        await _upstream_groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
 
@@ -569,9 +576,9 @@ class AIOKafkaAdminClient(Reporting):
         broker creates tokens only for a client that authenticated by SASL or a client certificate,
         and not by a token. Other brokers learn of the token a moment later.
         """
-        from aiokafka.admin import _tokens
+        from aiokafka.admin import tokens
 
-        return await _tokens.create(
+        return await tokens.create_token(
             self._router, owner, renewers, max_lifetime_ms, self._deadline()
         )
 
@@ -582,26 +589,26 @@ class AIOKafkaAdminClient(Reporting):
         Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
         DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
-        from aiokafka.admin import _tokens
+        from aiokafka.admin import tokens
 
-        return await _tokens.renew(self._router, hmac, renew_period_ms, self._deadline())
+        return await tokens.renew_token(self._router, hmac, renew_period_ms, self._deadline())
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
         """Let a token expire after a period, with -1 at once.
 
         Returns and raises the same as `renew_delegation_token`.
         """
-        from aiokafka.admin import _tokens
+        from aiokafka.admin import tokens
 
-        return await _tokens.expire(self._router, hmac, expiry_period_ms, self._deadline())
+        return await tokens.expire_token(self._router, hmac, expiry_period_ms, self._deadline())
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
         """Return the tokens of these owners; by default every token that the user may see."""
-        from aiokafka.admin import _tokens
+        from aiokafka.admin import tokens
 
-        return await _tokens.describe(self._router, owners, self._deadline())
+        return await tokens.describe_tokens(self._router, owners, self._deadline())
 
 
 def _before(tp: TopicPartition, to: RecordsToDelete) -> int:
