@@ -16,7 +16,7 @@ _NAMES = {
         "Broker Brokers ClusterDescription FeatureLevels Features LogDir LogDirReplica Quorum "
         "QuorumReplica"
     ),
-    "client": "AIOKafkaAdminClient",
+    "client": "AIOKafkaAdminClient SendTo",
     "config_resource": "ConfigResource ConfigResourceType",
     "configs": "ConfigChange ConfigKey ConfigSetting ConfigSynonym Configs",
     "enums": (
@@ -32,7 +32,6 @@ _NAMES = {
     "new_topic": "NewTopic",
     "offsets": "ListedOffset OffsetSpec Offsets",
     "quotas": "QuotaEntity QuotaFilter Quotas",
-    "_raw": "SendTo",
     "records": "Records",
     "records_to_delete": "RecordsToDelete",
     "_replicas": "Reassignment",
@@ -63,7 +62,6 @@ if TYPE_CHECKING:  # which reads these imports in place of __all__
     from aiokafka.admin._lag import GroupLag as GroupLag
     from aiokafka.admin._lag import PartitionLag as PartitionLag
     from aiokafka.admin._lag import PartitionOwner as PartitionOwner
-    from aiokafka.admin._raw import SendTo as SendTo
     from aiokafka.admin._replicas import Reassignment as Reassignment
     from aiokafka.admin.acls import AclBinding as AclBinding
     from aiokafka.admin.acls import AclFilter as AclFilter
@@ -79,6 +77,7 @@ if TYPE_CHECKING:  # which reads these imports in place of __all__
     from aiokafka.admin.brokers import Quorum as Quorum
     from aiokafka.admin.brokers import QuorumReplica as QuorumReplica
     from aiokafka.admin.client import AIOKafkaAdminClient as AIOKafkaAdminClient
+    from aiokafka.admin.client import SendTo as SendTo
     from aiokafka.admin.config_resource import ConfigResource as ConfigResource
     from aiokafka.admin.config_resource import ConfigResourceType as ConfigResourceType
     from aiokafka.admin.configs import ConfigChange as ConfigChange

@@ -1,9 +1,10 @@
-"""The admin client: public methods, each a call of the module that does the work."""
+"""The admin client: any request, the calls of aiokafka, and newer ones by noun, such as `topics`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,13 @@ from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import Self, Unpack, later
-from aiokafka.admin import _raw
-from aiokafka.admin._raw import SendTo
-from aiokafka.admin._routing import R, Router, fetch_metadata
+from aiokafka.admin._items import by_leader, by_node, settle
+from aiokafka.admin._routing import Call, R, Router, codes_in, fetch_metadata
 from aiokafka.admin._values import as_new_topics, items_of, refuse_other_names
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import AdminItemsError, IllegalStateError
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.schema import Request
@@ -77,9 +77,49 @@ else:
     Transactions = later("aiokafka.admin.transactions.Transactions")
     Users = later("aiokafka.admin.users.Users")
 
-_ANY = SendTo.any()
-
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
+
+
+@dataclass(frozen=True)
+class SendTo:
+    """Says which broker a request is for: made by `any`, `controller`, `broker`, `leader`,
+    `coordinator` or `transaction_coordinator`."""
+
+    kind: str
+    target: Any = None
+
+    @classmethod
+    def any(cls) -> SendTo:
+        """Choose any broker; another one if the first is silent."""
+        return cls("any")
+
+    @classmethod
+    def controller(cls) -> SendTo:
+        """Choose the controller, or with KRaft a broker that forwards to it."""
+        return cls("controller")
+
+    @classmethod
+    def broker(cls, broker_id: int) -> SendTo:
+        """Choose this broker."""
+        return cls("broker", broker_id)
+
+    @classmethod
+    def leader(cls, partition: TopicPartition) -> SendTo:
+        """Choose the leader of a partition."""
+        return cls("leader", as_partition(partition))
+
+    @classmethod
+    def coordinator(cls, group_id: str) -> SendTo:
+        """Choose the coordinator of a group."""
+        return cls("group", group_id)
+
+    @classmethod
+    def transaction_coordinator(cls, transactional_id: str) -> SendTo:
+        """Choose the coordinator of a transactional id."""
+        return cls("transaction", transactional_id)
+
+
+_ANY = SendTo.any()
 
 
 class AIOKafkaAdminClient(Reporting):
@@ -325,7 +365,24 @@ class AIOKafkaAdminClient(Reporting):
         UnsupportedVersionError, ValueError for fields that the version lacks, and TypeError for
         values of another type than a field's.
         """
-        return await _raw.send(self._router, request, to, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        router = self._router
+        call: Call[R] = Call(type(request), lambda version: request, codes_in)
+        if to.kind == "any":
+            return await router.to_any(call, deadline)
+        if to.kind == "controller":
+            return await router.to_controller(call, deadline)
+        if to.kind == "broker":
+            return await router.to_node(to.target, call, deadline)
+        if to.kind == "leader":
+
+            async def ask(node_id: int, part: list[TopicPartition]) -> dict[TopicPartition, R]:
+                return dict.fromkeys(part, await router.send(node_id, call, deadline))
+
+            found = await by_leader(router, [to.target], ask, deadline)
+            return found[to.target]
+        kind = CoordinationType.GROUP if to.kind == "group" else CoordinationType.TRANSACTION
+        return await router.to_coordinator(to.target, call, deadline, kind=kind)
 
     async def send_to_all(
         self, request: Request[R], *, timeout_ms: float | None = None
@@ -334,7 +391,19 @@ class AIOKafkaAdminClient(Reporting):
 
         Raises the error of a broker: AdminItemsError if there are several.
         """
-        return await _raw.send_to_all(self._router, request, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        call: Call[R] = Call(type(request), lambda version: request)
+        metadata = await fetch_metadata(self._router, [], deadline)
+
+        async def one(node_id: int, _: list[int]) -> dict[int, R]:
+            return {node_id: await self._router.send_to_named(node_id, call, deadline)}
+
+        return await settle(
+            self._router,
+            sorted(broker.node_id for broker in metadata.brokers),
+            lambda left: by_node({node_id: [node_id] for node_id in left}, one),
+            deadline,
+        )
 
     # -- topics
 
