@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from aiokafka.admin._routing import Call, R, Router, fetch_metadata, raise_for, remaining_ms
+from aiokafka.admin._routing import Call, R, Router, fetch_metadata, raise_for
 from aiokafka.admin._values import items_of
 from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.configs import OF_ONE_BROKER, text_of
@@ -31,7 +31,7 @@ from aiokafka.admin.results import (
     TopicError,
     TopicResults,
 )
-from aiokafka.admin.topics import creatable, grown
+from aiokafka.admin.topics import send_create_partitions, send_create_topics, send_delete_topics
 from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -50,14 +50,9 @@ from aiokafka.protocol.messages.configs import (
 from aiokafka.protocol.messages.metadata import MetadataResponseTopic
 from aiokafka.protocol.messages.topics import (
     CreatableTopicResult,
-    CreatePartitionsRequest,
     CreatePartitionsTopicResult,
-    CreateTopicsRequest,
     DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicState,
 )
-from aiokafka.protocol.schema import ZERO_UUID
 
 _OVER_QUOTA = ThrottlingQuotaExceeded.errno
 _FIRST_PAUSE = 0.05  # seconds, where the broker names no pause
@@ -111,16 +106,8 @@ async def create_topics(
     wanted = list(topics)
 
     async def ask(names: Names) -> tuple[int, list[CreatableTopicResult]]:
-        def build(version: int) -> CreateTopicsRequest:
-            chosen = [topic for topic in wanted if names is None or topic.name in names]
-            return CreateTopicsRequest(
-                topics=[creatable(topic, version) for topic in chosen],
-                timeout_ms=remaining_ms(deadline),
-                validate_only=validate_only,
-            )
-
-        call = Call(CreateTopicsRequest, build, lambda found: [t.error_code for t in found.topics])
-        response = await router.to_controller(call, deadline)
+        chosen = [topic for topic in wanted if names is None or topic.name in names]
+        response = await send_create_topics(router, chosen, validate_only, deadline)
         return response.throttle_time_ms, response.topics
 
     throttle_time_ms, found = await _within_quota(ask, deadline)
@@ -150,18 +137,7 @@ async def delete_topics(router: Router, topics: Iterable[str], deadline: float) 
 
     async def ask(names: Names) -> tuple[int, list[DeletableTopicResult]]:
         chosen = [name for name in wanted if names is None or name in names]
-
-        def build(version: int) -> DeleteTopicsRequest:
-            timeout_ms = remaining_ms(deadline)
-            if version < 6:
-                return DeleteTopicsRequest(topic_names=chosen, timeout_ms=timeout_ms)
-            states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in chosen]
-            return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
-
-        call = Call(
-            DeleteTopicsRequest, build, lambda found: [t.error_code for t in found.responses]
-        )
-        response = await router.to_controller(call, deadline)
+        response = await send_delete_topics(router, chosen, deadline)
         return response.throttle_time_ms, response.responses
 
     throttle_time_ms, found = await _within_quota(ask, deadline)
@@ -181,20 +157,10 @@ async def create_partitions(
     for name, new in items_of("topic_partitions", topics):
         if isinstance(new, bool) or not (isinstance(new, int) or hasattr(new, "total_count")):
             raise TypeError(f"topic_partitions: {name}={new!r}: must be a NewPartitions or an int")
-    wanted = [grown(name, new) for name, new in topics.items()]
 
     async def ask(names: Names) -> tuple[int, list[CreatePartitionsTopicResult]]:
-        def build(version: int) -> CreatePartitionsRequest:
-            return CreatePartitionsRequest(
-                topics=[topic for topic in wanted if names is None or topic.name in names],
-                timeout_ms=remaining_ms(deadline),
-                validate_only=validate_only,
-            )
-
-        call = Call(
-            CreatePartitionsRequest, build, lambda found: [t.error_code for t in found.results]
-        )
-        response = await router.to_controller(call, deadline)
+        chosen = {name: new for name, new in topics.items() if names is None or name in names}
+        response = await send_create_partitions(router, chosen, validate_only, deadline)
         return response.throttle_time_ms, response.results
 
     throttle_time_ms, found = await _within_quota(ask, deadline)

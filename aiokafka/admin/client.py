@@ -1,4 +1,4 @@
-"""The admin client: any request, the calls of aiokafka, and newer ones by noun, such as `topics`."""
+"""The admin client: any request, calls of aiokafka, and the newer ones by noun, such as `topics`."""
 
 from __future__ import annotations
 

@@ -419,15 +419,8 @@ async def create_topics(
     wanted = {topic.name: topic for topic in topics}
 
     async def ask(left: list[str]) -> dict[str, TopicCreation | KafkaError]:
-        def build(version: int) -> wire.CreateTopicsRequest:
-            return wire.CreateTopicsRequest(
-                topics=[creatable(wanted[name], version) for name in left],
-                timeout_ms=remaining_ms(deadline),
-                validate_only=validate_only,
-            )
-
-        call = Call(wire.CreateTopicsRequest, build, lambda r: [t.error_code for t in r.topics])
-        response = await router.to_controller(call, deadline)
+        chosen = [wanted[name] for name in left]
+        response = await send_create_topics(router, chosen, validate_only, deadline)
         return {
             each.name: error_of(each.error_code, each.error_message, each.name) or _creation(each)
             for each in response.topics
@@ -436,7 +429,23 @@ async def create_topics(
     return await settle(router, wanted, ask, deadline)
 
 
-def creatable(topic: NewTopic, version: int) -> wire.CreatableTopic:
+async def send_create_topics(
+    router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
+) -> wire.CreateTopicsResponse:
+    """Return the response of the controller, with the error codes of topics."""
+
+    def build(version: int) -> wire.CreateTopicsRequest:
+        return wire.CreateTopicsRequest(
+            topics=[_creatable(topic, version) for topic in topics],
+            timeout_ms=remaining_ms(deadline),
+            validate_only=validate_only,
+        )
+
+    call = Call(wire.CreateTopicsRequest, build, lambda r: [t.error_code for t in r.topics])
+    return await router.to_controller(call, deadline)
+
+
+def _creatable(topic: NewTopic, version: int) -> wire.CreatableTopic:
     """Return a new topic as a version of the request has it.
 
     Raises UnsupportedVersionError for numbers that are left to brokers which have no defaults.
@@ -485,18 +494,7 @@ async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float
     """Delete topics by name or id."""
 
     async def ask(left: list[Topic]) -> dict[Topic, bool | KafkaError]:
-        def build(version: int) -> wire.DeleteTopicsRequest:
-            timeout_ms = remaining_ms(deadline)
-            if version >= 6:
-                states = [_state(topic) for topic in left]
-                return wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
-            names = [topic for topic in left if isinstance(topic, str)]
-            if len(names) < len(left):
-                raise UnsupportedVersionError("DeleteTopics: topics by id need Kafka 2.8")
-            return wire.DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
-
-        call = Call(wire.DeleteTopicsRequest, build, lambda r: [t.error_code for t in r.responses])
-        response = await router.to_controller(call, deadline)
+        response = await send_delete_topics(router, left, deadline)
         found: dict[Topic, bool | KafkaError] = {}
         for each in response.responses:
             topic_id = uuid_of(each.topic_id)
@@ -505,6 +503,25 @@ async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float
         return found
 
     await settle(router, topics, ask, deadline, final=GONE)
+
+
+async def send_delete_topics(
+    router: Router, topics: Sequence[Topic], deadline: float
+) -> wire.DeleteTopicsResponse:
+    """Return the response of the controller, with the error codes of topics."""
+
+    def build(version: int) -> wire.DeleteTopicsRequest:
+        timeout_ms = remaining_ms(deadline)
+        if version >= 6:
+            states = [_state(topic) for topic in topics]
+            return wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+        names = [topic for topic in topics if isinstance(topic, str)]
+        if len(names) < len(topics):
+            raise UnsupportedVersionError("DeleteTopics: topics by id need Kafka 2.8")
+        return wire.DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
+
+    call = Call(wire.DeleteTopicsRequest, build, lambda r: [t.error_code for t in r.responses])
+    return await router.to_controller(call, deadline)
 
 
 def _state(topic: Topic) -> wire.DeleteTopicState:
@@ -520,20 +537,11 @@ async def create_partitions(
     deadline: float,
 ) -> None:
     """Add partitions to topics, or check whether that could be done."""
-    wanted = {name: grown(name, new) for name, new in topics.items()}
+    wanted = dict(topics.items())
 
     async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
-        def build(version: int) -> wire.CreatePartitionsRequest:
-            return wire.CreatePartitionsRequest(
-                topics=[wanted[name] for name in left],
-                timeout_ms=remaining_ms(deadline),
-                validate_only=validate_only,
-            )
-
-        call = Call(
-            wire.CreatePartitionsRequest, build, lambda r: [t.error_code for t in r.results]
-        )
-        response = await router.to_controller(call, deadline)
+        chosen = {name: wanted[name] for name in left}
+        response = await send_create_partitions(router, chosen, validate_only, deadline)
         return {
             each.name: error_of(each.error_code, each.error_message, each.name) or True
             for each in response.results
@@ -542,7 +550,25 @@ async def create_partitions(
     await settle(router, wanted, ask, deadline, final=GONE)
 
 
-def grown(name: str, new: NewPartitions | int) -> wire.CreatePartitionsTopic:
+async def send_create_partitions(
+    router: Router,
+    topics: Mapping[str, NewPartitions | int],
+    validate_only: bool,
+    deadline: float,
+) -> wire.CreatePartitionsResponse:
+    """Return the response of the controller, with the error codes of topics."""
+    wanted = [_grown(name, new) for name, new in topics.items()]
+
+    def build(version: int) -> wire.CreatePartitionsRequest:
+        return wire.CreatePartitionsRequest(
+            topics=wanted, timeout_ms=remaining_ms(deadline), validate_only=validate_only
+        )
+
+    call = Call(wire.CreatePartitionsRequest, build, lambda r: [t.error_code for t in r.results])
+    return await router.to_controller(call, deadline)
+
+
+def _grown(name: str, new: NewPartitions | int) -> wire.CreatePartitionsTopic:
     """Return a topic with more partitions as the request has it."""
     new = NewPartitions(new) if isinstance(new, int) else new
     assignments = None
