@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin._items import outcome, settle
-from aiokafka.admin._routing import Call, Room, Router, error_of
+from aiokafka.admin._routing import Call, Room, error_of
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import AclOperation, AclPermission, PatternType, ResourceType
 from aiokafka.errors import (
@@ -157,7 +157,20 @@ class Acls(Room):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = check_filter("filter", AclFilter() if filter is None else filter)
-        return await describe_acls(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> DescribeAclsRequest:
+            return DescribeAclsRequest(**_fields(wanted, version))
+
+        async def ask(left: list[AclFilter]) -> dict[AclFilter, list[AclBinding] | KafkaError]:
+            response = await self._router.to_any(Call(DescribeAclsRequest, build), deadline)
+            if response.error_code:
+                return {wanted: for_code(response.error_code)(response.error_message or "describe")}
+            return {
+                wanted: [_binding(each, one) for each in response.resources for one in each.acls]
+            }
+
+        return (await settle(self._router, [wanted], ask, deadline))[wanted]
 
     async def create(
         self, bindings: Iterable[AclBinding], *, timeout_ms: float | None = None
@@ -172,7 +185,20 @@ class Acls(Room):
         several were given. Raises ValueError for an entry that cannot be.
         """
         wanted = [check_binding(binding) for binding in bindings]
-        await create_acls(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(left: list[AclBinding]) -> dict[AclBinding, KafkaError | None]:
+            def build(version: int) -> CreateAclsRequest:
+                return CreateAclsRequest(creations=[_creation(one, version) for one in left])
+
+            response = await self._router.to_any(Call(CreateAclsRequest, build), deadline)
+            _check_count(len(response.results), len(left))
+            found: dict[AclBinding, KafkaError | None] = {}
+            for binding, result in zip(left, response.results, strict=True):
+                found[binding] = error_of(result.error_code, result.error_message, binding)
+            return found
+
+        await settle(self._router, wanted, ask, deadline)
 
     async def delete(
         self, filters: Iterable[AclFilter], *, timeout_ms: float | None = None
@@ -188,68 +214,30 @@ class Acls(Room):
         AdminItemsError, by filter, if several were given. Where a filter could delete some
         entries and others not, its error is itself an AdminItemsError, by entry.
         """
-        wanted = [check_filter("filters", one) for one in filters]
-        return await delete_acls(self._router, wanted, self._deadline(timeout_ms))
+        chosen = [check_filter("filters", one) for one in filters]
+        deadline = self._deadline(timeout_ms)
+        gone: dict[AclFilter, dict[AclBinding, KafkaError | None]] = {}
+
+        async def ask(left: list[AclFilter]) -> Mapping[AclFilter, list[AclBinding] | KafkaError]:
+            def build(version: int) -> DeleteAclsRequest:
+                return DeleteAclsRequest(
+                    filters=[DeleteAclsFilter(**_fields(one, version)) for one in left]
+                )
+
+            response = await self._router.to_any(Call(DeleteAclsRequest, build), deadline)
+            _check_count(len(response.filter_results), len(left))
+            found: dict[AclFilter, list[AclBinding] | KafkaError] = {}
+            for wanted, result in zip(left, response.filter_results, strict=True):
+                known = gone.setdefault(wanted, {})
+                found[wanted] = _deleted(wanted, result, known)
+            return found
+
+        return await settle(self._router, chosen, ask, deadline)
 
 
 # -- Requests
 
 _FIRST_WITH_PATTERNS = 1  # versions of the three APIs; KIP-290
-
-
-async def describe_acls(router: Router, wanted: AclFilter, deadline: float) -> list[AclBinding]:
-    """Return the entries that the filter chooses."""
-
-    def build(version: int) -> DescribeAclsRequest:
-        return DescribeAclsRequest(**_fields(wanted, version))
-
-    async def ask(left: list[AclFilter]) -> dict[AclFilter, list[AclBinding] | KafkaError]:
-        response = await router.to_any(Call(DescribeAclsRequest, build), deadline)
-        if response.error_code:
-            return {wanted: for_code(response.error_code)(response.error_message or "describe")}
-        return {wanted: [_binding(each, one) for each in response.resources for one in each.acls]}
-
-    return (await settle(router, [wanted], ask, deadline))[wanted]
-
-
-async def create_acls(router: Router, bindings: Iterable[AclBinding], deadline: float) -> None:
-    """Add the entries; raise what failed."""
-
-    async def ask(left: list[AclBinding]) -> dict[AclBinding, KafkaError | None]:
-        def build(version: int) -> CreateAclsRequest:
-            return CreateAclsRequest(creations=[_creation(one, version) for one in left])
-
-        response = await router.to_any(Call(CreateAclsRequest, build), deadline)
-        _check_count(len(response.results), len(left))
-        found: dict[AclBinding, KafkaError | None] = {}
-        for binding, result in zip(left, response.results, strict=True):
-            found[binding] = error_of(result.error_code, result.error_message, binding)
-        return found
-
-    await settle(router, bindings, ask, deadline)
-
-
-async def delete_acls(
-    router: Router, filters: Iterable[AclFilter], deadline: float
-) -> dict[AclFilter, list[AclBinding]]:
-    """Delete the entries that each filter chooses, and return them; raise what failed."""
-    gone: dict[AclFilter, dict[AclBinding, KafkaError | None]] = {}
-
-    async def ask(left: list[AclFilter]) -> Mapping[AclFilter, list[AclBinding] | KafkaError]:
-        def build(version: int) -> DeleteAclsRequest:
-            return DeleteAclsRequest(
-                filters=[DeleteAclsFilter(**_fields(one, version)) for one in left]
-            )
-
-        response = await router.to_any(Call(DeleteAclsRequest, build), deadline)
-        _check_count(len(response.filter_results), len(left))
-        found: dict[AclFilter, list[AclBinding] | KafkaError] = {}
-        for wanted, result in zip(left, response.filter_results, strict=True):
-            known = gone.setdefault(wanted, {})
-            found[wanted] = _deleted(wanted, result, known)
-        return found
-
-    return await settle(router, filters, ask, deadline)
 
 
 def _deleted(

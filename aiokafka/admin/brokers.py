@@ -175,8 +175,47 @@ class Brokers(Room):
             include_authorized_operations: also what the user may do with the cluster (KIP-430).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
-        return await describe_cluster(
-            self._router, include_fenced, include_authorized_operations, self._deadline(timeout_ms)
+        operations = include_authorized_operations
+        deadline = self._deadline(timeout_ms)
+        tells_fenced = False
+
+        def build(version: int) -> wire.DescribeClusterRequest:
+            nonlocal tells_fenced
+            tells_fenced = version >= _FIRST_WITH_FENCED
+            request = wire.DescribeClusterRequest(include_cluster_authorized_operations=operations)
+            if self._router.is_for_controllers:
+                request.endpoint_type = CONTROLLERS
+            if tells_fenced:
+                request.include_fenced_brokers = include_fenced
+            elif include_fenced:
+                raise UnsupportedVersionError(
+                    "DescribeCluster: fenced brokers need Kafka 4.0 (KIP-1073)"
+                )
+            return request
+
+        async def attempt() -> wire.DescribeClusterResponse:
+            response = await self._router.to_any(Call(wire.DescribeClusterRequest, build), deadline)
+            raise_for(response.error_code, response.error_message, "DescribeCluster")
+            return response
+
+        try:
+            response = await self._router.retry(attempt, deadline)
+        except UnsupportedVersionError:
+            if include_fenced:
+                raise
+            return await _by_metadata(self._router, operations, deadline)
+        return _description(
+            response,
+            (
+                Broker(
+                    id=each.broker_id,
+                    host=each.host,
+                    port=each.port,
+                    rack=each.rack,
+                    is_fenced=each.is_fenced if tells_fenced else None,
+                )
+                for each in response.brokers
+            ),
         )
 
     async def features(
@@ -189,7 +228,33 @@ class Brokers(Room):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         deadline = self._deadline(timeout_ms)
-        return await describe_features(self._router, broker_id, deadline)
+
+        def build(version: int) -> ApiVersionsRequest:
+            if version < _FIRST_WITH_FEATURES:
+                raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
+            # The broker notes it for this connection, so it is the same as at the beginning.
+            return ApiVersionsRequest(
+                client_software_name=CLIENT_NAME, client_software_version=software_version()
+            )
+
+        call: Call[ApiVersionsResponse] = Call(ApiVersionsRequest, build)
+        if broker_id is None:
+            response = await self._router.to_any(call, deadline)
+        else:
+            response = await self._router.to_node(broker_id, call, deadline)
+        raise_for(response.error_code, None, "ApiVersions")
+        epoch = response.finalized_features_epoch
+        return Features(
+            supported={
+                each.name: FeatureLevels(each.min_version, each.max_version)
+                for each in response.supported_features
+            },
+            finalized={
+                each.name: FeatureLevels(each.min_version_level, each.max_version_level)
+                for each in response.finalized_features
+            },
+            finalized_epoch=epoch if epoch >= 0 else None,
+        )
 
     async def update_features(
         self,
@@ -214,20 +279,79 @@ class Brokers(Room):
                 raise ValueError(f"levels: {name}={level!r}: must be a level, 0 or more")
         if not levels:
             raise ValueError("levels: must name a feature")
-        await update_features(
-            self._router,
-            levels,
-            FeatureUpgradeType(upgrade_type),
-            validate_only,
-            self._deadline(timeout_ms),
-        )
+        kind = FeatureUpgradeType(upgrade_type)
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.UpdateFeaturesRequest:
+            old = version < _FIRST_WITH_DRY_RUN
+            if old and (validate_only or kind is FeatureUpgradeType.UNSAFE_DOWNGRADE):
+                raise UnsupportedVersionError(
+                    "UpdateFeatures: a check, or an unsafe downgrade, needs Kafka 3.3 (KIP-778)"
+                )
+            request = wire.UpdateFeaturesRequest(
+                timeout_ms=remaining_ms(deadline), feature_updates=[]
+            )
+            for name, level in levels.items():
+                update = wire.FeatureUpdateKey(feature=name, max_version_level=level)
+                if old:
+                    update.allow_downgrade = kind is not FeatureUpgradeType.UPGRADE
+                else:
+                    update.upgrade_type = kind
+                request.feature_updates.append(update)
+            if not old:
+                request.validate_only = validate_only
+            return request
+
+        async def attempt() -> None:
+            call = Call(wire.UpdateFeaturesRequest, build, lambda r: [r.error_code])
+            response = await self._router.to_controller(call, deadline)
+            what = ", ".join(f"{name}={level}" for name, level in levels.items())
+            raise_for(response.error_code, response.error_message, what)
+            for each in response.results:
+                raise_for(each.error_code, each.error_message, each.feature)
+
+        await self._router.retry(attempt, deadline)
 
     async def quorum(self, *, timeout_ms: float | None = None) -> Quorum:
         """Return the controllers' quorum and who lags (Java: describeMetadataQuorum, KIP-836).
 
         Needs Kafka 3.3 with KRaft.
         """
-        return await describe_quorum(self._router, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.DescribeQuorumRequest:
+            if version < _FIRST_THAT_SERVES_QUORUM:
+                raise UnsupportedVersionError(
+                    "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
+                )
+            partition = wire.QuorumPartition(partition_index=0)
+            topic = wire.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
+            return wire.DescribeQuorumRequest(topics=[topic])
+
+        async def attempt() -> tuple[wire.DescribeQuorumResponse, wire.PartitionData]:
+            call = Call(wire.DescribeQuorumRequest, build)
+            response = await self._router.to_any(call, deadline)
+            raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
+            found = [each for topic in response.topics for each in topic.partitions]
+            if len(found) != 1:
+                raise KafkaProtocolError(f"DescribeQuorum: {len(found)} partitions, not one")
+            raise_for(found[0].error_code, found[0].error_message or None, _METADATA_TOPIC)
+            return response, found[0]
+
+        response, data = await self._router.retry(attempt, deadline)
+        ends = {each.replica_id: each.log_end_offset for each in data.current_voters}
+        end = ends.get(data.leader_id, -1)
+        return Quorum(
+            leader_id=data.leader_id,
+            leader_epoch=data.leader_epoch,
+            high_watermark=data.high_watermark,
+            voters=tuple(_replica(each, end) for each in data.current_voters),
+            observers=tuple(_replica(each, end) for each in data.observers),
+            listeners={
+                node.node_id: tuple((each.name, each.host, each.port) for each in node.listeners)
+                for node in response.nodes
+            },
+        )
 
     async def add_voter(
         self,
@@ -250,9 +374,21 @@ class Brokers(Room):
         """
         if not listeners:
             raise ValueError("listeners: must be one (listener, host, port) or more")
-        await add_voter(
-            self._router, (voter_id, directory_id), listeners, self._deadline(timeout_ms)
-        )
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.AddRaftVoterRequest:
+            return wire.AddRaftVoterRequest(
+                cluster_id=None,
+                timeout_ms=remaining_ms(deadline),
+                voter_id=voter_id,
+                voter_directory_id=directory_id.bytes,
+                listeners=[
+                    wire.Listener(name=name, host=host, port=port) for name, host, port in listeners
+                ],
+            )
+
+        call = Call(wire.AddRaftVoterRequest, build, lambda r: [r.error_code])
+        await _change(self._router, call, f"voter {voter_id}", deadline)
 
     async def remove_voter(
         self, voter_id: int, directory_id: uuid.UUID, *, timeout_ms: float | None = None
@@ -262,7 +398,15 @@ class Brokers(Room):
         Raises VoterNotFound, also if the response to a first attempt was lost; and
         UnsupportedVersionError where the voters are those of a configuration file.
         """
-        await remove_voter(self._router, (voter_id, directory_id), self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.RemoveRaftVoterRequest:
+            return wire.RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id.bytes
+            )
+
+        call = Call(wire.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
+        await _change(self._router, call, f"voter {voter_id}", deadline)
 
     async def unregister(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
         """Forget a broker that is gone for good (Java: unregisterBroker, Kafka 2.8 with KRaft).
@@ -270,7 +414,13 @@ class Brokers(Room):
         It may register again if it runs. Raises BrokerIdNotRegistered for one that is not known,
         also if the response to a first attempt was lost.
         """
-        await unregister(self._router, broker_id, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.UnregisterBrokerRequest:
+            return wire.UnregisterBrokerRequest(broker_id=broker_id)
+
+        call = Call(wire.UnregisterBrokerRequest, build, lambda r: [r.error_code])
+        await _change(self._router, call, f"broker {broker_id}", deadline)
 
     async def log_dirs(
         self,
@@ -289,8 +439,36 @@ class Brokers(Room):
         Needs Kafka 1.0 (KIP-113); sizes of volumes Kafka 3.3 (KIP-827). Raises the error of a
         broker that does not respond: AdminItemsError if several were asked.
         """
-        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await describe_log_dirs(self._router, broker_ids, wanted, self._deadline(timeout_ms))
+        wanted = None
+        if partitions is not None:
+            wanted = numbers_by_topic(as_partition(tp) for tp in partitions)
+        deadline = self._deadline(timeout_ms)
+        if broker_ids is None:
+            metadata = await fetch_metadata(self._router, [], deadline)
+            broker_ids = sorted(broker.node_id for broker in metadata.brokers)
+
+        def build(version: int) -> logs.DescribeLogDirsRequest:
+            topics = None
+            if wanted is not None:
+                topics = [
+                    logs.DescribableLogDirTopic(topic=topic, partitions=numbers)
+                    for topic, numbers in wanted.items()
+                ]
+            return logs.DescribeLogDirsRequest(topics=topics)
+
+        async def send(node: int, items: list[int]) -> dict[int, LogDirs | KafkaError]:
+            call = Call(logs.DescribeLogDirsRequest, build)
+            response = await self._router.send_to_named(node, call, deadline)
+            error = error_of(response.error_code, None, f"node {node}")
+            if error is None and not response.results:
+                # A broker has a directory. Before Kafka 3.2 this is how it refuses to name them.
+                error = ClusterAuthorizationFailedError(f"node {node}")
+            return {node: error or {each.log_dir: _log_dir(each) for each in response.results}}
+
+        async def ask(left: list[int]) -> dict[int, LogDirs | KafkaError]:
+            return await by_node({node: [node] for node in left}, send)
+
+        return await settle(self._router, broker_ids, ask, deadline)
 
     async def move_replicas(
         self,
@@ -311,7 +489,37 @@ class Brokers(Room):
         several replicas were given.
         """
         wanted = {as_partition(tp): path for tp, path in items_of("moves", moves)}
-        await move_replicas(self._router, broker_id, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(left: list[TopicPartition]) -> dict[TopicPartition, bool | KafkaError]:
+            def build(version: int) -> logs.AlterReplicaLogDirsRequest:
+                paths: dict[str, list[TopicPartition]] = {}
+                for tp in left:
+                    paths.setdefault(wanted[tp], []).append(tp)
+                return logs.AlterReplicaLogDirsRequest(
+                    dirs=[
+                        logs.AlterReplicaLogDir(
+                            path=path,
+                            topics=[
+                                logs.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                                for topic, numbers in numbers_by_topic(tps).items()
+                            ],
+                        )
+                        for path, tps in paths.items()
+                    ]
+                )
+
+            call = Call(logs.AlterReplicaLogDirsRequest, build)
+            response = await self._router.send_to_named(broker_id, call, deadline)
+            found: dict[TopicPartition, bool | KafkaError] = {}
+            for topic in response.results:
+                for each in topic.partitions:
+                    tp = TopicPartition(topic.topic_name, each.partition_index)
+                    what = f"{name_of(tp)} on node {broker_id}, to {wanted.get(tp)}"
+                    found[tp] = error_of(each.error_code, None, what) or True
+            return found
+
+        await settle(self._router, wanted, ask, deadline, final=_FINAL)
 
 
 # -- Cluster, features and quorum
@@ -322,53 +530,6 @@ _FIRST_WITH_FEATURES = 3
 _FIRST_WITH_DRY_RUN = 1
 # Version 0 is that of the early access to KRaft, whose brokers fail.
 _FIRST_THAT_SERVES_QUORUM = 1
-
-
-async def describe_cluster(
-    router: Router, include_fenced: bool, operations: bool, deadline: float
-) -> ClusterDescription:
-    """Return the brokers and the controller."""
-
-    tells_fenced = False
-
-    def build(version: int) -> wire.DescribeClusterRequest:
-        nonlocal tells_fenced
-        tells_fenced = version >= _FIRST_WITH_FENCED
-        request = wire.DescribeClusterRequest(include_cluster_authorized_operations=operations)
-        if router.is_for_controllers:
-            request.endpoint_type = CONTROLLERS
-        if tells_fenced:
-            request.include_fenced_brokers = include_fenced
-        elif include_fenced:
-            raise UnsupportedVersionError(
-                "DescribeCluster: fenced brokers need Kafka 4.0 (KIP-1073)"
-            )
-        return request
-
-    async def attempt() -> wire.DescribeClusterResponse:
-        response = await router.to_any(Call(wire.DescribeClusterRequest, build), deadline)
-        raise_for(response.error_code, response.error_message, "DescribeCluster")
-        return response
-
-    try:
-        response = await router.retry(attempt, deadline)
-    except UnsupportedVersionError:
-        if include_fenced:
-            raise
-        return await _by_metadata(router, operations, deadline)
-    return _description(
-        response,
-        (
-            Broker(
-                id=each.broker_id,
-                host=each.host,
-                port=each.port,
-                rack=each.rack,
-                is_fenced=each.is_fenced if tells_fenced else None,
-            )
-            for each in response.brokers
-        ),
-    )
 
 
 async def _by_metadata(router: Router, operations: bool, deadline: float) -> ClusterDescription:
@@ -388,113 +549,6 @@ def _description(
         controller_id=response.controller_id if response.controller_id >= 0 else None,
         brokers=tuple(sorted(brokers, key=lambda broker: broker.id)),
         authorized_operations=operations_of(response.cluster_authorized_operations),
-    )
-
-
-async def describe_features(router: Router, broker_id: int | None, deadline: float) -> Features:
-    """Return what a broker supports, and what is in force."""
-
-    def build(version: int) -> ApiVersionsRequest:
-        if version < _FIRST_WITH_FEATURES:
-            raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
-        # The broker notes it for this connection, so it is the same as at the beginning.
-        return ApiVersionsRequest(
-            client_software_name=CLIENT_NAME, client_software_version=software_version()
-        )
-
-    call: Call[ApiVersionsResponse] = Call(ApiVersionsRequest, build)
-    if broker_id is None:
-        response = await router.to_any(call, deadline)
-    else:
-        response = await router.to_node(broker_id, call, deadline)
-    raise_for(response.error_code, None, "ApiVersions")
-    epoch = response.finalized_features_epoch
-    return Features(
-        supported={
-            each.name: FeatureLevels(each.min_version, each.max_version)
-            for each in response.supported_features
-        },
-        finalized={
-            each.name: FeatureLevels(each.min_version_level, each.max_version_level)
-            for each in response.finalized_features
-        },
-        finalized_epoch=epoch if epoch >= 0 else None,
-    )
-
-
-async def update_features(
-    router: Router,
-    levels: Mapping[str, int],
-    kind: FeatureUpgradeType,
-    validate_only: bool,
-    deadline: float,
-) -> None:
-    """Change the levels of features: all or none."""
-
-    def build(version: int) -> wire.UpdateFeaturesRequest:
-        old = version < _FIRST_WITH_DRY_RUN
-        if old and (validate_only or kind is FeatureUpgradeType.UNSAFE_DOWNGRADE):
-            raise UnsupportedVersionError(
-                "UpdateFeatures: a check, or an unsafe downgrade, needs Kafka 3.3 (KIP-778)"
-            )
-        request = wire.UpdateFeaturesRequest(timeout_ms=remaining_ms(deadline), feature_updates=[])
-        for name, level in levels.items():
-            update = wire.FeatureUpdateKey(feature=name, max_version_level=level)
-            if old:
-                update.allow_downgrade = kind is not FeatureUpgradeType.UPGRADE
-            else:
-                update.upgrade_type = kind
-            request.feature_updates.append(update)
-        if not old:
-            request.validate_only = validate_only
-        return request
-
-    async def attempt() -> None:
-        call = Call(wire.UpdateFeaturesRequest, build, lambda r: [r.error_code])
-        response = await router.to_controller(call, deadline)
-        what = ", ".join(f"{name}={level}" for name, level in levels.items())
-        raise_for(response.error_code, response.error_message, what)
-        for each in response.results:
-            raise_for(each.error_code, each.error_message, each.feature)
-
-    await router.retry(attempt, deadline)
-
-
-async def describe_quorum(router: Router, deadline: float) -> Quorum:
-    """Return the state of the quorum of the controllers."""
-
-    def build(version: int) -> wire.DescribeQuorumRequest:
-        if version < _FIRST_THAT_SERVES_QUORUM:
-            raise UnsupportedVersionError(
-                "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
-            )
-        partition = wire.QuorumPartition(partition_index=0)
-        topic = wire.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
-        return wire.DescribeQuorumRequest(topics=[topic])
-
-    async def attempt() -> tuple[wire.DescribeQuorumResponse, wire.PartitionData]:
-        call = Call(wire.DescribeQuorumRequest, build)
-        response = await router.to_any(call, deadline)
-        raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
-        found = [each for topic in response.topics for each in topic.partitions]
-        if len(found) != 1:
-            raise KafkaProtocolError(f"DescribeQuorum: {len(found)} partitions, not one")
-        raise_for(found[0].error_code, found[0].error_message or None, _METADATA_TOPIC)
-        return response, found[0]
-
-    response, data = await router.retry(attempt, deadline)
-    ends = {each.replica_id: each.log_end_offset for each in data.current_voters}
-    end = ends.get(data.leader_id, -1)
-    return Quorum(
-        leader_id=data.leader_id,
-        leader_epoch=data.leader_epoch,
-        high_watermark=data.high_watermark,
-        voters=tuple(_replica(each, end) for each in data.current_voters),
-        observers=tuple(_replica(each, end) for each in data.observers),
-        listeners={
-            node.node_id: tuple((each.name, each.host, each.port) for each in node.listeners)
-            for node in response.nodes
-        },
     )
 
 
@@ -524,51 +578,6 @@ Changed = TypeVar(
 )
 
 
-async def add_voter(
-    router: Router,
-    voter: tuple[int, uuid.UUID],
-    listeners: Sequence[tuple[str, str, int]],
-    deadline: float,
-) -> None:
-    """Add a voter to the quorum."""
-
-    def build(version: int) -> wire.AddRaftVoterRequest:
-        return wire.AddRaftVoterRequest(
-            cluster_id=None,
-            timeout_ms=remaining_ms(deadline),
-            voter_id=voter[0],
-            voter_directory_id=voter[1].bytes,
-            listeners=[
-                wire.Listener(name=name, host=host, port=port) for name, host, port in listeners
-            ],
-        )
-
-    call = Call(wire.AddRaftVoterRequest, build, lambda r: [r.error_code])
-    await _change(router, call, f"voter {voter[0]}", deadline)
-
-
-async def remove_voter(router: Router, voter: tuple[int, uuid.UUID], deadline: float) -> None:
-    """Take a voter out of the quorum."""
-
-    def build(version: int) -> wire.RemoveRaftVoterRequest:
-        return wire.RemoveRaftVoterRequest(
-            cluster_id=None, voter_id=voter[0], voter_directory_id=voter[1].bytes
-        )
-
-    call = Call(wire.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
-    await _change(router, call, f"voter {voter[0]}", deadline)
-
-
-async def unregister(router: Router, broker_id: int, deadline: float) -> None:
-    """Forget a broker."""
-
-    def build(version: int) -> wire.UnregisterBrokerRequest:
-        return wire.UnregisterBrokerRequest(broker_id=broker_id)
-
-    call = Call(wire.UnregisterBrokerRequest, build, lambda r: [r.error_code])
-    await _change(router, call, f"broker {broker_id}", deadline)
-
-
 async def _change(router: Router, call: Call[Changed], what: str, deadline: float) -> None:
     """Have the controller make a change, and raise what it responds about it."""
 
@@ -577,42 +586,6 @@ async def _change(router: Router, call: Call[Changed], what: str, deadline: floa
         raise_for(response.error_code, response.error_message, what)
 
     await router.retry(attempt, deadline)
-
-
-async def describe_log_dirs(
-    router: Router,
-    broker_ids: Iterable[int] | None,
-    partitions: Iterable[TopicPartition] | None,
-    deadline: float,
-) -> dict[int, LogDirs]:
-    """Return what is in the log directories of brokers."""
-    wanted = None if partitions is None else numbers_by_topic(partitions)
-    if broker_ids is None:
-        metadata = await fetch_metadata(router, [], deadline)
-        broker_ids = sorted(broker.node_id for broker in metadata.brokers)
-
-    def build(version: int) -> logs.DescribeLogDirsRequest:
-        topics = None
-        if wanted is not None:
-            topics = [
-                logs.DescribableLogDirTopic(topic=topic, partitions=numbers)
-                for topic, numbers in wanted.items()
-            ]
-        return logs.DescribeLogDirsRequest(topics=topics)
-
-    async def send(node: int, items: list[int]) -> dict[int, LogDirs | KafkaError]:
-        call = Call(logs.DescribeLogDirsRequest, build)
-        response = await router.send_to_named(node, call, deadline)
-        error = error_of(response.error_code, None, f"node {node}")
-        if error is None and not response.results:
-            # A broker has a directory. Before Kafka 3.2 this is how it refuses to name them.
-            error = ClusterAuthorizationFailedError(f"node {node}")
-        return {node: error or {each.log_dir: _log_dir(each) for each in response.results}}
-
-    async def ask(left: list[int]) -> dict[int, LogDirs | KafkaError]:
-        return await by_node({node: [node] for node in left}, send)
-
-    return await settle(router, broker_ids, ask, deadline)
 
 
 def _log_dir(found: logs.DescribeLogDirsResult) -> LogDir:
@@ -629,39 +602,3 @@ def _log_dir(found: logs.DescribeLogDirsResult) -> LogDir:
         usable_bytes=found.usable_bytes if found.usable_bytes >= 0 else None,
         is_cordoned=found.is_cordoned,
     )
-
-
-async def move_replicas(
-    router: Router, broker_id: int, moves: Mapping[TopicPartition, str], deadline: float
-) -> None:
-    """Begin to move replicas of a broker to other directories."""
-
-    async def ask(left: list[TopicPartition]) -> dict[TopicPartition, bool | KafkaError]:
-        def build(version: int) -> logs.AlterReplicaLogDirsRequest:
-            paths: dict[str, list[TopicPartition]] = {}
-            for tp in left:
-                paths.setdefault(moves[tp], []).append(tp)
-            return logs.AlterReplicaLogDirsRequest(
-                dirs=[
-                    logs.AlterReplicaLogDir(
-                        path=path,
-                        topics=[
-                            logs.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                            for topic, numbers in numbers_by_topic(tps).items()
-                        ],
-                    )
-                    for path, tps in paths.items()
-                ]
-            )
-
-        call = Call(logs.AlterReplicaLogDirsRequest, build)
-        response = await router.send_to_named(broker_id, call, deadline)
-        found: dict[TopicPartition, bool | KafkaError] = {}
-        for topic in response.results:
-            for each in topic.partitions:
-                tp = TopicPartition(topic.topic_name, each.partition_index)
-                what = f"{name_of(tp)} on node {broker_id}, to {moves.get(tp)}"
-                found[tp] = error_of(each.error_code, None, what) or True
-        return found
-
-    await settle(router, moves, ask, deadline, final=_FINAL)

@@ -1,4 +1,4 @@
-"""The admin client: any request, calls of aiokafka, and the newer ones by noun, such as `topics`."""
+"""The admin client: any request, calls of aiokafka, and newer calls by noun, such as `topics`."""
 
 from __future__ import annotations
 
@@ -645,11 +645,7 @@ class AIOKafkaAdminClient(Reporting):
         broker creates tokens only for a client that authenticated by SASL or a client certificate,
         and not by a token. Other brokers learn of the token a moment later.
         """
-        from aiokafka.admin import tokens
-
-        return await tokens.create_token(
-            self._router, owner, renewers, max_lifetime_ms, self._deadline()
-        )
+        return await self.tokens.create(renewers, owner, max_lifetime_ms)
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
         """Extend the life of a token by a period; -1 takes the broker's default. Owner and renewers
@@ -658,26 +654,20 @@ class AIOKafkaAdminClient(Reporting):
         Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
         DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
-        from aiokafka.admin import tokens
-
-        return await tokens.renew_token(self._router, hmac, renew_period_ms, self._deadline())
+        return await self.tokens.renew(hmac, renew_period_ms)
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
         """Let a token expire after a period, with -1 at once.
 
         Returns and raises the same as `renew_delegation_token`.
         """
-        from aiokafka.admin import tokens
-
-        return await tokens.expire_token(self._router, hmac, expiry_period_ms, self._deadline())
+        return await self.tokens.expire(hmac, expiry_period_ms)
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
         """Return the tokens of these owners; by default every token that the user may see."""
-        from aiokafka.admin import tokens
-
-        return await tokens.describe_tokens(self._router, owners, self._deadline())
+        return await self.tokens.describe(owners)
 
 
 def _before(tp: TopicPartition, to: RecordsToDelete) -> int:

@@ -262,9 +262,29 @@ class Configs(Room):
         """
         key = key_of(resource)
         wanted = {name: text_of(name, value) for name, value in configs.items()}
-        await replace_configs(
-            self._router, {key: wanted}, validate_only, self._deadline(timeout_ms)
-        )
+        deadline = self._deadline(timeout_ms)
+
+        async def send(node: int, keys: list[ConfigKey]) -> Found[bool]:
+            def build(version: int) -> wire.AlterConfigsRequest:
+                resources = [
+                    wire.AlterConfigsResource(
+                        resource_type=key.type,
+                        resource_name=key.name,
+                        configs=[
+                            wire.AlterableConfig(name=name, value=value)
+                            for name, value in wanted.items()
+                        ],
+                    )
+                    for key in keys
+                ]
+                return wire.AlterConfigsRequest(resources=resources, validate_only=validate_only)
+
+            response = await _ask(
+                self._router, node, Call(wire.AlterConfigsRequest, build), deadline
+            )
+            return _outcomes(response.responses)
+
+        await _settle(self._router, [key], send, deadline, is_change=True)
 
     async def list_resources(
         self,
@@ -283,7 +303,31 @@ class Configs(Room):
         if types is not None:
             named = _several("types", types)
             wanted = [ConfigResource(each, "").resource_type for each in named]
-        return await list_config_resources(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        only_metrics = wanted == [ConfigResourceType.CLIENT_METRICS]
+
+        def build(version: int) -> wire.ListConfigResourcesRequest:
+            if version >= 1:
+                return wire.ListConfigResourcesRequest(resource_types=list(wanted or ()))
+            if not only_metrics:
+                raise UnsupportedVersionError(
+                    "ListConfigResources: others than client metrics need Kafka 4.1 (KIP-1142)"
+                )
+            return wire.ListConfigResourcesRequest()
+
+        async def attempt() -> wire.ListConfigResourcesResponse:
+            response = await self._router.to_any(
+                Call(wire.ListConfigResourcesRequest, build), deadline
+            )
+            raise_for(response.error_code, None, "ListConfigResources")
+            return response
+
+        response = await self._router.retry(attempt, deadline)
+        return sorted(
+            _key(each.resource_type, each.resource_name)
+            for each in response.config_resources
+            if each.resource_type in _KNOWN  # a newer broker may have more
+        )
 
 
 def _several(argument: str, items: Iterable[T]) -> list[T]:
@@ -397,63 +441,6 @@ async def alter_configs(
         return _outcomes(response.responses)
 
     await _settle(router, changes, send, deadline, is_change=True)
-
-
-async def replace_configs(
-    router: Router,
-    configs: Mapping[ConfigKey, Mapping[str, str]],
-    validate_only: bool,
-    deadline: float,
-) -> None:
-    """Replace all settings of resources."""
-
-    async def send(node: int, keys: list[ConfigKey]) -> Found[bool]:
-        def build(version: int) -> wire.AlterConfigsRequest:
-            resources = [
-                wire.AlterConfigsResource(
-                    resource_type=key.type,
-                    resource_name=key.name,
-                    configs=[
-                        wire.AlterableConfig(name=name, value=value)
-                        for name, value in configs[key].items()
-                    ],
-                )
-                for key in keys
-            ]
-            return wire.AlterConfigsRequest(resources=resources, validate_only=validate_only)
-
-        response = await _ask(router, node, Call(wire.AlterConfigsRequest, build), deadline)
-        return _outcomes(response.responses)
-
-    await _settle(router, configs, send, deadline, is_change=True)
-
-
-async def list_config_resources(
-    router: Router, types: list[ConfigResourceType] | None, deadline: float
-) -> list[ConfigKey]:
-    """Return the resources of these types, or all with None, that have settings of their own."""
-    only_metrics = types == [ConfigResourceType.CLIENT_METRICS]
-
-    def build(version: int) -> wire.ListConfigResourcesRequest:
-        if version >= 1:
-            return wire.ListConfigResourcesRequest(resource_types=list(types or ()))
-        if not only_metrics:
-            raise UnsupportedVersionError(
-                "ListConfigResources: others than client metrics need Kafka 4.1 (KIP-1142)"
-            )
-        return wire.ListConfigResourcesRequest()
-
-    async def attempt() -> wire.ListConfigResourcesResponse:
-        response = await router.to_any(Call(wire.ListConfigResourcesRequest, build), deadline)
-        raise_for(response.error_code, None, "ListConfigResources")
-        return response
-
-    response = await router.retry(attempt, deadline)
-    return sorted(
-        _key(each.resource_type, each.resource_name)
-        for each in response.config_resources
-        if each.resource_type in _KNOWN  # a newer broker may have more
-    )
 
 
 def _outcomes(

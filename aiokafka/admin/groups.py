@@ -72,7 +72,16 @@ class Groups(Room):
             protocol_types=as_names("protocol_types", protocol_types),
             prefix=prefix,
         )
-        return await list_groups(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(node_id: int) -> list[GroupListing]:
+            return await _list_one(self._router, node_id, wanted, deadline)
+
+        found = await of_every_broker(self._router, ask, deadline)
+        groups = {group.group_id: group for group in found.values if wanted.passes(group)}
+        if found.errors:
+            raise AdminItemsError(found.errors, groups)
+        return groups
 
     async def describe(
         self,
@@ -153,7 +162,15 @@ class Groups(Room):
         several groups were asked for. A group whose response was lost may be reported as not found.
         """
         names = as_names("group_ids", group_ids)
-        await delete_groups(self._router, names, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def send(node_id: int, part: list[str]) -> dict[str, KafkaError | None]:
+            call = Call(DeleteGroupsRequest, lambda version: DeleteGroupsRequest(groups_names=part))
+            response = await self._router.send(node_id, call, deadline)
+            codes = {each.group_id: each.error_code for each in response.results}
+            return {group_id: _deleted(group_id, code) for group_id, code in codes.items()}
+
+        await by_coordinator(self._router, names, send, deadline)
 
     async def remove_members(
         self,
@@ -193,7 +210,28 @@ class Groups(Room):
                 name = each.instance_id or each.member_id
                 dynamic = MemberIdentity(member_id=name, reason=reason)
                 members[name] = _static(name, reason) if each.instance_id else dynamic
-        await remove_members(self._router, group_id, members, deadline)
+
+        async def ask(left: list[str]) -> dict[str, KafkaError | None]:
+            def build(version: int) -> LeaveGroupRequest:
+                if version < _FIRST_LEAVE_OF_SEVERAL:
+                    raise UnsupportedVersionError("LeaveGroup: removing members needs Kafka 2.4")
+                wanted = [members[name] for name in left]
+                return LeaveGroupRequest(group_id=group_id, members=wanted)
+
+            call = Call(LeaveGroupRequest, build, lambda answer: [answer.error_code])
+            response = await self._router.to_coordinator(group_id, call, deadline)
+            raise_for(response.error_code, None, f"group {group_id!r}")
+            codes = {
+                (each.group_instance_id or each.member_id): each.error_code
+                for each in response.members
+            }
+            return {
+                name: error_of(codes[name], None, f"group {group_id!r}, member {name!r}")
+                for name in left
+                if name in codes
+            }
+
+        await settle(self._router, members, ask, deadline)
         return tuple(members)
 
     async def alter_offsets(
@@ -393,22 +431,6 @@ class GroupFilter:
         )
 
 
-async def list_groups(
-    router: Router, wanted: GroupFilter, deadline: float
-) -> dict[str, GroupListing]:
-    """Return the groups of all brokers that pass. AdminItemsError has the errors of brokers that do
-    not respond, by id, beside the groups of the others."""
-
-    async def ask(node_id: int) -> list[GroupListing]:
-        return await _list_one(router, node_id, wanted, deadline)
-
-    found = await of_every_broker(router, ask, deadline)
-    groups = {group.group_id: group for group in found.values if wanted.passes(group)}
-    if found.errors:
-        raise AdminItemsError(found.errors, groups)
-    return groups
-
-
 async def _list_one(
     router: Router, node_id: int, wanted: GroupFilter, deadline: float
 ) -> list[GroupListing]:
@@ -446,46 +468,7 @@ def _request(version: int, wanted: GroupFilter) -> wire.ListGroupsRequest:
 _FIRST_LEAVE_OF_SEVERAL = 3
 
 
-async def delete_groups(router: Router, group_ids: Iterable[str], deadline: float) -> None:
-    """Delete groups with their offsets."""
-
-    async def send(node_id: int, part: list[str]) -> dict[str, KafkaError | None]:
-        call = Call(DeleteGroupsRequest, lambda version: DeleteGroupsRequest(groups_names=part))
-        response = await router.send(node_id, call, deadline)
-        codes = {each.group_id: each.error_code for each in response.results}
-        return {group_id: _deleted(group_id, code) for group_id, code in codes.items()}
-
-    await by_coordinator(router, group_ids, send, deadline)
-
-
 def _deleted(group_id: str, code: int) -> KafkaError | None:
     if code == NonEmptyGroup.errno:
         return not_empty(group_id)
     return error_of(code, None, f"group {group_id!r}")
-
-
-async def remove_members(
-    router: Router, group_id: str, members: Mapping[str, MemberIdentity], deadline: float
-) -> None:
-    """Remove members, by the names that errors are to have."""
-
-    async def ask(left: list[str]) -> dict[str, KafkaError | None]:
-        def build(version: int) -> LeaveGroupRequest:
-            if version < _FIRST_LEAVE_OF_SEVERAL:
-                raise UnsupportedVersionError("LeaveGroup: removing members needs Kafka 2.4")
-            wanted = [members[name] for name in left]
-            return LeaveGroupRequest(group_id=group_id, members=wanted)
-
-        call = Call(LeaveGroupRequest, build, lambda answer: [answer.error_code])
-        response = await router.to_coordinator(group_id, call, deadline)
-        raise_for(response.error_code, None, f"group {group_id!r}")
-        codes = {
-            (each.group_instance_id or each.member_id): each.error_code for each in response.members
-        }
-        return {
-            name: error_of(codes[name], None, f"group {group_id!r}, member {name!r}")
-            for name in left
-            if name in codes
-        }
-
-    await settle(router, members, ask, deadline)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import Call, Room, Router
+from aiokafka.admin._routing import Call, Room
 from aiokafka.admin._values import Value, items_of
 from aiokafka.admin.enums import QuotaName
 from aiokafka.errors import KafkaError, KafkaProtocolError, for_code
@@ -113,7 +113,25 @@ class Quotas(Room):
         wanted = QuotaFilter() if filter is None else filter
         if not isinstance(wanted, QuotaFilter):
             raise TypeError(f"filter: must be a QuotaFilter, not {filter!r}")
-        return await describe_quotas(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> DescribeClientQuotasRequest:
+            components = [_component(kind, name) for kind, name in parts(wanted).items()]
+            return DescribeClientQuotasRequest(components=components, strict=wanted.strict)
+
+        async def ask(
+            left: list[QuotaFilter],
+        ) -> dict[QuotaFilter, dict[QuotaEntity, Limits] | KafkaError]:
+            response = await self._router.to_any(Call(DescribeClientQuotasRequest, build), deadline)
+            if response.error_code:
+                return {wanted: for_code(response.error_code)(response.error_message or "describe")}
+            found = {
+                _entity(entry.entity): {each.key: each.value for each in entry.values}
+                for entry in response.entries or ()
+            }
+            return {wanted: found}
+
+        return (await settle(self._router, [wanted], ask, deadline))[wanted]
 
     async def alter(
         self,
@@ -154,7 +172,23 @@ class Quotas(Room):
         for entity, limits in items_of("changes", changes):
             _check_limits(entity, limits)
         deadline = self._deadline(timeout_ms)
-        await alter_quotas(self._router, changes, validate_only, deadline)
+
+        async def ask(left: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
+            def build(version: int) -> AlterClientQuotasRequest:
+                entries = [
+                    AlterEntryData(entity=_parts_of(entity), ops=_ops(changes[entity]))
+                    for entity in left
+                ]
+                return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+
+            response = await self._router.to_any(Call(AlterClientQuotasRequest, build), deadline)
+            found: dict[QuotaEntity, KafkaError | None] = {}
+            for each in response.entries:
+                entity, code, message = _entity(each.entity), each.error_code, each.error_message
+                found[entity] = for_code(code)(f"{entity}: {message or ''}") if code else None
+            return found
+
+        await settle(self._router, changes, ask, deadline)
 
 
 def _check_limits(entity: Any, limits: Mapping[Any, Any]) -> None:
@@ -178,53 +212,6 @@ Changes = Mapping[QuotaEntity, Mapping[str, "float | None"]]
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _MATCHES = {QuotaName.DEFAULT: _DEFAULT, QuotaName.ANY: _ANY}
-
-
-async def describe_quotas(
-    router: Router, wanted: QuotaFilter, deadline: float
-) -> dict[QuotaEntity, Limits]:
-    """Return the quotas that the filter chooses."""
-
-    def build(version: int) -> DescribeClientQuotasRequest:
-        components = [_component(kind, name) for kind, name in parts(wanted).items()]
-        return DescribeClientQuotasRequest(components=components, strict=wanted.strict)
-
-    async def ask(
-        left: list[QuotaFilter],
-    ) -> dict[QuotaFilter, dict[QuotaEntity, Limits] | KafkaError]:
-        response = await router.to_any(Call(DescribeClientQuotasRequest, build), deadline)
-        if response.error_code:
-            return {wanted: for_code(response.error_code)(response.error_message or "describe")}
-        found = {
-            _entity(entry.entity): {each.key: each.value for each in entry.values}
-            for entry in response.entries or ()
-        }
-        return {wanted: found}
-
-    return (await settle(router, [wanted], ask, deadline))[wanted]
-
-
-async def alter_quotas(
-    router: Router, changes: Changes, validate_only: bool, deadline: float
-) -> None:
-    """Set and remove quotas; raise what failed."""
-
-    async def ask(left: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
-        def build(version: int) -> AlterClientQuotasRequest:
-            entries = [
-                AlterEntryData(entity=_parts_of(entity), ops=_ops(changes[entity]))
-                for entity in left
-            ]
-            return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-
-        response = await router.to_any(Call(AlterClientQuotasRequest, build), deadline)
-        found: dict[QuotaEntity, KafkaError | None] = {}
-        for each in response.entries:
-            entity, code, message = _entity(each.entity), each.error_code, each.error_message
-            found[entity] = for_code(code)(f"{entity}: {message or ''}") if code else None
-        return found
-
-    await settle(router, changes, ask, deadline)
 
 
 def _component(kind: str, name: str | QuotaName) -> ComponentData:

@@ -86,9 +86,28 @@ class Tokens(Room):
         certificate, and not by a token. If the response is lost and the call is sent again, there
         are two tokens; the lost one expires by itself.
         """
-        return await create_token(
-            self._router, owner, renewers, max_lifetime_ms, self._deadline(timeout_ms)
+        deadline = self._deadline(timeout_ms)
+        kinds = [_split(renewer, "renewers") for renewer in renewers]
+        owner_kind, owner_name = ("", "") if owner is None else _split(owner, "owner")
+
+        def build(version: int) -> CreateDelegationTokenRequest:
+            request = CreateDelegationTokenRequest(
+                renewers=[
+                    CreatableRenewers(principal_type=kind, principal_name=name)
+                    for kind, name in kinds
+                ],
+                max_lifetime_ms=max_lifetime_ms,
+            )
+            if owner is not None:
+                request.owner_principal_type = owner_kind
+                request.owner_principal_name = owner_name
+            return request
+
+        response = await self._router.to_controller(
+            Call(CreateDelegationTokenRequest, build, lambda answer: (answer.error_code,)), deadline
         )
+        raise_for(response.error_code, None, "create_delegation_token")
+        return _created(response, tuple(f"{kind}:{name}" for kind, name in kinds))
 
     async def renew(
         self, hmac: bytes, renew_period_ms: int = -1, *, timeout_ms: float | None = None
@@ -103,7 +122,13 @@ class Tokens(Room):
         Returns when it expires, in milliseconds since 1970. Raises DelegationTokenNotFound,
         DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
-        return await renew_token(self._router, hmac, renew_period_ms, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> RenewDelegationTokenRequest:
+            return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
+
+        call = Call(RenewDelegationTokenRequest, build, lambda answer: (answer.error_code,))
+        return await _new_expiry(self._router, call, deadline, "renew_delegation_token")
 
     async def expire(
         self, hmac: bytes, expiry_period_ms: int = -1, *, timeout_ms: float | None = None
@@ -118,7 +143,13 @@ class Tokens(Room):
         Returns and raises the same as `renew`: DelegationTokenNotFound also if the response to a
         first attempt was lost.
         """
-        return await expire_token(self._router, hmac, expiry_period_ms, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> ExpireDelegationTokenRequest:
+            return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+
+        call = Call(ExpireDelegationTokenRequest, build, lambda answer: (answer.error_code,))
+        return await _new_expiry(self._router, call, deadline, "expire_delegation_token")
 
     async def describe(
         self, owners: Iterable[str] | None = None, *, timeout_ms: float | None = None
@@ -129,60 +160,31 @@ class Tokens(Room):
             owners: whose; by default all that the caller may see.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
-        return await describe_tokens(self._router, owners, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        kinds = None if owners is None else [_split(owner, "owners") for owner in owners]
+        if kinds == []:
+            return []
+
+        def build(version: int) -> DescribeDelegationTokenRequest:
+            if kinds is None:
+                return DescribeDelegationTokenRequest(owners=None)
+            wanted = [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in kinds
+            ]
+            return DescribeDelegationTokenRequest(owners=wanted)
+
+        async def attempt() -> list[DelegationToken]:
+            response = await self._router.to_any(
+                Call(DescribeDelegationTokenRequest, build), deadline
+            )
+            raise_for(response.error_code, None, "describe_delegation_tokens")
+            return [_described(token) for token in response.tokens]
+
+        return await self._router.retry(attempt, deadline)
 
 
 # -- Requests
-
-
-async def create_token(
-    router: Router,
-    owner: str | None,
-    renewers: Iterable[str],
-    max_lifetime_ms: int,
-    deadline: float,
-) -> DelegationToken:
-    """Return a new token. With `owner` None, the caller owns it."""
-    kinds = [_split(renewer, "renewers") for renewer in renewers]
-    owner_kind, owner_name = ("", "") if owner is None else _split(owner, "owner")
-
-    def build(version: int) -> CreateDelegationTokenRequest:
-        request = CreateDelegationTokenRequest(
-            renewers=[
-                CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in kinds
-            ],
-            max_lifetime_ms=max_lifetime_ms,
-        )
-        if owner is not None:
-            request.owner_principal_type = owner_kind
-            request.owner_principal_name = owner_name
-        return request
-
-    response = await router.to_controller(
-        Call(CreateDelegationTokenRequest, build, lambda answer: (answer.error_code,)), deadline
-    )
-    raise_for(response.error_code, None, "create_delegation_token")
-    return _created(response, tuple(f"{kind}:{name}" for kind, name in kinds))
-
-
-async def renew_token(router: Router, hmac: bytes, renew_period_ms: int, deadline: float) -> int:
-    """Return the new expiry time in milliseconds since 1970."""
-
-    def build(version: int) -> RenewDelegationTokenRequest:
-        return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
-
-    call = Call(RenewDelegationTokenRequest, build, lambda answer: (answer.error_code,))
-    return await _new_expiry(router, call, deadline, "renew_delegation_token")
-
-
-async def expire_token(router: Router, hmac: bytes, expiry_period_ms: int, deadline: float) -> int:
-    """Return the new expiry time in milliseconds since 1970."""
-
-    def build(version: int) -> ExpireDelegationTokenRequest:
-        return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-
-    call = Call(ExpireDelegationTokenRequest, build, lambda answer: (answer.error_code,))
-    return await _new_expiry(router, call, deadline, "expire_delegation_token")
 
 
 async def _new_expiry(router: Router, call: Call[Any], deadline: float, name: str) -> int:
@@ -190,31 +192,6 @@ async def _new_expiry(router: Router, call: Call[Any], deadline: float, name: st
         response = await router.to_controller(call, deadline)
         raise_for(response.error_code, None, name)
         return int(response.expiry_timestamp_ms)
-
-    return await router.retry(attempt, deadline)
-
-
-async def describe_tokens(
-    router: Router, owners: Iterable[str] | None, deadline: float
-) -> list[DelegationToken]:
-    """Return the tokens of these owners, or every token that the caller may see."""
-    kinds = None if owners is None else [_split(owner, "owners") for owner in owners]
-    if kinds == []:
-        return []
-
-    def build(version: int) -> DescribeDelegationTokenRequest:
-        if kinds is None:
-            return DescribeDelegationTokenRequest(owners=None)
-        wanted = [
-            DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-            for kind, name in kinds
-        ]
-        return DescribeDelegationTokenRequest(owners=wanted)
-
-    async def attempt() -> list[DelegationToken]:
-        response = await router.to_any(Call(DescribeDelegationTokenRequest, build), deadline)
-        raise_for(response.error_code, None, "describe_delegation_tokens")
-        return [_described(token) for token in response.tokens]
 
     return await router.retry(attempt, deadline)
 

@@ -284,7 +284,22 @@ class Topics(Room):
             if not isinstance(topic, str):
                 raise TypeError(f"topics: {topic!r}: must be a name; ids are not waited for")
             names.append(topic)
-        await wait_until_ready(self._router, names, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
+            cluster = await fetch_metadata(self._router, [], deadline)
+            nodes = [broker.node_id for broker in cluster.brokers]
+            views = await by_node(
+                {node: [(node, name) for name in left] for node in nodes},
+                lambda node, items: _view(
+                    self._router, node, [name for _, name in items], deadline
+                ),
+            )
+            return {
+                name: _judge({node: views[node, name] for node in nodes}, name) for name in left
+            }
+
+        await settle(self._router, names, ask, deadline)
 
     async def elect_leaders(
         self,
@@ -785,21 +800,6 @@ def _partition(
 # -- Readiness: every broker knows the topic
 
 View = MetadataResponseTopic | KafkaError
-
-
-async def wait_until_ready(router: Router, names: Iterable[str], deadline: float) -> None:
-    """Return when every broker names the same partitions of these topics, all with a leader."""
-
-    async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
-        cluster = await fetch_metadata(router, [], deadline)
-        nodes = [broker.node_id for broker in cluster.brokers]
-        views = await by_node(
-            {node: [(node, name) for name in left] for node in nodes},
-            lambda node, items: _view(router, node, [name for _, name in items], deadline),
-        )
-        return {name: _judge({node: views[node, name] for node in nodes}, name) for name in left}
-
-    await settle(router, names, ask, deadline)
 
 
 async def _view(

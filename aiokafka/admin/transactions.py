@@ -190,13 +190,36 @@ class Transactions(Room):
         for name, number in (("producer_id", producer_id), ("producer_epoch", producer_epoch)):
             if number < 0:
                 raise ValueError(f"{name}={number!r}: must be at least 0")
-        await abort_transaction(
-            self._router,
-            as_partition(partition),
-            (producer_id, producer_epoch),
-            0 if coordinator_epoch is None else max(coordinator_epoch, 0),
-            self._deadline(timeout_ms),
-        )
+        partition = as_partition(partition)
+        coordinator_epoch = 0 if coordinator_epoch is None else max(coordinator_epoch, 0)
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.WriteTxnMarkersRequest:
+            marker = wire.WritableTxnMarker(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transaction_result=False,
+                topics=[
+                    wire.WritableTxnMarkerTopic(
+                        name=partition.topic, partition_indexes=[partition.partition]
+                    )
+                ],
+                coordinator_epoch=coordinator_epoch,
+            )
+            return wire.WriteTxnMarkersRequest(markers=[marker])
+
+        async def send(
+            node_id: int, part: list[TopicPartition]
+        ) -> dict[TopicPartition, KafkaError | None]:
+            call = Call(wire.WriteTxnMarkersRequest, build)
+            response = await self._router.send(node_id, call, deadline)
+            return {
+                tp: error_of(each.error_code, None, name_of(tp))
+                for marker in response.markers
+                for tp, each in partitions_in(marker.topics)
+            }
+
+        await by_leader(self._router, [partition], send, deadline)
 
     async def fence(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
@@ -261,7 +284,22 @@ class Transactions(Room):
         if older_than_ms < 0:
             raise ValueError(f"older_than_ms={older_than_ms!r}: must be at least 0")
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await find_hanging(self._router, wanted, older_than_ms, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        asked = await _all_partitions(self._router, deadline) if wanted is None else wanted
+        first = await _look(self._router, asked, wanted is None, deadline)
+        found = await _uncared_for(
+            self._router, first.are_open(_seams.wall_time() * 1000 - older_than_ms), deadline
+        )
+        now = await _look(self._router, {one.partition for one in found}, True, deadline)
+        by_partition: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
+            tp: [] for tp in first.producers
+        }
+        for one in found:
+            kept = by_partition[one.partition]
+            if isinstance(kept, list) and _is_still_open(one, now.producers.get(one.partition, ())):
+                kept.append(one)
+        by_partition |= first.errors | now.errors
+        return [one for part in outcome(by_partition).values() for one in part]
 
     async def list(
         self,
@@ -511,43 +549,6 @@ def _or_none(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-async def abort_transaction(
-    router: Router,
-    partition: TopicPartition,
-    producer: tuple[int, int],
-    coordinator_epoch: int,
-    deadline: float,
-) -> None:
-    """Have the leader of a partition write an abort marker for a producer (id and epoch)."""
-
-    def build(version: int) -> wire.WriteTxnMarkersRequest:
-        marker = wire.WritableTxnMarker(
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            transaction_result=False,
-            topics=[
-                wire.WritableTxnMarkerTopic(
-                    name=partition.topic, partition_indexes=[partition.partition]
-                )
-            ],
-            coordinator_epoch=coordinator_epoch,
-        )
-        return wire.WriteTxnMarkersRequest(markers=[marker])
-
-    async def send(
-        node_id: int, part: list[TopicPartition]
-    ) -> dict[TopicPartition, KafkaError | None]:
-        call = Call(wire.WriteTxnMarkersRequest, build)
-        response = await router.send(node_id, call, deadline)
-        return {
-            tp: error_of(each.error_code, None, name_of(tp))
-            for marker in response.markers
-            for tp, each in partitions_in(marker.topics)
-        }
-
-    await by_leader(router, [partition], send, deadline)
-
-
 # -- Hanging transactions: open in partitions, unknown to coordinators
 
 
@@ -566,35 +567,6 @@ class _Look:
             for each in producers
             if each.transaction_start_offset is not None and each.last_timestamp <= latest
         ]
-
-
-async def find_hanging(
-    router: Router,
-    partitions: Collection[TopicPartition] | None,
-    older_than_ms: float,
-    deadline: float,
-) -> list[HangingTransaction]:
-    """Return the open transactions that no coordinator will end.
-
-    A partition that cannot be looked into is an error of its own, as `outcome` raises it
-    beside what hangs in each of the others.
-    """
-    everywhere = partitions is None
-    asked = await _all_partitions(router, deadline) if partitions is None else partitions
-    first = await _look(router, asked, everywhere, deadline)
-    found = await _uncared_for(
-        router, first.are_open(_seams.wall_time() * 1000 - older_than_ms), deadline
-    )
-    now = await _look(router, {one.partition for one in found}, True, deadline)
-    by_partition: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
-        tp: [] for tp in first.producers
-    }
-    for one in found:
-        kept = by_partition[one.partition]
-        if isinstance(kept, list) and _is_still_open(one, now.producers.get(one.partition, ())):
-            kept.append(one)
-    by_partition |= first.errors | now.errors
-    return [one for part in outcome(by_partition).values() for one in part]
 
 
 async def _all_partitions(router: Router, deadline: float) -> list[TopicPartition]:

@@ -150,7 +150,15 @@ class Users(Room):
                     f"credentials: {each.user!r} has two passwords for {each.mechanism.name}"
                 )
             wanted[each.user, each.mechanism] = each
-        await upsert_credentials(self._router, wanted.values(), self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        upsertions = {key: await _upsertion(each) for key, each in wanted.items()}
+
+        def build(keys: list[Key]) -> AlterUserScramCredentialsRequest:
+            return AlterUserScramCredentialsRequest(
+                deletions=[], upsertions=[upsertions[key] for key in keys]
+            )
+
+        await _alter(self._router, wanted, build, deadline)
 
     async def delete(
         self,
@@ -174,7 +182,13 @@ class Users(Room):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise TypeError(f"credentials: must be pairs of user and mechanism, not {pair!r}")
             wanted.append((check_user("credentials", pair[0]), as_mechanism(pair[1])))
-        await delete_credentials(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(keys: list[Key]) -> AlterUserScramCredentialsRequest:
+            deletions = [ScramCredentialDeletion(name=user, mechanism=how) for user, how in keys]
+            return AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[])
+
+        await _alter(self._router, wanted, build, deadline)
 
 
 # -- Requests
@@ -231,20 +245,6 @@ def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | Kafk
     )
 
 
-async def upsert_credentials(
-    router: Router, credentials: Iterable[NewScramCredential], deadline: float
-) -> None:
-    """Set credentials; raise what failed."""
-    wanted = {(each.user, each.mechanism): await _upsertion(each) for each in credentials}
-
-    def build(keys: list[Key]) -> AlterUserScramCredentialsRequest:
-        return AlterUserScramCredentialsRequest(
-            deletions=[], upsertions=[wanted[key] for key in keys]
-        )
-
-    await _alter(router, wanted, build, deadline)
-
-
 async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
     """Hash a password, in a thread: that takes milliseconds to seconds."""
     salt = _seams.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
@@ -263,16 +263,6 @@ async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
         salt=salt,
         salted_password=salted,
     )
-
-
-async def delete_credentials(router: Router, credentials: Iterable[Key], deadline: float) -> None:
-    """Delete credentials; raise what failed."""
-
-    def build(keys: list[Key]) -> AlterUserScramCredentialsRequest:
-        deletions = [ScramCredentialDeletion(name=user, mechanism=how) for user, how in keys]
-        return AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[])
-
-    await _alter(router, credentials, build, deadline)
 
 
 async def _alter(
