@@ -1,4 +1,4 @@
-"""aiokafka's calls of the admin client about topics, the cluster and configurations.
+"""aiokafka's calls of the admin client that change topics, and those about configurations.
 
 They return error codes in results, where the newer calls raise.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from aiokafka.admin._routing import Call, R, Router, fetch_metadata, raise_for
+from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin._values import items_of
 from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.configs import OF_ONE_BROKER, text_of
@@ -19,7 +18,6 @@ from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.results import (
     AlterConfigsResult,
     AlteredConfigs,
-    ClusterDict,
     ConfigEntry,
     ConfigSynonym,
     CreatedTopic,
@@ -27,16 +25,13 @@ from aiokafka.admin.results import (
     DeletedTopics,
     DescribeConfigsResult,
     DescribedConfigs,
-    TopicDict,
     TopicError,
     TopicResults,
 )
 from aiokafka.admin.topics import send_create_partitions, send_create_topics, send_delete_topics
 from aiokafka.errors import (
-    KafkaError,
     KafkaTimeoutError,
     ThrottlingQuotaExceeded,
-    UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.configs import (
     AlterableConfig,
@@ -47,7 +42,6 @@ from aiokafka.protocol.messages.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from aiokafka.protocol.messages.metadata import MetadataResponseTopic
 from aiokafka.protocol.messages.topics import (
     CreatableTopicResult,
     CreatePartitionsTopicResult,
@@ -169,68 +163,6 @@ async def create_partitions(
     return TopicResults(
         throttle_time_ms, [TopicError(t.name, t.error_code, t.error_message) for t in found]
     )
-
-
-# -- Metadata
-
-
-async def list_topics(router: Router, deadline: float) -> list[str]:
-    """Return the names of all topics, internal ones included."""
-    response = await fetch_metadata(router, None, deadline)
-    return [str(topic.name) for topic in response.topics]
-
-
-async def describe_topics(
-    router: Router, topics: Iterable[str] | None, deadline: float
-) -> list[TopicDict]:
-    """Return one dict per topic; a topic that does not exist has an error code."""
-    wanted = None if topics is None else list(topics)
-    if wanted is not None and not wanted:
-        return []
-    asked: set[int] = set()
-    response = await fetch_metadata(router, wanted, deadline, asked=asked)
-    found = {topic.name: topic for topic in response.topics}
-    gone = UnknownTopicOrPartitionError.errno
-    missing = [str(name) for name, topic in found.items() if topic.error_code == gone]
-    by = router.second_opinion_by(asked, deadline)
-    if missing and by is not None:
-        with suppress(KafkaError):
-            second = await fetch_metadata(router, missing, by, asked=asked)
-            found |= {topic.name: topic for topic in second.topics}
-    return [_topic(topic) for topic in found.values()]
-
-
-def _topic(topic: MetadataResponseTopic) -> TopicDict:
-    return {
-        "error_code": topic.error_code,
-        "topic": topic.name or "",
-        "is_internal": topic.is_internal,
-        "partitions": [
-            {
-                "error_code": partition.error_code,
-                "partition": partition.partition_index,
-                "leader": partition.leader_id,
-                "replicas": list(partition.replica_nodes),
-                "isr": list(partition.isr_nodes),
-                "offline_replicas": list(partition.offline_replicas),
-            }
-            for partition in topic.partitions
-        ],
-    }
-
-
-async def describe_cluster(router: Router, deadline: float) -> ClusterDict:
-    """Return the brokers, the id of the cluster and the controller."""
-    response = await fetch_metadata(router, [], deadline)
-    return {
-        "throttle_time_ms": response.throttle_time_ms,
-        "brokers": [
-            {"node_id": b.node_id, "host": b.host, "port": b.port, "rack": b.rack}
-            for b in response.brokers
-        ],
-        "cluster_id": response.cluster_id,
-        "controller_id": response.controller_id,
-    }
 
 
 # -- DescribeConfigs, AlterConfigs

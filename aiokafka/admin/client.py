@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -24,8 +25,13 @@ from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.errors import AdminItemsError, IllegalStateError
-from aiokafka.protocol.messages.metadata import MetadataResponse
+from aiokafka.errors import (
+    AdminItemsError,
+    IllegalStateError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from aiokafka.protocol.schema import Request
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -460,9 +466,8 @@ class AIOKafkaAdminClient(Reporting):
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics, internal ones included."""
-        from aiokafka.admin import _upstream_calls
-
-        return await _upstream_calls.list_topics(self._router, self._deadline())
+        response = await fetch_metadata(self._router, None, self._deadline())
+        return [str(topic.name) for topic in response.topics]
 
     async def describe_topics(
         self, topics: list[str] | tuple[str, ...] | Set[str] | None = None
@@ -472,9 +477,21 @@ class AIOKafkaAdminClient(Reporting):
         A topic that does not exist is returned with its `error_code`. It is not created.
         """
         refuse_other_names("topics", topics)
-        from aiokafka.admin import _upstream_calls
-
-        return await _upstream_calls.describe_topics(self._router, topics, self._deadline())
+        deadline = self._deadline()
+        wanted = None if topics is None else list(topics)
+        if wanted is not None and not wanted:
+            return []
+        asked: set[int] = set()
+        response = await fetch_metadata(self._router, wanted, deadline, asked=asked)
+        found = {topic.name: topic for topic in response.topics}
+        gone = UnknownTopicOrPartitionError.errno
+        missing = [str(name) for name, topic in found.items() if topic.error_code == gone]
+        by = self._router.second_opinion_by(asked, deadline)
+        if missing and by is not None:
+            with suppress(KafkaError):
+                second = await fetch_metadata(self._router, missing, by, asked=asked)
+                found |= {topic.name: topic for topic in second.topics}
+        return [_topic(topic) for topic in found.values()]
 
     async def delete_records(
         self,
@@ -502,9 +519,16 @@ class AIOKafkaAdminClient(Reporting):
 
     async def describe_cluster(self) -> ClusterDict:
         """Return a dict with the brokers, the id of the cluster and the id of the controller."""
-        from aiokafka.admin import _upstream_calls
-
-        return await _upstream_calls.describe_cluster(self._router, self._deadline())
+        response = await fetch_metadata(self._router, [], self._deadline())
+        return {
+            "throttle_time_ms": response.throttle_time_ms,
+            "brokers": [
+                {"node_id": b.node_id, "host": b.host, "port": b.port, "rack": b.rack}
+                for b in response.brokers
+            ],
+            "cluster_id": response.cluster_id,
+            "controller_id": response.controller_id,
+        }
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
         """Return a response about topics, None for all: a name inside 0.14 that tests use."""
@@ -668,6 +692,25 @@ class AIOKafkaAdminClient(Reporting):
     ) -> list[DelegationToken]:
         """Return the tokens of these owners; by default every token that the user may see."""
         return await self.tokens.describe(owners)
+
+
+def _topic(topic: MetadataResponseTopic) -> TopicDict:
+    return {
+        "error_code": topic.error_code,
+        "topic": topic.name or "",
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "error_code": partition.error_code,
+                "partition": partition.partition_index,
+                "leader": partition.leader_id,
+                "replicas": list(partition.replica_nodes),
+                "isr": list(partition.isr_nodes),
+                "offline_replicas": list(partition.offline_replicas),
+            }
+            for partition in topic.partitions
+        ],
+    }
 
 
 def _before(tp: TopicPartition, to: RecordsToDelete) -> int:
