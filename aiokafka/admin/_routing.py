@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_after_reading
 from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka._typing import later
 from aiokafka.admin._values import as_int
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -46,9 +47,12 @@ from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
+    from aiokafka.admin.client import AIOKafkaAdminClient
     from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request, Response
+else:
+    AIOKafkaAdminClient = later("aiokafka.admin.client.AIOKafkaAdminClient")
 
 R = TypeVar("R", bound="Response")
 T = TypeVar("T")
@@ -541,12 +545,15 @@ def _unknown(name: str) -> MetadataResponseTopic:
 # -- Base class of `admin.topics`, `admin.groups` and so on
 
 
-class Room:
-    """Holds calls about one kind of thing. It is reached through an attribute of the admin client.
+class AdminApi:
+    """Calls about one noun, in an attribute of the admin client.
 
     A call raises IllegalStateError if the client is not started or is closed already.
     """
 
-    def __init__(self, router: Router, deadline: Callable[[float | None], float]) -> None:
-        self._router = router
-        self._deadline = deadline
+    def __init__(self, client: AIOKafkaAdminClient) -> None:
+        self._client = client
+        self._router = client._router
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return self._client._deadline(timeout_ms)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka.admin._items import numbers_by_topic, of_every_broker
@@ -136,31 +136,28 @@ async def find_coordinator(router: Router, key: str, key_type: int, deadline: fl
     return await router.retry(attempt, deadline)
 
 
-class OffsetQuery(NamedTuple):
-    """Which offsets of a group to list. With `partitions` None, all of them."""
-
-    group_id: str
-    partitions: Iterable[TopicPartition] | None
-    require_stable: bool
-
-
 async def list_offsets(
-    router: Router, query: OffsetQuery, coordinator_id: int | None, deadline: float
+    router: Router,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None,
+    require_stable: bool,
+    coordinator_id: int | None,
+    deadline: float,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offsets of a group; -1 for a requested partition without one."""
-    topics = None if query.partitions is None else numbers_by_topic(query.partitions)
+    topics = None if partitions is None else numbers_by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
-        request = _offset_fetch(version, query.group_id, topics)
-        request.require_stable = query.require_stable
+        request = _offset_fetch(version, group_id, topics)
+        request.require_stable = require_stable
         return request
 
     # From version 10 on topics are given by id, which this call does not know.
     call = Call(OffsetFetchRequest, build, _codes_in, max_version=9)
-    response = await _ask(router, query.group_id, coordinator_id, call, deadline)
+    response = await _ask(router, group_id, coordinator_id, call, deadline)
     # Gateways may leave out a partition without an offset, or call it unknown. Apache Kafka looks
     # at no topic here.
-    found = dict.fromkeys(query.partitions or (), _NO_OFFSET)
+    found = dict.fromkeys(partitions or (), _NO_OFFSET)
     for topic, p in _offsets(response):
         tp = TopicPartition(topic, p.partition_index)
         if p.error_code == UnknownTopicOrPartitionError.errno:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin._items import outcome, settle
-from aiokafka.admin._routing import Call, Room, error_of
+from aiokafka.admin._routing import AdminApi, Call, error_of
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import AclOperation, AclPermission, PatternType, ResourceType
 from aiokafka.errors import (
@@ -139,7 +139,7 @@ def check_filter(argument: str, wanted: Any) -> AclFilter:
     return wanted
 
 
-class Acls(Room):
+class Acls(AdminApi):
     """Calls about access control lists: `admin.acls`.
 
     A cluster without `authorizer.class.name` refuses them with SecurityDisabled, and a user without

@@ -11,8 +11,8 @@ from aiokafka._metadata.controllers import CONTROLLERS
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import GONE, by_node, name_of, numbers_by_topic, settle
 from aiokafka.admin._routing import (
+    AdminApi,
     Call,
-    Room,
     Router,
     error_of,
     fetch_metadata,
@@ -157,7 +157,7 @@ class LogDir(Value):
     """Whether it gets no new replicas (KIP-1066)."""
 
 
-class Brokers(Room):
+class Brokers(AdminApi):
     """Calls about brokers and the cluster: `admin.brokers`."""
 
     async def describe_cluster(

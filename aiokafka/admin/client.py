@@ -137,7 +137,7 @@ class AIOKafkaAdminClient(Reporting):
     the change is sent again, so it may be reported as made already. Cancelling a call does not take
     back what has been sent.
 
-    The methods here are those of aiokafka. All others stand in rooms, which are attributes:
+    The methods here are those of aiokafka. All other calls are grouped by noun, in attributes:
     `acls`, `groups`, `records` and so on.
 
     `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
@@ -269,84 +269,84 @@ class AIOKafkaAdminClient(Reporting):
             raise IllegalStateError(f"the admin client is {state}")
         return self._router.deadline(timeout_ms)
 
-    # -- rooms
+    # -- newer calls, by noun
 
     @cached_property
     def acls(self) -> Acls:
         """Calls about access control lists."""
         from aiokafka.admin import acls
 
-        return acls.Acls(self._router, self._deadline)
+        return acls.Acls(self)
 
     @cached_property
     def brokers(self) -> Brokers:
         """Calls about brokers, controllers and the cluster."""
         from aiokafka.admin import brokers
 
-        return brokers.Brokers(self._router, self._deadline)
+        return brokers.Brokers(self)
 
     @cached_property
     def configs(self) -> Configs:
         """Calls about configurations."""
         from aiokafka.admin import configs
 
-        return configs.Configs(self._router, self._deadline)
+        return configs.Configs(self)
 
     @cached_property
     def groups(self) -> Groups:
         """Calls about groups and their offsets."""
         from aiokafka.admin import groups
 
-        return groups.Groups(self._router, self._deadline)
+        return groups.Groups(self)
 
     @cached_property
     def offsets(self) -> Offsets:
         """Calls about the offsets of partitions."""
         from aiokafka.admin import offsets
 
-        return offsets.Offsets(self._router, self._deadline)
+        return offsets.Offsets(self)
 
     @cached_property
     def quotas(self) -> Quotas:
         """Calls about client quotas."""
         from aiokafka.admin import quotas
 
-        return quotas.Quotas(self._router, self._deadline)
+        return quotas.Quotas(self)
 
     @cached_property
     def records(self) -> Records:
         """Calls about records."""
         from aiokafka.admin import records
 
-        return records.Records(self._router, self._deadline)
+        return records.Records(self)
 
     @cached_property
     def tokens(self) -> Tokens:
         """Calls about delegation tokens."""
         from aiokafka.admin import tokens
 
-        return tokens.Tokens(self._router, self._deadline)
+        return tokens.Tokens(self)
 
     @cached_property
     def topics(self) -> Topics:
         """Calls about topics."""
         from aiokafka.admin import topics
 
-        return topics.Topics(self._router, self._deadline)
+        return topics.Topics(self)
 
     @cached_property
     def transactions(self) -> Transactions:
         """Calls about transactions and their producers."""
         from aiokafka.admin import transactions
 
-        return transactions.Transactions(self._router, self._deadline)
+        return transactions.Transactions(self)
 
     @cached_property
     def users(self) -> Users:
         """Calls about users and their SCRAM credentials."""
         from aiokafka.admin import users
 
-        return users.Users(self._router, self._deadline)
+        return users.Users(self)
 
     # -- any request
 
@@ -632,9 +632,8 @@ class AIOKafkaAdminClient(Reporting):
         from aiokafka.admin import _upstream_groups
 
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
-        query = _upstream_groups.OffsetQuery(group_id, tps, require_stable)
         return await _upstream_groups.list_offsets(
-            self._router, query, group_coordinator_id, self._deadline()
+            self._router, group_id, tps, require_stable, group_coordinator_id, self._deadline()
         )
 
     async def remove_members_from_consumer_group(

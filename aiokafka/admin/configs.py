@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.admin._items import GONE, V, by_node, settle
-from aiokafka.admin._routing import Call, R, Room, Router, error_of, raise_for
+from aiokafka.admin._routing import AdminApi, Call, R, Router, error_of, raise_for
 from aiokafka.admin._values import Value, items_of
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.enums import ConfigOperation, ConfigSource, ConfigType
@@ -178,7 +178,7 @@ def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
 T = TypeVar("T")
 
 
-class Configs(Room):
+class Configs(AdminApi):
     """Calls about configurations: `admin.configs`.
 
     A resource is given as a `ConfigKey`, such as `ConfigKey.topic("orders")`, as a tuple of type

@@ -24,7 +24,7 @@ from aiokafka.admin._group_offsets import (
 )
 from aiokafka.admin._items import by_coordinator, of_every_broker, settle
 from aiokafka.admin._lag import GroupLag, lag_of_groups
-from aiokafka.admin._routing import Call, Room, Router, error_of, raise_for
+from aiokafka.admin._routing import AdminApi, Call, Router, error_of, raise_for
 from aiokafka.admin._values import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.errors import AdminItemsError, KafkaError, NonEmptyGroup, UnsupportedVersionError
@@ -36,7 +36,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 __all__ = ["Groups"]
 
 
-class Groups(Room):
+class Groups(AdminApi):
     """Calls about groups: `admin.groups`.
 
     A group is asked for at its coordinator, which is looked up again when it has moved. Several

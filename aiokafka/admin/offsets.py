@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka._partitions import as_partition
 from aiokafka._tasks import together
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
-from aiokafka.admin._routing import Call, Room, Router, error_of, remaining_ms
+from aiokafka.admin._routing import AdminApi, Call, Router, error_of, remaining_ms
 from aiokafka.admin._values import Value, items_of
 from aiokafka.errors import (
     KafkaError,
@@ -80,7 +80,7 @@ def timestamp_of(argument: str, value: Any) -> int:
 _LEVELS = ("read_uncommitted", "read_committed")
 
 
-class Offsets(Room):
+class Offsets(AdminApi):
     """Calls about the offsets of partitions: `admin.offsets`.
 
     The offsets that groups have committed are in `admin.groups`.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import Call, Room
+from aiokafka.admin._routing import AdminApi, Call
 from aiokafka.admin._values import Value, items_of
 from aiokafka.admin.enums import QuotaName
 from aiokafka.errors import KafkaError, KafkaProtocolError, for_code
@@ -92,7 +92,7 @@ def _text(name: str | QuotaName) -> str:
     return f"<{name.name.lower()}>" if isinstance(name, QuotaName) else name
 
 
-class Quotas(Room):
+class Quotas(AdminApi):
     """Calls about client quotas (KIP-546, Kafka 2.6): `admin.quotas`.
 
     Quotas have the names that Kafka gives them: `producer_byte_rate` and `consumer_byte_rate` in

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
-from aiokafka.admin._routing import Call, Room, Router, error_of, remaining_ms
+from aiokafka.admin._routing import AdminApi, Call, Router, error_of, remaining_ms
 from aiokafka.admin._values import as_int, items_of
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.messages.topics import (
@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition
 __all__ = ["Records"]
 
 
-class Records(Room):
+class Records(AdminApi):
     """Calls about records: `admin.records`."""
 
     async def delete(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka.admin._routing import Call, Room, Router, raise_for
+from aiokafka.admin._routing import AdminApi, Call, Router, raise_for
 from aiokafka.protocol.messages.delegation_tokens import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -58,7 +58,7 @@ class DelegationToken:
         return base64.b64encode(self.hmac).decode()
 
 
-class Tokens(Room):
+class Tokens(AdminApi):
     """Calls about delegation tokens (KIP-48, Kafka 1.1): `admin.tokens`.
 
     Principals are strings such as "User:alice". Brokers and controllers learn of a change a moment

@@ -20,8 +20,8 @@ from aiokafka.admin._replicas import (
     reassign_each,
 )
 from aiokafka.admin._routing import (
+    AdminApi,
     Call,
-    Room,
     Router,
     error_of,
     fetch_metadata,
@@ -154,7 +154,7 @@ class TopicCreation(Value):
     """Its settings, defaults included; None as above."""
 
 
-class Topics(Room):
+class Topics(AdminApi):
     """Calls about topics: `admin.topics`.
 
     A topic is given by its name or, from Kafka 3.1 on, by its id as a `uuid.UUID`.
@@ -179,13 +179,20 @@ class Topics(Room):
             pattern = re.compile(fnmatch.translate(pattern))
         elif not isinstance(pattern, re.Pattern | None):
             raise TypeError(f"pattern={pattern!r}: must be a str or a compiled expression")
-        found = await list_topics(self._router, self._deadline(timeout_ms))
-        return [
-            topic
-            for topic in found
+        response = await fetch_metadata(self._router, None, self._deadline(timeout_ms))
+        found = [
+            TopicListing(
+                name=str(topic.name),
+                topic_id=uuid_of(topic.topic_id),
+                is_internal=topic.is_internal,
+                partitions=len(topic.partitions),
+                replication_factor=max((len(p.replica_nodes) for p in topic.partitions), default=0),
+            )
+            for topic in response.topics
             if (include_internal or not topic.is_internal)
-            and (pattern is None or pattern.fullmatch(topic.name))
+            and (pattern is None or pattern.fullmatch(str(topic.name)))
         ]
+        return sorted(found, key=lambda topic: topic.name)
 
     async def describe(
         self,
@@ -600,22 +607,6 @@ _FINAL = (*GONE, KafkaProtocolError)
 _FIRST_WITH_IDS = 12  # in Metadata, where a topic may be asked for by its id alone
 
 Found = dict[str, TopicDescription | KafkaError]
-
-
-async def list_topics(router: Router, deadline: float) -> list[TopicListing]:
-    """Return all topics by name."""
-    response = await fetch_metadata(router, None, deadline)
-    found = [
-        TopicListing(
-            name=str(topic.name),
-            topic_id=uuid_of(topic.topic_id),
-            is_internal=topic.is_internal,
-            partitions=len(topic.partitions),
-            replication_factor=max((len(p.replica_nodes) for p in topic.partitions), default=0),
-        )
-        for topic in response.topics
-    ]
-    return sorted(found, key=lambda topic: topic.name)
 
 
 async def describe_topics(

@@ -19,8 +19,8 @@ from aiokafka.admin._items import (
     partitions_in,
 )
 from aiokafka.admin._routing import (
+    AdminApi,
     Call,
-    Room,
     Router,
     error_of,
     fetch_metadata,
@@ -128,7 +128,7 @@ class HangingTransaction(Value):
 _LONGEST_MS = 900_000 + 300_000
 
 
-class Transactions(Room):
+class Transactions(AdminApi):
     """Calls about transactions and their producers: `admin.transactions`."""
 
     async def describe(

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka import _seams
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import Call, Room, Router, error_of, raise_for
+from aiokafka.admin._routing import AdminApi, Call, Router, error_of, raise_for
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import ScramMechanism
 from aiokafka.errors import KafkaError
@@ -99,7 +99,7 @@ def as_mechanism(mechanism: object) -> ScramMechanism:
     return found
 
 
-class Users(Room):
+class Users(AdminApi):
     """Calls about users and their SCRAM credentials (KIP-554, Kafka 2.7): `admin.users`.
 
     A user has one credential, that is one password, for each mechanism. Brokers learn of a change a
