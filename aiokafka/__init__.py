@@ -9,12 +9,12 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._interpreter import is_main
+from aiokafka._loading import is_main
 from aiokafka._version import __version__ as __version__
 
 if os.environ.get("AIOKAFKA_NO_EXTENSIONS") or not is_main():
     # Before any other import of the package: the plain sources are to win over the extensions.
-    from aiokafka._pure import install
+    from aiokafka._loading import install
 
     install()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _gc as gc
 from aiokafka import _names as names
-from aiokafka._typevars import KT, VT
+from aiokafka._typing import KT, VT
 
 __all__ = ["KT", "VT", "ConsumerRecord"]
 

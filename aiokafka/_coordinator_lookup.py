@@ -11,7 +11,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.net.address import is_address
+from aiokafka.net.connector import is_address
 from aiokafka.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

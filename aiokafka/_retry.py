@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from aiokafka._compat import timeout_after_reading
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka._compat import timeout_after_reading, timeout_at
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+)
 
-__all__ = ["OutOfTimeError", "is_retriable", "until", "within"]
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["AnyNode", "OutOfTimeError", "is_retriable", "until", "within"]
 
 T = TypeVar("T")
 
@@ -78,3 +86,78 @@ def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[],
             return await attempt()
 
     return timed
+
+
+# -- Choose brokers for a request that any of them can answer
+
+
+# Of the time that is left, while there are other brokers to ask, or the only one is to be asked
+# twice, as a response may get lost; and the least that is worth it, in seconds: a shorter attempt
+# would say "no response" in place of what the others have said.
+_PART = 1 / 3
+_PART_OF_ONLY = 1 / 2
+_LEAST = 0.2
+# So long as there are others, in seconds: `start()` may have minutes.
+_LONGEST = 10.0
+
+
+class Nodes(Protocol):
+    """The brokers to choose from: an AIOKafkaClient."""
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The current snapshot of the cluster."""
+
+    def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
+        """Return the id of some broker, another than these if there is one."""
+
+
+class AnyNode:
+    """Asks one broker with each attempt, another than those that failed before.
+
+    Owns: which brokers have failed. Once all have, only the last one is avoided.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._failed: set[int] = set()
+
+    async def ask(self, attempt: Callable[[int], Awaitable[T]], deadline: float) -> T:
+        """Return what `attempt` returns for the node id of a broker.
+
+        A broker that keeps silent gets a third of the time until `deadline` (loop time), 0.2 s at
+        least and 10 s at most, so that others can be asked, and the last one all of it; the only
+        broker gets half of it at first. Raises what `attempt`
+        raises, RequestTimedOutError for a silent broker, asyncio.TimeoutError at the deadline, and
+        KafkaConnectionError when no broker is known.
+        """
+        node_id = self._nodes.get_random_node(self._failed)
+        if node_id is None:
+            raise KafkaConnectionError("no broker is known: bootstrap() first")
+        now = asyncio.get_running_loop().time()
+        has_others = bool(set(self._nodes.cluster.node_ids) - self._failed - {node_id})
+        may_repeat = has_others or not self._failed
+        part = max(_LEAST, (deadline - now) * (_PART if has_others else _PART_OF_ONLY))
+        part = min(part, _LONGEST) if has_others else part
+        has_time = may_repeat and now + part < deadline
+        end = now + part if has_time else deadline
+        try:
+            async with timeout_at(end):
+                return await attempt(node_id)
+        except asyncio.TimeoutError:
+            self._note(node_id)
+            if not has_time:
+                raise
+            text = f"node {node_id}: no response in {end - now:.1f} s"
+            raise RequestTimedOutError(text) from None
+        except KafkaError as error:
+            if error.retriable:
+                self._note(node_id)
+            raise
+
+    def _note(self, node_id: int) -> None:
+        self._failed.add(node_id)
+        if self._failed.issuperset(self._nodes.cluster.node_ids):
+            # All have failed, so it was not one broker's fault: begin again, with another than the
+            # last.
+            self._failed = {node_id}

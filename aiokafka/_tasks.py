@@ -8,13 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable
+import sys
+import traceback
+import warnings
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
-__all__ = ["TaskOwner", "both", "is_told_to_end", "together", "unless", "with_second"]
+__all__ = [
+    "OF_CONSUMERS",
+    "OF_PRODUCERS",
+    "SharedStart",
+    "TaskOwner",
+    "both",
+    "is_told_to_end",
+    "made_for",
+    "origin",
+    "refuse_other_loop",
+    "together",
+    "unless",
+    "with_second",
+]
 
 log = logging.getLogger("aiokafka")
 
@@ -243,3 +261,148 @@ async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
         # Where one fails in the turn in which the caller is cancelled, asyncio would log that.
         if not call.cancelled():
             call.exception()
+
+
+# -- Let calls of one `start()` that are made at the same time do its work once
+
+
+class SharedStart:
+    """Runs the work of a `start()` for all calls that wait for it at the same time.
+
+    Programs that start a shared client with its first use make such calls. One of them works, and
+    the others wait:
+
+    1. It succeeds. The others find the work done, one after the other.
+    2. It fails. The others fail with copies of its error. A later call may try again.
+    3. It is cancelled. The next one works in its place, and what was begun stays for it.
+    4. The last one is cancelled, at work or while it waits for its turn: what was begun is undone.
+
+    Owns: whose turn it is, how many calls there are, and the failure that they share.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._calls = 0
+        self._failures = 0
+        self._failure: Exception | None = None
+        self._is_half_done = False
+
+    async def run(
+        self, work: Callable[[], Awaitable[None]], undo: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Return when `work()` has been done. It does nothing if it was done before; what a
+        cancelled one has begun it goes on with. `undo()` ends what was begun.
+
+        Raises what `work()` raises.
+        """
+        failures = self._failures
+        self._calls += 1
+        try:
+            async with self._turn:
+                if self._failure is not None and self._failures != failures:
+                    raise renewed(self._failure) from self._failure
+                await self._work(work, undo)
+        except asyncio.CancelledError:
+            if self._is_half_done and self._calls == 1:
+                self._is_half_done = False
+                # A call that comes meanwhile works on what is not being undone any more.
+                async with self._turn:
+                    await undo()
+            raise
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                # Its traceback refers to whatever the work refers to.
+                self._failure = None
+
+    async def _work(
+        self, work: Callable[[], Awaitable[None]], undo: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            await work()
+        except BaseException as error:
+            self._is_half_done = isinstance(error, asyncio.CancelledError) and self._calls > 1
+            if not self._is_half_done:
+                if isinstance(error, Exception):
+                    self._failures += 1
+                    self._failure = error
+                await undo()
+            raise
+        self._is_half_done = False
+
+
+# -- The event loop that a client object is made for
+
+
+# So begin the warnings that programs have filters for.
+OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
+OF_PRODUCERS = (
+    "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release. "
+)
+
+
+@contextmanager
+def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventLoop]:
+    """Give the event loop that an object of class `name`, made in this block, will belong to.
+
+    That is the running one; with none running it is `loop`, if one was given. What the block makes
+    sees it as the running one, but it does not run: nothing may be scheduled. Raises RuntimeError
+    without any, TypeError for a `loop` that is no event loop. A warning for a given `loop` begins
+    with `opening`.
+    """
+    if loop is not None and not isinstance(loop, AbstractEventLoop):
+        raise TypeError(f"loop: must be an event loop or None, not {type(loop).__name__}")
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        if loop is None:
+            raise RuntimeError(
+                f"{name}: there is no running event loop; make it inside `async def main()`, or "
+                "wherever a coroutine runs"
+            ) from None
+    else:
+        if loop is not None:
+            _warn(f"{opening}the argument loop has no effect: the running event loop is used")
+        yield running
+        return
+    _warn(
+        f"{opening}{name}(loop=...) without a running event loop: make it inside a coroutine "
+        "instead"
+    )
+    # Everything that it consists of asks for the running loop; one that is about to run is as good.
+    asyncio._set_running_loop(loop)
+    try:
+        yield loop
+    finally:
+        asyncio._set_running_loop(None)
+
+
+def origin(loop: AbstractEventLoop) -> dict[str, Any]:
+    """Return where the constructor that calls it was called from, for the context of an exception
+    handler. It is told in debug mode, as tasks and futures do.
+    """
+    if not loop.get_debug():
+        return {}
+    return {"source_traceback": traceback.extract_stack(sys._getframe(2))}
+
+
+def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:
+    """Raise IllegalStateError if another event loop runs than `loop`, which an object of class
+    `name` was made for.
+
+    Otherwise asyncio would say something about futures and tasks, or nothing and wait for ever.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if running is not loop:
+        raise IllegalStateError(
+            f"this {name} belongs to another event loop than the one that runs now; make one in "
+            "each loop (every call of asyncio.run has its own), and use it in no other thread"
+        )
+
+
+def _warn(text: str) -> None:
+    # Seen from here: the context manager's two steps, the constructor, its caller.
+    warnings.warn(text, DeprecationWarning, stacklevel=5)

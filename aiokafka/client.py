@@ -12,21 +12,20 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.as_given import with_options
-from aiokafka._config.options import refuse_unknown
-from aiokafka._config.signature import show_options
+from aiokafka._config.options import refuse_unknown, show_options, with_options
 from aiokafka._form import mention_form
-from aiokafka._loops import made_for, refuse_other_loop
-from aiokafka._metadata.absence import is_absent
-from aiokafka._metadata.loop import MetadataLoop
-from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
-from aiokafka._retry import OutOfTimeError, until
-from aiokafka._shared_start import SharedStart
-from aiokafka._tasks import TaskOwner
+from aiokafka._metadata.loop import (
+    MetadataLoop,
+    check_name,
+    is_absent,
+    wait_for_partition,
+    wait_for_topic,
+)
+from aiokafka._retry import AnyNode, OutOfTimeError, until
+from aiokafka._tasks import SharedStart, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka._typing import Unpack, later
 from aiokafka._waits import Wait, Waits

@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
-from aiokafka._metadata.snapshot import ClusterMetadata
-from aiokafka._metadata.topic_info import PartitionInfo, TopicInfo
+import copy
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka._typing import later
+from aiokafka.errors import (
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    MetadataEmptyBrokerList,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.net.connector import is_address
+from aiokafka.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._upstream.messages import Response
+else:
+    Response = later("aiokafka._upstream.messages.Response")
 
 __all__ = [
     "BrokerMetadata",
@@ -14,3 +39,566 @@ __all__ = [
     "TopicInfo",
     "TopicPartition",
 ]
+
+
+# -- What is known of topics and partitions, and what to believe of a metadata response about them
+
+
+log = logging.getLogger("aiokafka.cluster")
+
+# How many responses in a row may say "no such topic" about a topic we have seen, or not list it
+# among all, before it is dropped: a broker that has just started responds like this until it has
+# loaded its own metadata. One that could not look says nothing about the topic, either.
+_PATIENCE_WITH_UNKNOWN = 3
+
+# Without topic ids no response says that a topic was deleted and made again, which starts its
+# epochs at 0. So many in a row with an older epoch do not all come from a broker that lags behind.
+_PATIENCE_WITH_OLD = 3
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: who leads it and who has copies.
+
+    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the
+    responses in a row that had an older epoch, and were not believed.
+    """
+
+    leader: int
+    epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error: int
+    doubts: int = 0
+
+
+class TopicInfo(NamedTuple):
+    """One topic: its id (16 zero bytes before Kafka 2.8) and its partitions by number.
+
+    `error` is the code of the last response; `misses` counts the responses in a row that had one
+    while older partitions were kept.
+    """
+
+    topic_id: bytes
+    is_internal: bool
+    partitions: Mapping[int, PartitionInfo]
+    error: int = 0
+    misses: int = 0
+
+
+def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
+    """Return what to believe of a topic after a response about it."""
+    if topic.error_code == 0:
+        # A topic that was deleted and made again starts its epochs at 0.
+        is_same = old is not None and (
+            old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
+        )
+        known = old.partitions if old is not None and is_same else {}
+        has_id = topic.topic_id != ZERO_UUID
+        partitions = {
+            p.partition_index: _merge_partition(topic.name, known.get(p.partition_index), p, has_id)
+            for p in topic.partitions
+            if p.partition_index >= 0
+        }
+        if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
+            # No topic ever gets fewer: a broker that lags behind has not heard of the others.
+            partitions = {**known, **partitions}
+        topic_id = topic.topic_id
+        if topic_id == ZERO_UUID and old is not None and is_same:
+            topic_id = old.topic_id
+        return TopicInfo(topic_id, topic.is_internal, partitions)
+    if old is None or not old.partitions or _is_final(topic.error_code, old.misses):
+        return TopicInfo(ZERO_UUID, topic.is_internal, {}, topic.error_code)
+    return old._replace(error=topic.error_code, misses=old.misses + 1)
+
+
+def merge_missing(old: TopicInfo) -> TopicInfo | None:
+    """Return what to believe of a topic that a response about all lacks: None if it is gone."""
+    error_code = UnknownTopicOrPartitionError.errno
+    if not old.partitions or _is_final(error_code, old.misses):
+        return None
+    return old._replace(error=error_code, misses=old.misses + 1)
+
+
+def _is_final(error_code: int, misses: int) -> bool:
+    """Return whether a topic is gone for us by this error, after `misses` errors before it in a
+    row.
+    """
+    if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
+        return True
+    if error_code == UnknownTopicOrPartitionError.errno or not for_code(error_code).retriable:
+        return misses + 1 >= _PATIENCE_WITH_UNKNOWN
+    return False
+
+
+def _merge_partition(
+    topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
+) -> PartitionInfo:
+    """Return the partition of a response, unless it is older than what we know (KIP-320).
+
+    With `has_id` the topic is known to be the same, so an older epoch is old for sure.
+    """
+    epoch = new.leader_epoch
+    if old is not None and 0 <= epoch < old.epoch:
+        if has_id or old.doubts + 1 < _PATIENCE_WITH_OLD:
+            return old._replace(doubts=old.doubts + 1)
+        log.info(
+            "%s-%d has leader epoch %d after %d: its topic was deleted and created again",
+            topic,
+            new.partition_index,
+            epoch,
+            old.epoch,
+            extra={"topic": topic, "partition": new.partition_index},
+        )
+    if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
+        epoch = old.epoch
+    code = new.error_code
+    leader = -1 if code == LeaderNotAvailableError.errno else new.leader_id
+    nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
+    # What has not changed is shared with the snapshot before.
+    is_known = old is not None and old == (leader, epoch, *nodes, code, 0)
+    return old if old is not None and is_known else PartitionInfo(leader, epoch, *nodes, code)
+
+
+# -- The snapshot of what the client knows about the cluster, and its queries
+
+
+class ClusterMetadata:
+    """A snapshot of the cluster. Never changes: the client replaces the whole object and raises
+    `epoch`.
+
+    `client.cluster` is the current one; read it again rather than keep it across an `await`. Sets
+    with the names of aiokafka are the caller's own; tuples and frozensets are shared and cached.
+
+    A cluster made by hand (`ClusterMetadata()`, for the test of an assignor or partitioner) starts
+    empty and takes `update_metadata(response)`.
+    """
+
+    # Made by `_index`, topic by topic when it is first asked for: most topics never are.
+    _node_ids: tuple[int, ...]
+    _by_leader: dict[int, set[TopicPartition]] | None
+    _names_by_id: dict[bytes, str]
+    _partition_tuples: dict[str, tuple[int, ...]]
+    _partition_sets: dict[str, frozenset[int]]
+    _available_tuples: dict[str, tuple[int, ...]]
+
+    def __init__(self, **configs: Any) -> None:
+        self.config: dict[str, Any] = configs
+        self.epoch = 0
+        self.cluster_id: str | None = None
+        self.need_all_topic_metadata = False
+        self.has_all_topics = False
+        """Whether the last response listed every topic of the cluster."""
+        self._brokers: dict[int, BrokerMetadata] = {}
+        self._controller_id = -1
+        self._topics: dict[str, TopicInfo] = {}
+        # Brokers whose last response about a topic was that it does not exist.
+        self._denied_by: dict[str, frozenset[int]] = {}
+        self._listeners: list[Callable[[ClusterMetadata], Any]] = []
+        self._request_update: Callable[[], Any] | None = None
+        self._update: Future[ClusterMetadata] | None = None
+        self._index()
+
+    def __repr__(self) -> str:
+        return (
+            f"<ClusterMetadata {self.cluster_id} epoch={self.epoch} "
+            f"brokers={len(self._brokers)} topics={len(self._topics)}>"
+        )
+
+    # -- brokers
+
+    def brokers(self) -> set[BrokerMetadata]:
+        """Return every known broker."""
+        return set(self._brokers.values())
+
+    def broker_metadata(self, broker_id: int) -> BrokerMetadata | None:
+        """Return the broker with this node id, None if unknown."""
+        return self._brokers.get(broker_id)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Node ids of every known broker."""
+        return self._node_ids
+
+    @property
+    def controller(self) -> BrokerMetadata | None:
+        """The broker to send cluster-wide changes to, None if unknown (Kafka 0.9 does not tell)."""
+        return self._brokers.get(self._controller_id)
+
+    def is_bootstrap(self, node_id: int | str) -> bool:
+        """Return whether `node_id` stands for an address of `bootstrap_servers`, not for a
+        broker. Names such as "bootstrap-0", which aiokafka has for them, stand for none here.
+        """
+        return not isinstance(node_id, str) and node_id < 0
+
+    # -- topics and partitions
+
+    @property
+    def _partitions(self) -> dict[str, dict[int, PartitionMetadata]]:
+        """The partitions by topic and number, for programs that look at aiokafka's."""
+        return {
+            name: {n: _as_metadata(name, n, info) for n, info in topic.partitions.items()}
+            for name, topic in self._topics.items()
+            if topic.partitions
+        }
+
+    def topics(self, exclude_internal_topics: bool = True) -> set[str]:
+        """Return the names of the known topics, without Kafka's internal ones unless asked for."""
+        names = {name for name, topic in self._topics.items() if topic.partitions}
+        return names - self.internal_topics if exclude_internal_topics else names
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the numbers of all partitions of `topic`, None if the topic is unknown."""
+        known = self.known_partitions(topic)
+        return None if known is None else set(known)
+
+    def known_partitions(self, topic: str) -> frozenset[int] | None:
+        """Return the same without a copy, for callers that change nothing."""
+        known = self._partition_sets.get(topic)
+        return self._partition_set(topic) if known is None else known
+
+    def partition_ids(self, topic: str) -> tuple[int, ...]:
+        """Return the numbers of all partitions of `topic`, ascending, () if the topic is
+        unknown.
+        """
+        return self._partition_tuples.get(topic) or self._partition_tuple(topic)
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the numbers of the partitions of `topic` with a leader, None if it is unknown.
+
+        A leader whose own metadata lacks the topic does not count, if there are other partitions.
+        """
+        if self.known_partitions(topic) is None:
+            return None
+        return set(self.available_partition_ids(topic))
+
+    def available_partition_ids(self, topic: str) -> tuple[int, ...]:
+        """Return the same in ascending order, () if the topic is unknown."""
+        known = self._available_tuples.get(topic)
+        return self._available_tuple(topic) if known is None else known
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None:
+        """Return the leader's node id; -1 if there is none now, None for an unknown partition."""
+        topic = self._topics.get(partition[0])
+        info = None if topic is None else topic.partitions.get(partition[1])
+        return None if info is None else info.leader
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader's epoch (KIP-320), -1 if unknown."""
+        info = self.partition(partition)
+        return -1 if info is None else info.epoch
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        """Return leader, epoch and replicas of a partition, None if unknown."""
+        topic = self._topics.get(partition[0])
+        return None if topic is None else topic.partitions.get(partition[1])
+
+    def partitions_for_broker(self, broker_id: int) -> set[TopicPartition] | None:
+        """Return the partitions that this broker leads, None if it leads none."""
+        if self._by_leader is None:
+            by_leader: dict[int, set[TopicPartition]] = {}
+            for name, topic in self._topics.items():
+                for number, info in topic.partitions.items():
+                    by_leader.setdefault(info.leader, set()).add(TopicPartition(name, number))
+            self._by_leader = by_leader
+        led = self._by_leader.get(broker_id)
+        return None if led is None else set(led)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the topic's id (KIP-516): 16 bytes, None if unknown or before Kafka 2.8."""
+        info = self._topics.get(topic)
+        return None if info is None or info.topic_id == ZERO_UUID else info.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id, None if unknown."""
+        return self._names_by_id.get(topic_id)
+
+    def topic_info(self, topic: str) -> TopicInfo | None:
+        """Return what is known of `topic`, or None: another object after each response about it."""
+        return self._topics.get(topic)
+
+    def topic_error(self, topic: str) -> int:
+        """Return the error code of the last response about `topic`; 0 if there was none."""
+        info = self._topics.get(topic)
+        return 0 if info is None else info.error
+
+    def topic_errors(self) -> dict[str, int]:
+        """Return the error code by topic, for each topic whose last response had one."""
+        return {name: topic.error for name, topic in self._topics.items() if topic.error}
+
+    def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
+        """Return those of `topics` with a partition without leader, or with a retriable error."""
+        found = set()
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or not topic.partitions:
+                continue
+            if topic.error or any(info.leader < 0 for info in topic.partitions.values()):
+                found.add(name)
+        return found
+
+    def doubtful_topics(self) -> set[str]:
+        """Return the topics that are gone by the last response, which is not believed yet."""
+        gone = UnknownTopicOrPartitionError.errno
+        return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
+
+    def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """Return those of `topics` that do not exist by the last response, but may soon."""
+        found = set()
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or topic.partitions or not topic.error:
+                continue
+            if for_code(topic.error).retriable:
+                found.add(name)
+        return frozenset(found)
+
+    # -- successors
+
+    def updated(
+        self,
+        response: MetadataResponse,
+        *,
+        is_full: bool = True,
+        has_all: bool = False,
+        keep: Iterable[str] = (),
+        node_id: int | None = None,
+    ) -> ClusterMetadata:
+        """Return the snapshot after `response` of the broker `node_id`, None if that is not known.
+
+        With `is_full` the response lists every topic that matters, so others are forgotten, except
+        those in `keep`. With `has_all` it lists every topic of the cluster; one that was among them
+        before is believed to be gone when several responses lack it. A topic with a retriable
+        error keeps its old partitions; a leader with an older epoch than the known one is ignored
+        unless the topic was created again (KIP-320, KIP-516).
+        """
+        twin = self._twin()
+        twin._brokers = {
+            broker.node_id: BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        } or dict(self._brokers)
+        twin.cluster_id = response.cluster_id or self.cluster_id
+        twin._controller_id = response.controller_id
+        answered = {topic.name: topic for topic in response.topics if topic.name is not None}
+        kept = self._topics.keys() & set(keep) if is_full else self._topics.keys()
+        topics = {name: self._topics[name] for name in kept if name not in answered}
+        for name, topic in answered.items():
+            topics[name] = merge_topic(self._topics.get(name), topic)
+        # Only such a response shows by what it lacks that a topic is gone: others are about some
+        # topics.
+        if has_all and self.has_all_topics:
+            for name in self._topics.keys() - topics.keys():
+                missed = merge_missing(self._topics[name])
+                if missed is not None:
+                    topics[name] = missed
+        twin._topics = topics
+        twin._denied_by = self._denials_after(answered, node_id, topics)
+        twin.has_all_topics = has_all
+        twin._index()
+        return twin
+
+    def _denials_after(
+        self,
+        answered: Mapping[str, MetadataResponseTopic],
+        node_id: int | None,
+        topics: Iterable[str],
+    ) -> dict[str, frozenset[int]]:
+        """Return which brokers deny which of `topics` after a response of `node_id`."""
+        denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
+        if node_id is None:
+            return denied_by
+        for name, topic in answered.items():
+            by = denied_by.pop(name, frozenset()) - {node_id}
+            if topic.error_code == UnknownTopicOrPartitionError.errno:
+                by |= {node_id}
+            if by:
+                denied_by[name] = by
+        return denied_by
+
+    def with_leaders(
+        self,
+        leaders: Mapping[TopicPartition, tuple[int, int]],
+        endpoints: Iterable[BrokerMetadata] = (),
+    ) -> ClusterMetadata:
+        """Return a snapshot with newer (leader id, epoch) by partition, as error responses have
+        them (KIP-951).
+
+        Returns self when nothing is newer than what is known. A leader whose address is not known
+        is not believed: its epoch would outlast all that the brokers tell in metadata.
+        """
+        brokers = {
+            broker.nodeId: broker
+            for broker in endpoints
+            if _is_news(self._brokers.get(broker.nodeId), broker)
+        }
+        newer = {
+            tp: told
+            for tp, told in leaders.items()
+            if (told[0] in self._brokers or told[0] in brokers) and self._is_newer(tp, told[1])
+        }
+        if not newer and not brokers:
+            return self
+        twin = self._twin()
+        twin._brokers = {**self._brokers, **brokers}
+        twin._node_ids = tuple(twin._brokers)
+        twin._move_leaders(newer)
+        return twin
+
+    def _is_newer(self, tp: TopicPartition, epoch: int) -> bool:
+        known = self.partition(tp)
+        return known is not None and epoch > known.epoch
+
+    def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Change what a twin still shares with the snapshot it was made from, and no more."""
+        topics = dict(self._topics)
+        copied: dict[str, dict[int, PartitionInfo]] = {}
+        for (name, number), (leader, epoch) in leaders.items():
+            if name not in copied:
+                copied[name] = dict(topics[name].partitions)
+                topics[name] = topics[name]._replace(partitions=copied[name])
+            info = copied[name][number]
+            copied[name][number] = info._replace(leader=leader, epoch=epoch)
+        self._topics = topics
+        self._available_tuples = dict(self._available_tuples)
+        for name in copied:
+            self._available_tuples.pop(name, None)
+
+    def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
+        """Return a copy that knows some more partitions."""
+        twin = self._twin()
+        twin._topics = dict(self._topics)
+        for added in partitions_to_add:
+            topic = twin._topics.get(added.topic) or TopicInfo(ZERO_UUID, False, {})
+            info = PartitionInfo(added.leader, -1, tuple(added.replicas), tuple(added.isr), (), 0)
+            twin._topics[added.topic] = topic._replace(
+                partitions={**topic.partitions, added.partition: info}
+            )
+        twin._index()
+        return twin
+
+    def _twin(self) -> ClusterMetadata:
+        twin = copy.copy(self)
+        twin.epoch = self.epoch + 1
+        twin._by_leader = None
+        return twin
+
+    def _index(self) -> None:
+        """Begin the look-ups of a snapshot: those of its topics are made on demand, once."""
+        self._node_ids = tuple(self._brokers)
+        self._by_leader = None
+        self._names_by_id = {}
+        self._partition_tuples = {}
+        self._available_tuples = {}
+        self._partition_sets = {}
+        self.internal_topics: set[str] = set()
+        self.unauthorized_topics: set[str] = set()
+        for name, topic in self._topics.items():
+            if topic.is_internal:
+                self.internal_topics.add(name)
+            if topic.error == TopicAuthorizationFailedError.errno:
+                self.unauthorized_topics.add(name)
+            if topic.partitions and topic.topic_id != ZERO_UUID:
+                self._names_by_id[topic.topic_id] = name
+
+    def _partition_tuple(self, name: str) -> tuple[int, ...]:
+        topic = self._topics.get(name)
+        if topic is None or not topic.partitions:
+            return ()
+        numbers = self._partition_tuples[name] = tuple(sorted(topic.partitions))
+        return numbers
+
+    def _partition_set(self, name: str) -> frozenset[int] | None:
+        numbers = self.partition_ids(name)
+        if not numbers:
+            return None
+        found = self._partition_sets[name] = frozenset(numbers)
+        return found
+
+    def _available_tuple(self, name: str) -> tuple[int, ...]:
+        numbers = self.partition_ids(name)
+        if not numbers:
+            return ()
+        partitions = self._topics[name].partitions
+        available = tuple([number for number in numbers if partitions[number].leader >= 0])
+        if denied_by := self._denied_by.get(name):
+            # A broker that has not heard of a topic refuses the records of partitions that it leads.
+            others = [number for number in available if partitions[number].leader not in denied_by]
+            available = tuple(others) or available
+        # The same object is the usual case: one less to make and keep.
+        self._available_tuples[name] = available = numbers if available == numbers else available
+        return available
+
+    # -- names of the old, changeable class
+
+    def add_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
+        """Call `listener(cluster)` with every new snapshot.
+
+        It is shared by all snapshots of a client.
+        """
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
+        """Stop calling `listener`; unknown ones are ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def notify_listeners(self) -> None:
+        """Call every listener with this snapshot; what they raise is logged."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(self)
+            except Exception:
+                log.exception("Metadata listener %r failed", listener)
+
+    def request_update(self) -> Any:
+        """Ask the client to refresh soon; returns its future. That of a cluster made by hand is
+        done after `update_metadata` or `failed_update`."""
+        if self._request_update is not None:
+            return self._request_update()
+        if self._update is None:
+            self._update = Future()
+        return self._update
+
+    def on_request_update(self, request: Callable[[], Any]) -> None:
+        """Set what `request_update()` calls, of this snapshot and those that follow it."""
+        self._request_update = request
+
+    def update_metadata(self, metadata: MetadataResponse | Response) -> None:
+        """Take `metadata` in place; what `AIOKafkaClient.send` returns for an older request, too.
+        Without any broker in it, it is ignored: a broker that is starting sends such.
+
+        Only for a cluster made by hand: a client's snapshots are never changed.
+        """
+        from aiokafka._upstream.messages import Response  # most programs need none of it
+
+        message: Any = metadata
+        if isinstance(metadata, Response):
+            message = metadata.message()
+        if not message.brokers:
+            self.failed_update(MetadataEmptyBrokerList("the response names no broker"))
+            return
+        update, self._update = self._update, None
+        self.__dict__.update(self.updated(message).__dict__)
+        if update is not None:
+            update.set_result(self)
+        self.notify_listeners()
+
+    def failed_update(self, exception: BaseException) -> None:
+        """Fail the update that was requested, of a cluster made by hand; it stays as it is."""
+        log.debug("Metadata update failed: %s", exception)
+        update, self._update = self._update, None
+        if update is not None:
+            update.set_exception(exception)
+
+
+def _as_metadata(topic: str, number: int, info: PartitionInfo) -> PartitionMetadata:
+    error = for_code(info.error) if info.error else None
+    replicas, isr = list(info.replicas), list(info.isr)
+    return PartitionMetadata(topic, number, info.leader, replicas, isr, error)
+
+
+def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
+    """Return whether a response says where a broker is now; it may not know the rack."""
+    if told.nodeId < 0 or not is_address(told.host, told.port):
+        return False
+    return known is None or (known.host, known.port) != (told.host, told.port)

@@ -273,7 +273,7 @@ def test_importing_the_package_is_cheap() -> None:
         "print(*sorted(n for n in set(sys.modules) - before if n.startswith('aiokafka')))"
     )
     assert set(loaded.split()) <= {
-        *("aiokafka", "aiokafka._interpreter", "aiokafka._pure", "aiokafka._version")
+        *("aiokafka", "aiokafka._loading", "aiokafka._loading", "aiokafka._version")
     }
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokafka._config.client import ClientConfig, parse_address
-from aiokafka._config.ignored import warn_ignored
+from aiokafka._config.client import ClientConfig, parse_address, warn_ignored
 from aiokafka._config.security import Credential, SecurityConfig
 
 if TYPE_CHECKING:

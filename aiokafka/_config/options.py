@@ -12,13 +12,72 @@ import functools
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-from aiokafka._config.frozen import Frozen
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter, signature
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+# -- Frozen dataclasses for which no code is written when they are imported
+
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_options):
+        return lambda cls: cls
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    frozen_default=True,
+    eq_default=False,
+    field_specifiers=(dataclasses.field,),
+)
+class Frozen:
+    """Base of frozen dataclasses that are made with keywords only; every field has a default.
+
+    The methods stand here. `dataclass` would write and compile them for each class, which takes a
+    good part of the time that the import of a client takes. Making an object takes longer.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+
+    def __init__(self, **values: Any) -> None:
+        for name, field in self.__dataclass_fields__.items():
+            if name in values:
+                value = values.pop(name)
+            elif field.default_factory is not dataclasses.MISSING:
+                value = field.default_factory()
+            else:
+                value = field.default
+            # Not setattr: the object is frozen.
+            self.__dict__[name] = value
+        if values:
+            raise TypeError(f"{type(self).__name__} has no field {min(values)!r}")
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the fields together."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        fields = [f for f in self.__dataclass_fields__.values() if f.repr]
+        shown = ", ".join([f"{f.name}={getattr(self, f.name)!r}" for f in fields])
+        return f"{type(self).__qualname__}({shown})"
 
 
 # Times have 32 bits in requests.
@@ -490,3 +549,71 @@ def unsendable(text: str) -> str:
     except UnicodeEncodeError:
         return "a lone surrogate, which UTF-8 cannot express"
     return ""
+
+
+# -- Show all options in the signature of a constructor that takes them as `**options`
+
+# The options are declared once, in the configuration classes. What type checkers and editors need
+# of them is in `aiokafka.options`, which is written from those; what runs (`inspect`, `help`,
+# Sphinx, containers that fill in arguments) asks for the signature.
+
+
+def show_options(function: Callable[..., Any], *configs: type[Options], **defaults: object) -> None:
+    """Give `function` a signature with the options of `configs` in place of its `**options`.
+
+    `defaults` are those that differ from what the configurations declare.
+    """
+    plain = signature(function)
+    own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    named = {each.name for each in own}
+    listed = [
+        Parameter(
+            each.keyword,
+            Parameter.KEYWORD_ONLY,
+            default=defaults.get(each.keyword, each.default),
+            annotation=each.annotation,
+        )
+        for config in configs
+        for each in config.describe()
+        if each.keyword not in named
+    ]
+    shown: Any = function
+    shown.__signature__ = plain.replace(parameters=[*own, *listed])
+
+
+# -- Options, by the private names of aiokafka's objects
+
+
+C = TypeVar("C")
+
+
+class _AsGiven:
+    """An option as it was given: ``client._ssl_context``, which programs and tests read, is
+    `ssl_context`. What an object or a subclass has by this name goes before it."""
+
+    __slots__ = ("_config_of", "_keyword")
+
+    def __init__(self, keyword: str, config_of: Callable[[object], Any]) -> None:
+        self._keyword = keyword
+        self._config_of = config_of
+
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
+        return self if owner is None else self._config_of(owner).as_given(self._keyword)
+
+
+def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], type[C]]:
+    """Give a class an attribute for each option of `configs`, whose keys are the attributes that
+    lead to them.
+
+    One `__getattr__` would do the same, but CPython looks up each attribute of such an object the
+    slow way, which is 5 % of what `send` costs.
+    """
+
+    def give(owner: type[C]) -> type[C]:
+        for path, config in configs.items():
+            for keyword in config.keywords():
+                if not hasattr(owner, f"_{keyword}"):
+                    setattr(owner, f"_{keyword}", _AsGiven(keyword, attrgetter(path)))
+        return owner
+
+    return give

@@ -19,7 +19,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.net.address import canonical, format_address, is_address
+from aiokafka.net.connector import canonical, format_address, is_address
 from aiokafka.net.failures import REFUSALS
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import (

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout_at
+from aiokafka._compat import timeout, timeout_at
+from aiokafka._config.options import brief, require_sendable
 from aiokafka._log import SubjectLog
-from aiokafka._metadata.absence import AbsenceLog
-from aiokafka._metadata.discovery import FATAL, Discovery
-from aiokafka._metadata.refresh import RefreshSchedule, TopicsInUse
-from aiokafka._metadata.snapshot import ClusterMetadata
+from aiokafka._metadata.discovery import FATAL, MOST_ASKED, Discovery
 from aiokafka._retry import OutOfTimeError, until
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
+    InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     MetadataEmptyBrokerList,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
     renewed,
 )
 from aiokafka.net.failures import REFUSALS
@@ -30,9 +33,289 @@ from aiokafka.structs import BrokerMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
 
-__all__ = ["MetadataLoop"]
+__all__ = [
+    "AbsenceLog",
+    "MetadataLoop",
+    "RefreshSchedule",
+    "TopicsInUse",
+    "check_name",
+    "is_absent",
+    "wait_for_partition",
+    "wait_for_topic",
+]
+
+
+# -- Topics that an application uses and that no broker knows: said once, with what to do
+
+
+_MISSING = UnknownTopicOrPartitionError.errno
+_ADVICE = {
+    _MISSING: "no broker knows it%s. The brokers may be creating it; if not, create it or check "
+    "its name. The client keeps asking",
+    InvalidTopicError.errno: "no topic can have this name",
+}
+
+
+class AbsenceLog:
+    """Logs each topic that is missing, or may not be used, once; and once that it is there.
+
+    A topic is missing when each broker has denied it, or `MOST_ASKED` of them: one may lag behind.
+    Owns the error code that was logged of each such topic, and which brokers have denied it.
+    """
+
+    def __init__(self, log: SubjectLog) -> None:
+        self._log = log
+        self._logged: dict[str, int] = {}
+        # One entry for each response, None for a bootstrap server: brokers that keep silent must
+        # not put off the log.
+        self._denials: dict[str, list[int | None]] = {}
+        self._brokers = 1
+
+    def look(
+        self,
+        cluster: ClusterMetadata,
+        topics: Iterable[str],
+        node_id: int | None,
+        told_of: Set[str | None] | None,
+    ) -> set[str]:
+        """Log what a new snapshot of the metadata says of the topics in use. It is from the
+        response of `node_id` about the topics `told_of`, None for all.
+
+        Returns the topics that other brokers are to be asked for: too few have denied them so far.
+        """
+        absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
+        self._brokers = max(1, len(cluster.node_ids))
+        denials, self._denials = self._denials, {}
+        logged, self._logged = self._logged, {}
+        open_questions = set()
+        for name, code in absent.items():
+            by = self._denials[name] = denials.get(name, [])
+            is_open = code == _MISSING and len(by) < min(self._brokers, MOST_ASKED)
+            if is_open and (told_of is None or name in told_of):
+                by.append(node_id)
+                is_open = len(by) < min(self._brokers, MOST_ASKED)
+            if is_open:
+                open_questions.add(name)
+                continue
+            self._logged[name] = code
+            if logged.get(name) != code:
+                advice = _ADVICE.get(code) or str(for_code(code)())
+                if code == _MISSING:
+                    advice %= self.brokers_asked(name)
+                self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
+        for name in logged.keys() - absent.keys():
+            # Not in use any more is not the same as being there.
+            if cluster.known_partitions(name) is not None:
+                self._log.info("Topic %r is there now", name)
+        return open_questions
+
+    def brokers_asked(self, topic: str) -> str:
+        """Return how many brokers have denied a missing `topic`, in words; "" for others."""
+        by = self._denials.get(topic)
+        return f" (asked: {min(len({*by}), self._brokers)} of {self._brokers})" if by else ""
+
+
+def is_absent(cluster: ClusterMetadata, topic: str) -> bool:
+    """Tell a topic with an error that lasts from one that is being moved or was known before."""
+    code = cluster.topic_error(topic)
+    is_lasting = code == _MISSING or not for_code(code).retriable
+    return bool(code) and is_lasting and cluster.known_partitions(topic) is None
+
+
+# -- Which topics to ask the brokers for, and when
+
 
 log = logging.getLogger("aiokafka.cluster")
+
+# The least age at which metadata is refreshed, in seconds.
+_LEAST_AGE = 0.05
+
+# Seconds between requests for a topic that a consumer reads and that does not exist, in the end.
+_LONGEST_WAIT_FOR_TOPIC = 5.0
+
+
+class TopicsInUse:
+    """Topics set by a consumer, and topics a producer touched lately (KIP-526)."""
+
+    def __init__(self, max_idle: float) -> None:
+        self._max_idle = max_idle
+        self._pinned: frozenset[str] = frozenset()
+        self._touched: dict[str, float] = {}
+        self.want_all = False
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._touched or topic in self._pinned
+
+    def names(self) -> frozenset[str]:
+        """Return every topic in use."""
+        return self._pinned.union(self._touched)
+
+    @property
+    def pinned(self) -> frozenset[str]:
+        """The topics that stay until they are replaced."""
+        return self._pinned
+
+    def pin(self, topics: Iterable[str]) -> None:
+        """Replace the topics that stay until they are replaced."""
+        self._pinned = frozenset(topics)
+        self.want_all = False
+
+    def pin_all(self) -> None:
+        """Use every topic of the cluster, until the next `pin`."""
+        self.want_all = True
+
+    def touch(self, topic: str, now: float) -> None:
+        """Keep `topic` until it was not touched for `max_idle` seconds."""
+        self._touched[topic] = now
+
+    def evict(self, now: float) -> None:
+        """Drop what was not touched lately."""
+        limit = now - self._max_idle
+        for topic in [topic for topic, used in self._touched.items() if used < limit]:
+            del self._touched[topic]
+
+
+class RefreshSchedule:
+    """Owns what was requested since the last refresh, and the time before which there is no next
+    one.
+
+    A refresh is full (every topic in use) when one was requested with a reason or the last is too
+    old; else it is for single topics only, which costs brokers and us little when many are in use.
+    """
+
+    def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
+        self._loop = asyncio.get_running_loop()
+        # Not without a pause for an age of 0, even if that of the backoff is 0 as well.
+        self._max_age = max(config.metadata_max_age, config.retry_backoff, _LEAST_AGE)
+        self._series_ends_after = 2 * config.retry_backoff_max
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._in_use = topics
+        self._reason = ""
+        self._single: set[str] = set()
+        self._missing: Set[str] = frozenset()
+        self._missing_at = 0.0
+        self._missing_backoff = Backoff(config.retry_backoff, _LONGEST_WAIT_FOR_TOPIC)
+        self._may_ask_all = False
+        self._has_new = False
+        self._has_failed = False
+        self._is_by_age = False
+        self._last_full = self._loop.time()
+        self._not_before = 0.0
+        self._wake = asyncio.Event()
+
+    @property
+    def single_topics(self) -> Set[str]:
+        """The topics that wait for a refresh of their own."""
+        return self._single
+
+    def request(self, why: str) -> None:
+        """Ask for a full refresh as soon as the backoff allows, one for any number of requests."""
+        if not self._reason:
+            log.debug("metadata update requested: %s", why)
+            self._reason = why
+            self._wake.set()
+
+    def force(self, why: str) -> None:
+        """Ask as `request` does, for an application that waits: while brokers answer, the pauses
+        between such requests do not grow. If no topic is in use, ask for every topic of the
+        cluster, once: so programs look for topics before they use any."""
+        if not self._has_failed:
+            self._backoff.reset()
+        self.request(why)
+        self._may_ask_all = True
+
+    def request_again(self, topics: Iterable[str]) -> None:
+        """Ask again, as soon as the backoff allows, for topics whose last response was an error."""
+        self._single.update(topics)
+        self._wake.set()
+
+    def request_new(self, topics: Iterable[str]) -> None:
+        """Ask at once for topics that were never asked for."""
+        self._single.update(topics)
+        # While brokers do not answer, new topics do not hurry: a program that goes through
+        # thousands of them would ask without a pause.
+        if not self._has_failed:
+            self._backoff.reset()
+            self._has_new = True
+        self._wake.set()
+
+    def note_missing(self, topics: Set[str]) -> None:
+        """Ask again, ever less often, for topics in use that do not exist."""
+        now = self._loop.time()
+        # The pause goes on: each response comes here, and would otherwise begin it again.
+        if topics == self._missing and now < self._missing_at:
+            return
+        if topics - self._missing:
+            self._missing_backoff.reset()
+        self._missing = topics
+        self._missing_at = now + self._missing_backoff.next()
+        self._wake.set()
+
+    async def wait(self) -> None:
+        """Return when a refresh is due."""
+        while True:
+            self._wake.clear()
+            delay = self._due() - self._loop.time()
+            if delay <= 0:
+                return
+            try:
+                async with timeout(delay):
+                    await self._wake.wait()
+            except asyncio.TimeoutError:
+                pass
+
+    def _due(self) -> float:
+        if self._has_new:
+            return 0.0
+        if self._reason or self._single:
+            return self._not_before
+        # Both have pauses of their own: those between requests do not make metadata older than it
+        # may be.
+        due = self._last_full + self._max_age
+        return min(due, self._missing_at) if self._missing else due
+
+    def take(self) -> tuple[Set[str] | None, bool]:
+        """Return the topics to ask for now (None: all), and whether the refresh is full."""
+        now = self._loop.time()
+        if self._missing and now >= self._missing_at:
+            self._single.update(self._missing)
+        self._is_by_age = not (self._reason or self._single)
+        is_full = bool(self._reason) or not self._single or now > self._last_full + self._max_age
+        single, self._single = self._single, set()
+        self._reason, self._has_new = "", False
+        may_ask_all, self._may_ask_all = self._may_ask_all, False
+        if self._in_use.want_all:
+            return None, True
+        if not is_full:
+            return single, False
+        # With a full refresh, whose response leaves them out of the snapshot as well.
+        self._in_use.evict(now)
+        names = self._in_use.names()
+        return (names if names or not may_ask_all else None), True
+
+    def note_success(self, is_full: bool) -> None:
+        """Note that the refresh that was taken succeeded."""
+        self._has_failed = False
+        if is_full:
+            self._last_full = self._loop.time()
+        # Nothing asked for it, so what is asked for next is no repetition.
+        if not self._is_by_age:
+            self._pause()
+
+    def note_failure(self) -> None:
+        """Note that the refresh that was taken failed: another will follow."""
+        self._has_failed = True
+        # It is full: what was to be asked for singly is in use as well, and so is not forgotten.
+        self._reason = "the last refresh failed"
+        self._pause()
+
+    def _pause(self) -> None:
+        now = self._loop.time()
+        # After a quiet time the pauses are short again; requests that follow each other wait ever
+        # longer.
+        if now > self._not_before + self._series_ends_after:
+            self._backoff.reset()
+        self._not_before = now + self._backoff.next()
 
 
 class MetadataLoop:
@@ -348,7 +631,11 @@ class MetadataLoop:
         self._schedule.note_success(is_full)
         before = self.cluster
         after = before.updated(
-            response, is_full=is_full, has_all=has_all, keep=self._schedule.single_topics
+            response,
+            is_full=is_full,
+            has_all=has_all,
+            keep=self._schedule.single_topics,
+            node_id=self._discovery.told_by,
         )
         if before.cluster_id and after.cluster_id != before.cluster_id:
             self._log.warning(
@@ -380,3 +667,108 @@ class MetadataLoop:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+# -- Waits for the partitions of a topic, and what the metadata says instead of them
+
+
+_NOT_THERE = (
+    "it does not exist, as brokers said for {:.1f} s{}: create it, or correct the name. "
+    "Brokers create topics themselves only with auto.create.topics.enable=true"
+)
+_NO_PARTITIONS = "brokers named no partitions of it for {:.1f} s{}, but this error"
+
+
+async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
+    """Return the partitions of `topic`, which is in use from now on.
+
+    Raises as `AIOKafkaClient.wait_for_topic`.
+    """
+    check_name(topic)
+    if metadata.add_topic(topic):
+        return metadata.cluster.known_partitions(topic) or frozenset()
+    is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
+    return await _wait_for_partitions(metadata, topic, is_settled, deadline)
+
+
+async def wait_for_partition(
+    metadata: MetadataLoop, partition: TopicPartition, deadline: float
+) -> frozenset[int]:
+    """Return the partitions of the topic of `partition`. If it is not among them, two brokers are
+    asked, if there are two: one may lag behind.
+
+    Raises as `wait_for_topic`, also when the topic is gone, or forbidden, by these refreshes.
+    """
+    topic, number = partition
+    known = await wait_for_topic(metadata, topic, deadline)
+    for _ in metadata.cluster.node_ids[:2]:
+        if number in known:
+            break
+        metadata.look_elsewhere()
+        known = await _ask_again(metadata, topic, deadline)
+    return known
+
+
+async def _ask_again(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
+    # A response that is under way may have been true before the partition was made, and news of a
+    # leader are no response.
+    asked = metadata.asked
+    is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
+    return await _wait_for_partitions(
+        metadata, topic, lambda cluster: metadata.answered > asked and is_settled(cluster), deadline
+    )
+
+
+async def _wait_for_partitions(
+    metadata: MetadataLoop,
+    topic: str,
+    is_settled: Callable[[ClusterMetadata], bool],
+    deadline: float,
+) -> frozenset[int]:
+    """Return the partitions of `topic` once it is settled, or raise what keeps it from having
+    any."""
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    try:
+        cluster = await metadata.wait_for_topic(topic, is_settled, deadline)
+    except KafkaTimeoutError as timed_out:
+        code = metadata.cluster.topic_error(topic)
+        if not code:
+            raise
+        text = _NOT_THERE if code == UnknownTopicOrPartitionError.errno else _NO_PARTITIONS
+        said = text.format(loop.time() - began_at, metadata.brokers_asked(topic))
+        raise for_code(code)(f"topic {topic!r}: {said}") from timed_out
+    known = cluster.known_partitions(topic)
+    if known is None:
+        raise for_code(cluster.topic_error(topic))(f"topic {topic!r}")
+    return known
+
+
+def check_name(topic: Any) -> None:
+    """Raise TypeError or ValueError for what is no topic name.
+
+    One name that cannot be encoded would fail every metadata request that it is part of.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"topics: expected names, not {topic!r}")
+    if not topic:
+        raise ValueError("topics: a topic name must not be empty")
+    try:
+        require_sendable(topic)
+    except ValueError as error:
+        raise ValueError(f"topics: {brief(topic)} is no topic name: {error}") from None
+
+
+class _TopicIsSettled:
+    """Judges whether a response about a topic is final: partitions, or an error that stays."""
+
+    def __init__(self, topic: str, epoch: int) -> None:
+        self._topic = topic
+        self._old_epoch = epoch
+
+    def __call__(self, cluster: ClusterMetadata) -> bool:
+        if cluster.known_partitions(self._topic) is not None:
+            return True
+        # An error from an earlier response may be over.
+        final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
+        return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final

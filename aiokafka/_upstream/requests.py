@@ -13,18 +13,24 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.messages import (
     acls,
     api_versions,
-    classic_group,
     configs,
     fetch,
     find_coordinator,
-    group_offsets,
     groups,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     produce,
     quotas,
+    records,
     replicas,
     sasl,
+    sync_group,
     topics,
     transactions,
 )
@@ -172,7 +178,7 @@ class CreatePartitionsRequest(
 class DeleteRecordsRequest(
     Request,
     family=Family(
-        topics.DeleteRecordsRequest,
+        records.DeleteRecordsRequest,
         "topics(name partitions(partition_index offset)) timeout_ms",
         "throttle_time_ms topics(name partitions(partition_index low_watermark error_code))",
         versions=(0, 1, 2),
@@ -443,7 +449,7 @@ class ListPartitionReassignmentsRequest(
 class OffsetCommitRequest(
     Request,
     family=Family(
-        group_offsets.OffsetCommitRequest,
+        offset_commit.OffsetCommitRequest,
         "consumer_group consumer_group_generation_id consumer_id retention_time"
         " topics(topic partitions(partition offset timestamp metadata))",
         "throttle_time_ms topics(topic partitions(partition error_code))",
@@ -476,7 +482,7 @@ class OffsetCommitRequest(
 class OffsetFetchRequest(
     Request,
     family=Family(
-        group_offsets.OffsetFetchRequest,
+        offset_fetch.OffsetFetchRequest,
         "consumer_group topics(topic partitions)",
         "throttle_time_ms topics(topic partitions(partition offset metadata error_code))"
         " error_code",
@@ -580,7 +586,7 @@ class FetchRequest(
 class JoinGroupRequest(
     Request,
     family=Family(
-        classic_group.JoinGroupRequest,
+        join_group.JoinGroupRequest,
         "group session_timeout rebalance_timeout member_id group_instance_id protocol_type"
         " group_protocols(protocol_name protocol_metadata)",
         "throttle_time_ms error_code generation_id group_protocol leader_id member_id"
@@ -616,7 +622,7 @@ class JoinGroupRequest(
 class SyncGroupRequest(
     Request,
     family=Family(
-        classic_group.SyncGroupRequest,
+        sync_group.SyncGroupRequest,
         "group generation_id member_id group_instance_id"
         " group_assignment(member_id member_metadata)",
         "throttle_time_ms error_code member_assignment",
@@ -645,7 +651,7 @@ class SyncGroupRequest(
 class HeartbeatRequest(
     Request,
     family=Family(
-        classic_group.HeartbeatRequest,
+        heartbeat.HeartbeatRequest,
         "group generation_id member_id",
         "throttle_time_ms error_code",
         versions=(0, 1),
@@ -660,7 +666,7 @@ class HeartbeatRequest(
 class LeaveGroupRequest(
     Request,
     family=Family(
-        classic_group.LeaveGroupRequest,
+        leave_group.LeaveGroupRequest,
         "group member_id",
         "throttle_time_ms error_code",
         versions=(0, 1),
@@ -802,7 +808,7 @@ _CODES = "throttle_time_ms errors(topic partition_errors(partition error_code))"
 class InitProducerIdRequest(
     Request,
     family=Family(
-        produce.InitProducerIdRequest,
+        init_producer_id.InitProducerIdRequest,
         "transactional_id transaction_timeout_ms",
         f"{_CODE} producer_id producer_epoch",
         versions=(0,),

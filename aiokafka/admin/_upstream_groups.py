@@ -23,9 +23,9 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages import consumer_group_describe as consumer_wire
 from aiokafka.protocol.messages import groups as wire
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

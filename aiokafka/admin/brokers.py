@@ -29,9 +29,10 @@ from aiokafka.errors import (
     ReplicaNotAvailableError,
     UnsupportedVersionError,
 )
-from aiokafka.net.handshake import CLIENT_NAME, software_version
+from aiokafka.net.connector import CLIENT_NAME, software_version
 from aiokafka.protocol.messages import cluster as wire
-from aiokafka.protocol.messages import replicas as logs
+from aiokafka.protocol.messages import log_dirs as logs
+from aiokafka.protocol.messages import quorum as raft
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.structs import TopicPartition
@@ -319,17 +320,17 @@ class Brokers(AdminApi):
         """
         deadline = self._deadline(timeout_ms)
 
-        def build(version: int) -> wire.DescribeQuorumRequest:
+        def build(version: int) -> raft.DescribeQuorumRequest:
             if version < _FIRST_THAT_SERVES_QUORUM:
                 raise UnsupportedVersionError(
                     "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
                 )
-            partition = wire.QuorumPartition(partition_index=0)
-            topic = wire.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
-            return wire.DescribeQuorumRequest(topics=[topic])
+            partition = raft.QuorumPartition(partition_index=0)
+            topic = raft.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
+            return raft.DescribeQuorumRequest(topics=[topic])
 
-        async def attempt() -> tuple[wire.DescribeQuorumResponse, wire.PartitionData]:
-            call = Call(wire.DescribeQuorumRequest, build)
+        async def attempt() -> tuple[raft.DescribeQuorumResponse, raft.PartitionData]:
+            call = Call(raft.DescribeQuorumRequest, build)
             response = await self._router.to_any(call, deadline)
             raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
             found = [each for topic in response.topics for each in topic.partitions]
@@ -376,18 +377,18 @@ class Brokers(AdminApi):
             raise ValueError("listeners: must be one (listener, host, port) or more")
         deadline = self._deadline(timeout_ms)
 
-        def build(version: int) -> wire.AddRaftVoterRequest:
-            return wire.AddRaftVoterRequest(
+        def build(version: int) -> raft.AddRaftVoterRequest:
+            return raft.AddRaftVoterRequest(
                 cluster_id=None,
                 timeout_ms=remaining_ms(deadline),
                 voter_id=voter_id,
                 voter_directory_id=directory_id.bytes,
                 listeners=[
-                    wire.Listener(name=name, host=host, port=port) for name, host, port in listeners
+                    raft.Listener(name=name, host=host, port=port) for name, host, port in listeners
                 ],
             )
 
-        call = Call(wire.AddRaftVoterRequest, build, lambda r: [r.error_code])
+        call = Call(raft.AddRaftVoterRequest, build, lambda r: [r.error_code])
         await _change(self._router, call, f"voter {voter_id}", deadline)
 
     async def remove_voter(
@@ -400,12 +401,12 @@ class Brokers(AdminApi):
         """
         deadline = self._deadline(timeout_ms)
 
-        def build(version: int) -> wire.RemoveRaftVoterRequest:
-            return wire.RemoveRaftVoterRequest(
+        def build(version: int) -> raft.RemoveRaftVoterRequest:
+            return raft.RemoveRaftVoterRequest(
                 cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id.bytes
             )
 
-        call = Call(wire.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
+        call = Call(raft.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
         await _change(self._router, call, f"voter {voter_id}", deadline)
 
     async def unregister(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
@@ -552,7 +553,7 @@ def _description(
     )
 
 
-def _replica(state: wire.ReplicaState, end: int) -> QuorumReplica:
+def _replica(state: raft.ReplicaState, end: int) -> QuorumReplica:
     known = end >= 0 and state.log_end_offset >= 0
     fetched, caught_up = state.last_fetch_timestamp, state.last_caught_up_timestamp
     return QuorumReplica(
@@ -572,8 +573,8 @@ LogDirs = dict[str, LogDir]
 _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 Changed = TypeVar(
     "Changed",
-    wire.AddRaftVoterResponse,
-    wire.RemoveRaftVoterResponse,
+    raft.AddRaftVoterResponse,
+    raft.RemoveRaftVoterResponse,
     wire.UnregisterBrokerResponse,
 )
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import SecurityConfig, warn_ignored
 from aiokafka._config.admin import AdminConfig
-from aiokafka._config.options import refuse_unknown
-from aiokafka._config.signature import show_options
-from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._config.options import refuse_unknown, show_options
 from aiokafka._partitions import as_partition
+from aiokafka._tasks import made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin._items import by_leader, by_node, settle

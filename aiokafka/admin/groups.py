@@ -29,8 +29,8 @@ from aiokafka.admin._values import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.errors import AdminItemsError, KafkaError, NonEmptyGroup, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.groups import DeleteGroupsRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Groups"]

@@ -9,7 +9,7 @@ from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
 from aiokafka.admin._routing import AdminApi, Call, Router, error_of, remaining_ms
 from aiokafka.admin._values import as_int, items_of
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.messages.topics import (
+from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

@@ -41,7 +41,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages import list_transactions as listing
 from aiokafka.protocol.messages import transaction_admin as wire
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.structs import TopicPartition
 
 __all__ = [

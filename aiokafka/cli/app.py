@@ -1,4 +1,4 @@
-"""The root of all commands, and how a run of the program ends."""
+"""The root of all commands, shell completion, and the exit code of the program."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from aiokafka import __version__
 from aiokafka.cli.output import note, printable, styled
 from aiokafka.cli.running import Interrupted
 
-__all__ = ["invoke", "root"]
+__all__ = ["completion", "invoke", "root"]
 
 # Noun -> (module, or module:name of the command in it; what it is for). A module is imported when
 # its noun is used.
 NOUNS = {
-    "acls": ("rights:acls", "List, add and delete entries of access control lists."),
+    "acls": ("security:acls", "List, add and delete entries of access control lists."),
     "brokers": ("brokers", "Show brokers, features, the quorum and log directories."),
-    "completion": ("completion", "Print the shell's script for completion."),
+    "completion": ("app:completion", "Print the shell's script for completion."),
     "configs": ("configs", "Show and change settings of topics, brokers and others."),
     "consume": ("consuming", "Print the records of topics."),
     "groups": ("groups", "List, describe, reset and delete groups; watch their lag."),
-    "info": ("info", "Show versions, codecs and the brokers."),
+    "info": ("brokers:info", "Show versions, codecs and the brokers."),
     "perf": ("perf", "Measure how fast records go to the cluster, from it, and through it."),
     "produce": ("producing", "Send what is on stdin or in files."),
-    "quotas": ("rights:quotas", "Show and change how much clients may send and fetch."),
-    "records": ("records", "Delete old records."),
+    "quotas": ("security:quotas", "Show and change how much clients may send and fetch."),
+    "records": ("topics:records", "Delete old records."),
     "request": ("request", "Send any request of Kafka's protocol."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),
-    "tokens": ("tokens", "List, create, renew and expire delegation tokens."),
+    "tokens": ("security:tokens", "List, create, renew and expire delegation tokens."),
     "topics": ("topics", "List, describe, create, grow and delete topics."),
     "transactions": ("transactions", "List, describe and fence transactions; find hanging ones."),
-    "users": ("rights:users", "List users that log in by SCRAM, set passwords, delete them."),
+    "users": ("security:users", "List users that log in by SCRAM, set passwords, delete them."),
 }
 
 
@@ -111,6 +111,24 @@ def root() -> None:
     Example:
       aiokafka topics list -b localhost:9092
     """
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script with which a shell completes this program's commands.
+
+    \b
+    Example:
+      eval "$(aiokafka completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    root = context.find_root()
+    click.echo(made(root.command, {}, "aiokafka", "_AIOKAFKA_COMPLETE").source())
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:

@@ -1,22 +1,30 @@
-"""`aiokafka brokers`: brokers, features of the cluster, the controllers' quorum, disks."""
+"""`aiokafka brokers` and `aiokafka info`: the cluster, its brokers and their log directories."""
 
 from __future__ import annotations
 
+import platform
 import uuid
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli import disks
-from aiokafka.cli.asking import agree
-from aiokafka.cli.places import distinct, is_number
-from aiokafka.cli.session import Session, command, noun
+from aiokafka import __version__
+from aiokafka.cli.arguments import distinct, is_number, name_of, partition_of
+from aiokafka.cli.failures import code_of, parts
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
 
-__all__ = ["commands", "listener_of"]
+if TYPE_CHECKING:
+    from aiokafka.admin import LogDir
 
-commands = noun("Show and change brokers, features, the controllers' quorum, log directories.")
-for each in disks.commands.commands.values():
-    commands.add_command(each)
+__all__ = ["commands", "info", "installed", "listener_of", "move_of"]
+
+commands = click.Group(
+    help="Show and change brokers, features, the controllers' quorum, log directories."
+)
 
 
 @command(commands, "list")
@@ -71,16 +79,15 @@ async def quorum(session: Session) -> None:
     async with session.admin() as admin:
         found = await admin.brokers.quorum()
     rows = [
-        {**replica.as_dict(), "role": _role(replica.replica_id, role, found.leader_id)}
+        {
+            **replica.as_dict(),
+            "role": "leader" if replica.replica_id == found.leader_id else role,
+        }
         for role, replicas in (("voter", found.voters), ("observer", found.observers))
         for replica in replicas
     ]
     columns = ("replica_id", "role", "log_end_offset", "lag", "directory_id")
     session.output.rows(rows, columns)
-
-
-def _role(replica_id: int, role: str, leader_id: int) -> str:
-    return "leader" if replica_id == leader_id else role
 
 
 def listener_of(text: str) -> tuple[str, str, int]:
@@ -117,7 +124,7 @@ async def add_voter(
 @command(commands, "remove-voter", prints=False)
 @click.argument("controller_id", type=int, metavar="CONTROLLER")
 @click.argument("directory_id", type=click.UUID)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def remove_voter(
     session: Session, controller_id: int, directory_id: uuid.UUID, yes: bool
 ) -> None:
@@ -170,7 +177,7 @@ def _level(text: str) -> tuple[str, int]:
 
 @command(commands, "unregister", prints=False)
 @click.argument("broker_id", type=int, metavar="BROKER")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def unregister(session: Session, broker_id: int, yes: bool) -> None:
     """Forget a broker that is gone for good.
 
@@ -182,3 +189,145 @@ async def unregister(session: Session, broker_id: int, yes: bool) -> None:
     async with session.admin() as admin:
         await admin.brokers.unregister(broker_id)
     session.output.done(f"broker {broker_id}: unregistered")
+
+
+# -- Log directories
+
+
+_DIRECTORY = ("broker", "path", "replicas", "bytes", "total_bytes", "usable_bytes", "error")
+_REPLICA = ("broker", "topic", "partition", "path", "size", "offset_lag", "is_future")
+
+
+@command(commands, "log-dirs")
+@click.argument("broker_ids", nargs=-1, type=int, metavar="[BROKER]...")
+@click.option("--replicas", is_flag=True, help="Each replica, and how far a move has got.")
+async def log_dirs(session: Session, broker_ids: tuple[int, ...], replicas: bool) -> None:
+    """Show the log directories of brokers, and what is in them.
+
+    \b
+    Example:
+      aiokafka brokers log-dirs 0
+    """
+    async with session.admin() as admin:
+        found, failed = await parts(admin.brokers.log_dirs(broker_ids or None), broker_ids or None)
+    if replicas:
+        session.output.rows(_replica_rows(found), _REPLICA)
+    else:
+        session.output.rows(_directory_rows(found), _DIRECTORY)
+    if failed is not None:
+        raise failed
+
+
+def _directory_rows(found: Mapping[int, Mapping[str, LogDir]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": broker,
+            "path": path,
+            "replicas": len(each.replicas),
+            "bytes": sum(replica.size for replica in each.replicas.values()),
+            "total_bytes": each.total_bytes,
+            "usable_bytes": each.usable_bytes,
+            "error": str(each.error) if each.error else None,
+        }
+        for broker, paths in sorted(found.items())
+        for path, each in sorted(paths.items())
+    ]
+
+
+def _replica_rows(found: Mapping[int, Mapping[str, LogDir]]) -> Iterator[dict[str, Any]]:
+    for broker, paths in sorted(found.items()):
+        for path, directory in sorted(paths.items()):
+            for tp, each in sorted(directory.replicas.items()):
+                place = {"topic": tp.topic, "partition": tp.partition, "path": path}
+                yield {"broker": broker, **place, **each.as_dict()}
+
+
+def move_of(text: str) -> tuple[TopicPartition, str]:
+    """Return partition and directory of `topic-partition=path`.
+
+    Raises click.BadParameter for anything else.
+    """
+    name, _, path = text.partition("=")
+    if not path:
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=PATH")
+    return partition_of(name), path
+
+
+@command(commands, "move-replicas", prints=False)
+@click.argument("broker_id", type=int, metavar="BROKER")
+@click.argument("moves", nargs=-1, required=True, metavar="TOPIC-PARTITION=PATH...")
+async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]) -> None:
+    """Begin to move replicas to other log directories of a BROKER.
+
+    Copying goes on after the command: see `aiokafka brokers log-dirs --replicas`.
+
+    \b
+    Example:
+      aiokafka brokers move-replicas 1 orders-0=/disk2/kafka
+    """
+    wanted = distinct(move_of(text) for text in moves)
+    async with session.admin() as admin:
+        moved, failed = await parts(admin.brokers.move_replicas(broker_id, wanted), wanted)
+    session.output.done("\n".join(f"{name_of(tp)}: moves to {wanted[tp]}" for tp in moved))
+    if failed is not None:
+        raise failed
+
+
+# -- `aiokafka info`
+
+
+# By exit code: what came of the attempt to connect.
+_TOLD = {3: "no response: ", 4: "refused: "}
+
+
+def installed() -> dict[str, str]:
+    """Return facts about this installation by name."""
+    from aiokafka.record import batch
+    from aiokafka.record.compression import CODECS, has_codec
+
+    return {
+        "aiokafka": __version__,
+        "form": "pure Python" if str(batch.__file__).endswith(".py") else "compiled",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": platform.platform(terse=True),
+        "codecs": ",".join(name for name in sorted(CODECS) if has_codec(name)),
+        "missing codecs": ",".join(name for name in sorted(CODECS) if not has_codec(name))
+        or "none",
+    }
+
+
+@command(None, "info")
+async def info(session: Session) -> int:
+    """Show versions and codecs, and the brokers if they respond.
+
+    Exits with 3 when no broker responds, with 4 when they refuse the credentials; what is installed
+    is shown anyway.
+
+    \b
+    Example:
+      aiokafka info -b localhost:9092
+    """
+    facts: dict[str, Any] = installed()
+    for kind in ("servers", "controllers"):
+        if f"bootstrap_{kind}" in session.client_options:
+            facts[f"bootstrap {kind}"] = session.client_options[f"bootstrap_{kind}"]
+    try:
+        async with session.admin() as admin:
+            cluster = await admin.describe_cluster()
+    except KafkaError as error:
+        code = code_of(error)
+        facts["cluster"] = f"{_TOLD.get(code, '')}{error}"
+        session.output.rows(_fact_rows(facts), ("name", "value"))
+        return code
+    facts["cluster"] = cluster["cluster_id"]
+    facts["controller"] = cluster["controller_id"]
+    role = "controller" if "bootstrap controllers" in facts else "broker"
+    for broker in sorted(cluster["brokers"], key=lambda each: int(each["node_id"])):
+        rack = f" (rack {broker['rack']})" if broker["rack"] else ""
+        facts[f"{role} {broker['node_id']}"] = f"{broker['host']}:{broker['port']}{rack}"
+    session.output.rows(_fact_rows(facts), ("name", "value"))
+    return 0
+
+
+def _fact_rows(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in facts.items()]

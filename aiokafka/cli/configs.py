@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree
+from aiokafka.cli.arguments import distinct, pairs
 from aiokafka.cli.failures import parts
-from aiokafka.cli.places import distinct, pairs
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
 
 if TYPE_CHECKING:
     from aiokafka.admin import ConfigChange, ConfigKey
 
 __all__ = ["change_of", "commands", "resource"]
 
-commands = noun("Show and change the settings of topics, brokers, groups and others.")
+commands = click.Group(help="Show and change the settings of topics, brokers, groups and others.")
 
 
 def resource(text: str) -> ConfigKey:
@@ -126,7 +126,7 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
 @click.argument("target", metavar="TYPE:NAME")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def replace(
     session: Session, target: str, settings: tuple[str, ...], dry_run: bool, yes: bool
 ) -> None:

@@ -13,14 +13,12 @@ import click
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.cli import formats
-from aiokafka.cli.lines import as_bytes, raw
+from aiokafka.cli.arguments import Finite, Place, numbers, offsets_at, place
+from aiokafka.cli.formats import as_bytes, raw
 from aiokafka.cli.output import note
-from aiokafka.cli.pace import Limit, Progress
-from aiokafka.cli.pipes import Writer
-from aiokafka.cli.places import Finite, Place, numbers, offsets_at, place
-from aiokafka.cli.presence import while_absent
 from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
+from aiokafka.cli.streams import Limit, Progress, Writer, while_absent
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -309,10 +307,6 @@ async def _assign(
         consumer.seek(tp, min(offset, ends[tp]))
 
 
-def _is_moving(committer: Committer | None) -> bool:
-    return committer is not None and committer.is_moving
-
-
 async def _print_all(
     consumer: AIOKafkaConsumer,
     write: formats.Format,
@@ -329,7 +323,11 @@ async def _print_all(
     is_interrupted = False
     most = min(_MOST, limit.step) if given["rate"] else _MOST
     try:
-        while left != 0 and (_is_moving(committer) or not await ends.are_reached()):
+        while left != 0:
+            # While partitions move, the assignment is not what the ends are about.
+            is_moving = committer is not None and committer.is_moving
+            if not is_moving and await ends.are_reached():
+                break
             now = most if left is None else min(most, left)
             batches = ends.cut(await consumer.getmany(timeout_ms=_LOOK_EVERY, max_records=now))
             count = sum(map(len, batches.values()))

@@ -1,23 +1,280 @@
-"""From records to bytes: lines, JSON lines, or a format of the user's."""
+"""Formats of records: lines and JSON, which `produce` reads and `consume` prints, and others."""
 
 from __future__ import annotations
 
 import base64
+import difflib
 import json
 import json.encoder
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka.cli.lines import as_bytes
+from aiokafka.errors import KafkaError
 
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord
 
     Record = ConsumerRecord[Any, Any]
 
-__all__ = ["custom", "json_lines", "plain"]
+__all__ = [
+    "LONGEST",
+    "InputError",
+    "LineColumns",
+    "NewRecord",
+    "Splitter",
+    "as_bytes",
+    "custom",
+    "json_lines",
+    "json_parser",
+    "line_reader",
+    "plain",
+    "raw",
+]
+
+
+# -- Input: split bytes into pieces, and parse each piece
+
+#: Bytes of a piece of the input, at most: memory has a bound.
+LONGEST = 64 * 1024 * 1024
+
+#: What an object of `produce --json` may have; `consume --json` prints all of them.
+_FIELDS = (
+    *("key", "key_base64", "value", "value_base64", "headers"),
+    *("topic", "partition", "offset", "timestamp"),
+)
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+Cells = Sequence[bytes | None]
+Headers = list[tuple[str, bytes | None]]
+
+
+class LineColumns(NamedTuple):
+    """Records, as columns of equal length."""
+
+    values: Cells
+    keys: Cells | None = None
+    headers: Headers | None = None
+    """Of every record."""
+
+
+class InputError(KafkaError):
+    """What was read cannot be sent."""
+
+
+class NewRecord(NamedTuple):
+    """A record to send."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Headers | None = None
+
+
+Parser = Callable[[bytes], NewRecord]
+Reader = Callable[[Sequence[bytes]], LineColumns]
+
+
+def as_bytes(text: str) -> bytes:
+    r"""Return a delimiter as bytes; it may contain \\n, \\t, \\0, \\xHH and UTF-8.
+
+    Raises ValueError for a ``\\x`` without two hexadecimal digits.
+    """
+    if re.search(r"(?<!\\)(?:\\\\)*\\x(?![0-9a-fA-F]{2})", text):
+        raise ValueError(rf"{text!r}: behind \x there must be two hexadecimal digits")
+
+    def plain(match: re.Match[str]) -> str:
+        code = match[1]
+        if code.startswith("x"):
+            return chr(int(code[1:], 16))
+        return _ESCAPES[code].decode() if code in _ESCAPES else code
+
+    if re.search(r"\\x[89a-fA-F]", text):
+        return raw(text).decode("unicode_escape").encode("latin-1")
+    return raw(re.sub(r"\\(x[0-9a-fA-F]{2}|.)", plain, text))
+
+
+def raw(text: str) -> bytes:
+    """Return the bytes of a text of the command line, which need not be UTF-8."""
+    return text.encode(errors="surrogateescape")
+
+
+class Splitter:
+    """Splits blocks at a delimiter. The last piece needs none behind it.
+
+    Without a delimiter a piece is a line, which ends with LF or CRLF.
+    """
+
+    def __init__(self, delimiter: bytes | None, limit: int = LONGEST) -> None:
+        if delimiter == b"":
+            raise ValueError("delimiter: must not be empty")
+        self._delimiter = delimiter or b"\n"
+        self._splits_lines = delimiter is None
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """Return the pieces that end in this block.
+
+        Raises InputError for a piece of more than `limit` bytes: memory has a bound.
+        """
+        if len(self._delimiter) > 1 and self._parts:
+            # The delimiter may begin in one block and end in the next.
+            block, self._parts = b"".join((*self._parts, block)), []
+        pieces = block.split(self._delimiter)
+        if len(pieces) == 1:
+            self._keep(block)
+            return []
+        pieces[0] = b"".join((*self._parts, pieces[0]))
+        self._parts, self._size = [], 0
+        self._keep(pieces.pop())
+        # The first CR may stand at the end of the block before.
+        if self._splits_lines and (b"\r" in block or pieces[0].endswith(b"\r")):
+            return [piece.removesuffix(b"\r") for piece in pieces]
+        return pieces
+
+    def _keep(self, rest: bytes) -> None:
+        if rest:
+            self._parts.append(rest)
+        self._size = sum(map(len, self._parts)) if len(self._parts) < 2 else self._size + len(rest)
+        if self._size > self._limit:
+            raise InputError(
+                f"no delimiter {self._delimiter!r} in {self._size} bytes; is it the right one?"
+            )
+
+    def end(self) -> list[bytes]:
+        """Return the piece behind the last delimiter, if there is one."""
+        rest = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return [rest] if rest else []
+
+
+def line_reader(
+    key_delimiter: bytes | None,
+    *,
+    key: bytes | None = None,
+    headers: Headers | None = None,
+    empty_is_null: bool = False,
+) -> Reader:
+    """Return a function that makes records of lines: values, or keys and values.
+
+    Raises ValueError for a `key_delimiter` that is empty.
+    """
+    if key_delimiter == b"":
+        raise ValueError("key delimiter: must not be empty")
+
+    def read(lines: Sequence[bytes]) -> LineColumns:
+        values: Sequence[bytes | None] = lines
+        keys: Sequence[bytes | None] | None = None if key is None else [key] * len(lines)
+        if key_delimiter is not None:
+            pairs = [line.split(key_delimiter, 1) for line in lines]
+            keys = [pair[0] if len(pair) == 2 else key for pair in pairs]
+            values = [pair[-1] for pair in pairs]
+        if empty_is_null:
+            keys = None if keys is None else [each or None for each in keys]
+            values = [each or None for each in values]
+        return LineColumns(values, keys, headers)
+
+    return read
+
+
+def json_parser(
+    *,
+    partition: int | None = None,
+    keep_partitions: bool = False,
+    keep_timestamps: bool = False,
+) -> Parser:
+    """Return a function that makes a record of a JSON object, as `consume --json` prints it.
+
+    `key` and `value` are text, null, or anything else, which is sent as JSON; `key_base64` and
+    `value_base64` are bytes. The function raises InputError for what is no such object, and for one
+    with other fields.
+    """
+
+    def parse(line: bytes) -> NewRecord:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"no JSON: {error}: {line[:80]!r}") from None
+        if not isinstance(found, dict):
+            raise InputError(f"no JSON object: {line[:80]!r}")
+        try:
+            _check_fields(found)
+            return NewRecord(
+                _bytes_of(found, "value"),
+                _bytes_of(found, "key"),
+                _number(found, "partition", int)
+                if keep_partitions and partition is None
+                else partition,
+                _timestamp(found) if keep_timestamps else None,
+                _headers(found.get("headers")),
+            )
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{error}: {line[:80]!r}") from None
+
+    return parse
+
+
+def _check_fields(found: dict[str, Any]) -> None:
+    for name in found:
+        if name not in _FIELDS:
+            near = difflib.get_close_matches(name, _FIELDS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(_FIELDS)}"
+            raise ValueError(f"unknown field {name!r}; {hint}")
+    for name in ("key", "value"):
+        if name in found and f"{name}_base64" in found:
+            raise ValueError(f"{name} and {name}_base64 exclude each other")
+
+
+def _timestamp(found: dict[str, Any]) -> Any:
+    value = _number(found, "timestamp", int | float)
+    # Records of old formats have none, which is printed as -1.
+    return None if value is None or value < 0 else value
+
+
+def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
+    coded = found.get(f"{name}_base64")
+    if coded is not None:
+        return base64.b64decode(coded, validate=True)
+    return _as_bytes(found.get(name))
+
+
+def _number(found: dict[str, Any], name: str, kind: Any) -> Any:
+    value = found.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+        raise TypeError(f"{name}: must be a number or null")
+    return value
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _headers(found: Any) -> Headers | None:
+    if not found:
+        return None
+    pairs = list(found.items()) if isinstance(found, dict) else found
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
+    ):
+        raise ValueError("headers: must be an object, or a list of pairs")
+    return [(str(name), _header_value(value)) for name, value in pairs]
+
+
+def _header_value(value: Any) -> bytes | None:
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return base64.b64decode(value["base64"], validate=True)
+    return _as_bytes(value)
+
+
+# -- Output: records of one partition as bytes
 
 #: Takes the records of one partition.
 Format = Callable[[Sequence["Record"]], bytes]

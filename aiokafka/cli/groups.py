@@ -1,4 +1,4 @@
-"""`aiokafka groups`: what groups there are, how far they are behind, and where they go on."""
+"""`aiokafka groups`: groups, their members, lag and committed offsets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from aiokafka.cli import group_offsets
-from aiokafka.cli.asking import agree
-from aiokafka.cli.failures import lines_of, parts
-from aiokafka.cli.output import note, printable
-from aiokafka.cli.places import Finite, place
-from aiokafka.cli.session import Session, command, noun
-from aiokafka.errors import AdminItemsError, KafkaTimeoutError
+from aiokafka.cli.arguments import Finite, distinct, is_number, name_of, partition_of, place
+from aiokafka.cli.failures import PartlyFailedError, lines_of, parts
+from aiokafka.cli.output import by_partition, note, printable
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
+from aiokafka.errors import AdminItemsError, KafkaError, KafkaTimeoutError
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.admin import (
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
         ResetRule,
     )
 
-__all__ = ["commands", "lag_rows", "member_rows", "reset_rule"]
+__all__ = ["commands", "lag_rows", "member_rows", "offset_of", "reset_rule"]
 
-commands = noun("List, describe, reset and delete groups; watch their lag.")
-for each in group_offsets.commands.commands.values():
-    commands.add_command(each)
+commands = click.Group(help="List, describe, reset and delete groups; watch their lag.")
 
 _LISTED = ("group_id", "type", "state", "protocol_type", "coordinator")
 _MEMBER = ("group", "state", "member", "client_id", "host", "partitions")
@@ -82,7 +80,7 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 def _parts(member: GroupMember) -> list[str]:
     """Return the partitions of a member, or of a streams group its tasks as Kafka names them."""
     if member.tasks is None:
-        return [f"{tp.topic}-{tp.partition}" for tp in member.assignment or ()]
+        return [name_of(tp) for tp in member.assignment or ()]
     active = member.tasks.active
     return [f"{name}_{number}" for name, numbers in active.items() for number in numbers]
 
@@ -239,16 +237,12 @@ async def reset(
         found = await admin.groups.reset_offsets(
             group, rule, topics=topics or None, dry_run=dry_run
         )
-    rows = [
-        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
-        for tp, each in sorted(found.items())
-    ]
-    session.output.rows(rows, ("topic", "partition", "old", "new", "clamped"))
+    session.output.rows(by_partition(found), ("topic", "partition", "old", "new", "clamped"))
 
 
 @command(commands, "delete", prints=False)
 @click.argument("groups", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
     """Delete GROUPS, which must have no members, with their offsets.
 
@@ -270,7 +264,7 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
 @click.option("--instance", "instances", multiple=True, metavar="NAME", help="A static member.")
 @click.option("--all", "every", is_flag=True, help="All members.")
 @click.option("--reason", default="", help="For the broker's log.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def remove_members(
     session: Session,
     group: str,
@@ -298,5 +292,138 @@ async def remove_members(
         except AdminItemsError as error:
             gone, failed = tuple(error.results), error
     session.output.done("\n".join(f"{printable(member)}: removed" for member in gone))
+    if failed is not None:
+        raise failed
+
+
+# -- Committed offsets
+
+
+_SHARE = click.option("--share", is_flag=True, help="Of share groups (Kafka 4.1).")
+
+
+@command(commands, "offsets")
+@click.argument("groups", nargs=-1, required=True)
+@_SHARE
+async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> None:
+    """Show what GROUPS have committed, or where share groups begin.
+
+    \b
+    Example:
+      aiokafka groups offsets billing --output csv
+    """
+    async with session.admin() as admin:
+        found: Mapping[str, Mapping[TopicPartition, Any]]
+        if share:
+            found, failed = await parts(admin.groups.share_offsets(groups), groups)
+            columns = ("group", "topic", "partition", "start_offset", "lag")
+        else:
+            found, failed = await parts(admin.groups.offsets(groups), groups)
+            columns = ("group", "topic", "partition", "offset", "metadata")
+        wrong = await _explained(admin, [name for name in found if not found[name]], share)
+    session.output.rows(_rows(found), columns)
+    if failed is not None:
+        raise failed
+    if wrong:
+        raise PartlyFailedError(map(str, wrong), wrong[0])
+
+
+async def _explained(
+    admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
+) -> list[Exception]:
+    """Return what is wrong with groups without offsets: brokers say nothing of it."""
+    wrong: list[Exception] = []
+    for name in groups:
+        try:
+            kind = (await admin.groups.describe([name]))[name].type.name.lower()
+        except KafkaError as error:
+            wrong.append(error)  # what was found of the others is shown all the same
+            continue
+        if (kind == "share") is not share:
+            hint = "leave out --share" if share else "give --share"
+            wrong.append(ValueError(f"group {name!r} is a {kind} group: {hint}"))
+    return wrong
+
+
+def _rows(found: Mapping[str, Mapping[TopicPartition, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"group": group, "topic": tp.topic, "partition": tp.partition, **_fields(each)}
+        for group, offsets in found.items()
+        for tp, each in sorted(offsets.items())
+    ]
+
+
+def _fields(found: Any) -> dict[str, Any]:
+    if found is None:
+        return {}
+    if hasattr(found, "as_dict"):
+        return dict(found.as_dict())
+    return {"offset": found.offset, "metadata": found.metadata}
+
+
+def offset_of(text: str) -> tuple[TopicPartition, int]:
+    """Return partition and offset of `topic-partition=offset`.
+
+    Raises click.BadParameter for anything else.
+    """
+    name, _, offset = text.rpartition("=")
+    if not is_number(offset):
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=OFFSET")
+    return partition_of(name), int(offset)
+
+
+@command(commands, "set-offsets", prints=False)
+@click.argument("group")
+@click.argument("offsets", nargs=-1, required=True, metavar="TOPIC-PARTITION=OFFSET...")
+@_SHARE
+@YES
+async def set_offsets(
+    session: Session, group: str, offsets: tuple[str, ...], share: bool, yes: bool
+) -> None:
+    """Let GROUP, which must have no members, go on at these offsets.
+
+    They are stored as they are; `aiokafka groups reset` checks that they exist.
+
+    \b
+    Example:
+      aiokafka groups set-offsets billing orders-0=42 --yes
+    """
+    wanted = distinct(offset_of(text) for text in offsets)
+    agree(f"Set {len(wanted)} offsets of {group}?", yes)
+    async with session.admin() as admin:
+        if share:
+            call = admin.groups.alter_share_offsets(group, wanted)
+        else:
+            call = admin.groups.alter_offsets(group, {**wanted})
+        stored, failed = await parts(call, wanted)
+    session.output.done("\n".join(f"{name_of(tp)}: {wanted[tp]}" for tp in stored))
+    if failed is not None:
+        raise failed
+
+
+@command(commands, "delete-offsets", prints=False)
+@click.argument("group")
+@click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION...")
+@click.option("--share", is_flag=True, help="Of a share group, by names of topics (Kafka 4.1).")
+@YES
+async def delete_offsets(
+    session: Session, group: str, places: tuple[str, ...], share: bool, yes: bool
+) -> None:
+    """Let GROUP forget its offsets in partitions that no member reads.
+
+    \b
+    Example:
+      aiokafka groups delete-offsets billing orders-0 --yes
+    """
+    wanted = [] if share else [partition_of(text) for text in places]
+    agree(f"Delete offsets of {group} in {', '.join(places)}?", yes)
+    async with session.admin() as admin:
+        if share:
+            gone, failed = await parts(admin.groups.delete_share_offsets(group, places), places)
+            names = list(gone)
+        else:
+            deleted, failed = await parts(admin.groups.delete_offsets(group, wanted), wanted)
+            names = list(map(name_of, deleted))
+    session.output.done("\n".join(f"{each}: forgotten" for each in names))
     if failed is not None:
         raise failed

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import click
 
-__all__ = ["FORMATS", "Output", "cell", "note", "printable", "styled", "table"]
+__all__ = ["FORMATS", "Output", "by_partition", "cell", "note", "printable", "styled", "table"]
 
 FORMATS = ("table", "json", "csv")
 
@@ -81,6 +81,14 @@ class Output:
         """Say on stderr what was done, if a table would be printed."""
         if text and self.form == "table":
             note(text)
+
+
+def by_partition(found: Mapping[Any, Any]) -> list[Row]:
+    """Return a row of each partition, in order, with the fields of what was found for it."""
+    return [
+        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
+        for tp, each in sorted(found.items())
+    ]
 
 
 def note(text: str) -> None:

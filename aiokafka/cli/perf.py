@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka import TopicPartition
-from aiokafka.cli.pace import Limit
-from aiokafka.cli.places import Finite
-from aiokafka.cli.presence import find_to_send
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.arguments import Finite
+from aiokafka.cli.session import Session, command
+from aiokafka.cli.streams import Limit, find_to_send
 from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["commands", "percentiles", "summary"]
 
-commands = noun("Measure how fast records go to the cluster, from it, and through it.")
+commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
 
 _POINTS = (50, 95, 99, 99.9)
 # Latencies that are kept: of every record, or of every so manieth.

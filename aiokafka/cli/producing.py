@@ -7,8 +7,11 @@ import contextlib
 import errno
 import functools
 import os
+import random
 import stat
 import sys
+import time
+from array import array
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -19,16 +22,19 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.batching import Batching, LineColumns
+from aiokafka.cli.arguments import Finite
 from aiokafka.cli.failures import PartlyFailedError
-from aiokafka.cli.lines import (
+from aiokafka.cli.formats import (
     LONGEST,
+    Cells,
+    Headers,
     InputError,
+    LineColumns,
     NewRecord,
     Parser,
     Reader,
@@ -38,16 +44,15 @@ from aiokafka.cli.lines import (
     line_reader,
     raw,
 )
-from aiokafka.cli.pace import Limit, Progress
-from aiokafka.cli.pipes import read_blocks
-from aiokafka.cli.places import Finite
-from aiokafka.cli.presence import find_to_send
 from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
+from aiokafka.cli.streams import Limit, Progress, find_to_send, read_blocks
 from aiokafka.errors import KafkaError
+from aiokafka.record.rows import ANY, BinarySource, HeaderSource, RowSource, route_rows
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
+    from aiokafka.producer.batches.batch_builder import BatchBuilder
 
 __all__ = ["Sending", "commands", "pieces_of"]
 
@@ -57,7 +62,11 @@ _WORTH_A_BATCH = 100
 
 
 class Sending:
-    """Sends records without waiting for each, and looks at every outcome in order."""
+    """Sends records without waiting for each, and looks at every outcome in order.
+
+    Many lines at once fill a batch for each partition, as the producer would, and full batches are
+    sent.
+    """
 
     def __init__(
         self,
@@ -73,7 +82,9 @@ class Sending:
         self._partition = partition
         self._takes_batches = takes_batches
         self._batches_fit = True
-        self._batches = Batching(producer, topic, partition, self._note, self._refused)
+        self._turn = random.randrange(1_000_000)
+        # By partition, ANY for records without a key, with the number of the first record.
+        self._open: dict[int, tuple[BatchBuilder, int]] = {}
         self._taken = 0
         # With the number of the first record that each is about, and how many there are.
         self._pending: deque[tuple[asyncio.Future[Any], int, int]] = deque()
@@ -84,11 +95,29 @@ class Sending:
         """Send lines. What does not fill a batch waits for more, until `flush`."""
         columns = read(lines)
         if len(lines) >= _WORTH_A_BATCH and await self._may_batch():
-            await self._batches.add(columns, self._taken)
+            await self._batch(columns)
             self._taken += len(lines)
         else:
             await self._send_each(_records_of(columns, self._partition))
         self._account(lines)
+
+    async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
+        """Send the record of each line."""
+        await self._send_each(map(parse, lines))
+        self._account(lines)
+
+    async def _send_each(self, records: Iterable[NewRecord]) -> None:
+        await self.flush()  # it was read before
+        send, topic = self._producer.send, self._topic
+        try:
+            for value, key, partition, timestamp_ms, headers in records:
+                future = await send(topic, value, key, partition, timestamp_ms, headers)
+                self._taken += 1
+                self._pending.append((future, self._taken, 1))
+        except KafkaError as error:
+            raise self._refused(self._taken + 1, error) from error
+
+    # -- batches
 
     async def _may_batch(self) -> bool:
         """Say whether the topic takes full batches, which nothing would divide. The producer
@@ -98,28 +127,50 @@ class Sending:
             self._batches_fit = await ask()
         return self._batches_fit
 
-    async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
-        """Send the record of each line."""
-        await self._send_each(map(parse, lines))
-        self._account(lines)
+    async def _batch(self, columns: LineColumns) -> None:
+        rows = _row_source(columns)
+        partitions = 1
+        if columns.keys is not None and self._partition is None:
+            partitions = len(await self._producer.partitions_for(self._topic))
+        order, routes = route_rows(rows, partitions, self._chosen(columns, partitions))
+        numbers = memoryview(order).cast("i")
+        for partition, start, stop in routes:
+            while start < stop:
+                if partition not in self._open:
+                    number = self._taken + numbers[start] + 1
+                    self._open[partition] = (self._producer.create_batch(), number)
+                start = self._open[partition][0].append_rows(rows, order, start, stop)
+                if start < stop:
+                    await self._send_batch(partition)
+
+    def _chosen(self, columns: LineColumns, partitions: int) -> memoryview | None:
+        """Return the partitions of records that do not go by their keys, as int32."""
+        if self._partition is not None:
+            found = array("i", (self._partition,)) * len(columns.values)
+        elif columns.keys is not None and None in columns.keys:
+            # These keep their places among those with keys, so they need a partition by now.
+            self._turn = (self._turn + 1) % partitions
+            found = array("i", [self._turn if key is None else -1 for key in columns.keys])
+        else:
+            return None
+        return memoryview(found).cast("B")
 
     async def flush(self) -> None:
-        """Send what waits for more."""
-        await self._batches.flush()
+        """Send the open batches."""
+        while self._open:
+            await self._send_batch(next(iter(self._open)))
 
-    async def _send_each(self, records: Iterable[NewRecord]) -> None:
-        await self.flush()  # it was read before
-        send, topic = self._producer.send, self._topic
+    async def _send_batch(self, partition: int) -> None:
+        batch, number = self._open.pop(partition)
+        batch.close()
+        target = None if partition == ANY else partition
         try:
-            for value, key, partition, timestamp_ms, headers in records:
-                future = await send(topic, value, key, partition, timestamp_ms, headers)
-                self._taken += 1
-                self._note(future, self._taken, 1)
+            future = await self._producer.send_batch(batch, self._topic, partition=target)
         except KafkaError as error:
-            raise self._refused(self._taken + 1, error) from error
+            raise self._refused(number, error) from error
+        self._pending.append((future, number, batch.record_count()))
 
-    def _note(self, future: asyncio.Future[Any], number: int, count: int) -> None:
-        self._pending.append((future, number, count))
+    # -- outcomes
 
     def _refused(self, number: int, error: KafkaError) -> KafkaError:
         """Return the error of a record, unless an earlier one has failed."""
@@ -159,6 +210,35 @@ def _records_of(columns: LineColumns, partition: int | None) -> Iterator[NewReco
     keys = columns.keys if columns.keys is not None else repeat(None)
     for value, key in zip(columns.values, keys, strict=False):
         yield NewRecord(value, key, partition, None, columns.headers)
+
+
+def _row_source(columns: LineColumns) -> RowSource:
+    values, keys, headers = columns
+    return RowSource(
+        _column(values),
+        None if keys is None else _column(keys),
+        _header_source(headers, len(values)) if headers else None,
+        int(time.time() * 1000),
+    )
+
+
+def _column(cells: Cells) -> BinarySource:
+    validity = None
+    if None in cells:
+        validity = bytearray((len(cells) + 7) // 8)
+        for row, cell in enumerate(cells):
+            if cell is not None:
+                validity[row >> 3] |= 1 << (row & 7)
+    data = [cell or b"" for cell in cells]
+    ends = array("i", accumulate(map(len, data), initial=0))
+    return BinarySource(len(data), memoryview(ends).cast("B"), b"".join(data), validity)
+
+
+def _header_source(headers: Headers, count: int) -> HeaderSource:
+    names = _column([name.encode() for name, _ in headers] * count)
+    values = _column([value for _, value in headers] * count)
+    ends = array("i", range(0, (count + 1) * len(headers), len(headers)))
+    return HeaderSource(count, memoryview(ends).cast("B"), names, values)
 
 
 Send = Callable[[Sending, Sequence[bytes]], Awaitable[None]]

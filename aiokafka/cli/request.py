@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.arguments import is_number, partition_of
 from aiokafka.cli.failures import parts
-from aiokafka.cli.places import is_number, partition_of
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import AdminItemsError
 

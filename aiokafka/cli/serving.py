@@ -7,13 +7,12 @@ import sys
 
 import click
 
-from aiokafka.cli.places import is_number, pairs
+from aiokafka.cli.arguments import is_number, pairs
 from aiokafka.cli.running import run
-from aiokafka.cli.session import noun
 
 __all__ = ["commands", "new_topic"]
 
-commands = noun("Serve a fake cluster to programs in any language.")
+commands = click.Group(help="Serve a fake cluster to programs in any language.")
 
 
 def new_topic(text: str) -> tuple[str, int, int]:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import can_ask, secret
 from aiokafka.cli.output import FORMATS, Output
-from aiokafka.cli.running import run
+from aiokafka.cli.running import can_ask, run, secret
 from aiokafka.cli.settings import client_options, find_settings, read_line
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient
 
-__all__ = ["Session", "command", "noun"]
+__all__ = ["Session", "command"]
 
 Body = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -58,12 +57,6 @@ _OUTPUT = click.option(
     default="table",
     show_default=True,
     help="How to print; json is one object a line.",
-)
-_OWN = (
-    *("bootstrap_servers", "bootstrap_controllers", "profile", "config", "properties"),
-    *("security_protocol", "sasl_mechanism", "username", "password_file", "password_stdin"),
-    *("ca_file", "cert_file"),
-    *("key_file", "options", "verbose", "debug"),
 )
 
 
@@ -133,11 +126,6 @@ def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, 
     return settings
 
 
-def noun(text: str) -> click.Group:
-    """Make the group of a noun's commands."""
-    return click.Group(help=text)
-
-
 def command(group: click.Group | None, name: str, *, prints: bool = True) -> Callable[[Body], Any]:
     """Make a command of an asynchronous function, which gets the session and its own options.
 
@@ -147,9 +135,9 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
     def decorate(function: Body) -> Any:
         @functools.wraps(function)
         def call(**given: Any) -> Any:
-            flags = {flag: given.pop(flag) for flag in _OWN}
+            flags = {each.name: given.pop(each.name) for each in shared}
             _set_up_logging(flags["verbose"], flags["debug"])
-            return run(function(Session(flags, given.pop("output", "table")), **given))
+            return run(function(Session(flags, flags.pop("output", "table")), **given))
 
         call.__dict__.setdefault("__click_params__", [])
         found: Any = call
@@ -158,7 +146,8 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         # What is added last comes first: the command's own options lead the help.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
-        found.__click_params__ = params[own:] + params[:own]
+        shared = params[own:]
+        found.__click_params__ = shared + params[:own]
         made = click.command(name)(found)
         if group is not None:
             group.add_command(made)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka.cli import properties
-from aiokafka.cli.asking import wait_for
+from aiokafka.cli.running import wait_for
 from aiokafka.errors import KafkaConfigurationError
 
 __all__ = [

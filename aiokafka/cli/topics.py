@@ -1,29 +1,45 @@
-"""`aiokafka topics`: list, describe, create, grow and delete topics."""
+"""`aiokafka topics` and `aiokafka records`: topics, their partitions, replicas and old records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aiokafka.cli import declared, replicas
-from aiokafka.cli.asking import agree
+from aiokafka.cli.arguments import distinct, is_number, name_of, pairs, partition_of, place
 from aiokafka.cli.failures import parts
-from aiokafka.cli.places import pairs, place
-from aiokafka.cli.session import Session, command, noun
-from aiokafka.errors import AdminItemsError, KafkaError, TopicAlreadyExistsError
+from aiokafka.cli.output import by_partition
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
+from aiokafka.cli.settings import read_file, read_stdin
+from aiokafka.errors import (
+    AdminItemsError,
+    KafkaConfigurationError,
+    KafkaError,
+    TopicAlreadyExistsError,
+)
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.admin import OffsetSpec, TopicDescription
+    from aiokafka.admin import AIOKafkaAdminClient, OffsetSpec, TopicDescription
 
-__all__ = ["commands", "offset_spec", "partition_rows"]
+__all__ = [
+    "Declared",
+    "Step",
+    "apply",
+    "before",
+    "commands",
+    "move_of",
+    "offset_spec",
+    "partition_rows",
+    "plan_changes",
+    "read_declared",
+    "records",
+]
 
-commands = noun("List, describe, create, grow, apply, move and delete topics.")
-commands.add_command(declared.commands)
-for each in replicas.commands.commands.values():
-    commands.add_command(each)
+commands = click.Group(help="List, describe, create, grow, apply, move and delete topics.")
 
 _LISTED = ("name", "partitions", "replication_factor")
 _PARTITION = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
@@ -125,11 +141,7 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
                 raise
             # Of the only partition that there is, beside topics that there are not.
             found, failed = {}, AdminItemsError(dict.fromkeys(wanted, error), {})
-    rows = [
-        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
-        for tp, each in sorted(found.items())
-    ]
-    session.output.rows(rows, ("topic", "partition", "offset", "timestamp"))
+    session.output.rows(by_partition(found), ("topic", "partition", "offset", "timestamp"))
     _raise_all(unknown, failed)
 
 
@@ -217,7 +229,7 @@ async def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> 
 
 @command(commands, "delete", prints=False)
 @click.argument("topics", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     """Delete TOPICS with all their records.
 
@@ -231,3 +243,383 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     session.output.done("\n".join(f"{topic}: deleted" for topic in gone))
     if failed is not None:
         raise failed
+
+
+# -- Replicas and leaders
+
+
+_PLACE = "TOPIC-PARTITION"
+_MOVE = f"{_PLACE}=BROKER,..."
+_MOVING = ("topic", "partition", "replicas", "adding", "removing")
+
+
+def move_of(text: str) -> tuple[TopicPartition, list[int]]:
+    """Return partition and brokers of `topic-partition=1,2,3`.
+
+    Raises click.BadParameter for anything else.
+    """
+    place, _, brokers = text.rpartition("=")
+    ids = brokers.split(",")
+    if not all(map(is_number, ids)):
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=BROKER,BROKER...")
+    return partition_of(place), [int(each) for each in ids]
+
+
+@command(commands, "reassign", prints=False)
+@click.argument("moves", nargs=-1, required=True, metavar=f"{_MOVE}...")
+@click.option("--same-factor", is_flag=True, help="Refuse another number of replicas (Kafka 4.1).")
+async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) -> None:
+    """Begin to move partitions to these brokers, of which the first is to lead.
+
+    Copying goes on after the command: see `aiokafka topics reassignments`.
+
+    \b
+    Example:
+      aiokafka topics reassign orders-0=1,2 orders-1=2,3
+    """
+    wanted = distinct(move_of(text) for text in moves)
+    async with session.admin() as admin:
+        call = admin.topics.reassign(wanted, allow_replication_factor_change=not same_factor)
+        moved, failed = await parts(call, wanted)
+    session.output.done("\n".join(f"{name_of(tp)}: moves" for tp in moved))
+    if failed is not None:
+        raise failed
+
+
+@command(commands, "reassignments")
+@click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
+async def reassignments(session: Session, places: tuple[str, ...]) -> None:
+    """Show the partitions that are being moved, of these or of all.
+
+    \b
+    Example:
+      aiokafka topics reassignments
+    """
+    wanted = [partition_of(text) for text in places] or None
+    async with session.admin() as admin:
+        found = await admin.topics.reassignments(wanted)
+    session.output.rows(by_partition(found), _MOVING)
+
+
+@command(commands, "cancel-reassignments", prints=False)
+@click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
+@YES
+async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
+    """Take back moves that are under way: partitions stay where they were.
+
+    \b
+    Example:
+      aiokafka topics cancel-reassignments orders-0 --yes
+    """
+    wanted = _each_once(places)
+    agree(f"Stop moving {', '.join(map(name_of, wanted))}?", yes)
+    async with session.admin() as admin:
+        stayed, failed = await parts(admin.topics.cancel_reassignments(wanted), wanted)
+    session.output.done("\n".join(f"{name_of(tp)}: stays" for tp in stayed))
+    if failed is not None:
+        raise failed
+
+
+@command(commands, "elect-leaders", prints=False)
+@click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
+@click.option(
+    "--unclean", is_flag=True, help="Where none leads, take a replica that may lack records."
+)
+@YES
+async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: bool) -> None:
+    """Let the first replica of partitions lead again, of these or of all.
+
+    \b
+    Example:
+      aiokafka topics elect-leaders orders-0 orders-1
+    """
+    from aiokafka.admin import ElectionType
+
+    wanted = _each_once(places) or None
+    if unclean:
+        agree("Elect replicas that may lack records? Those are lost then.", yes)
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    async with session.admin() as admin:
+        call = admin.topics.elect_leaders(wanted, election_type=kind)
+        found, failed = await parts(call, wanted)
+    said = {True: "has a new leader", False: "has the right leader already"}
+    session.output.done("\n".join(f"{name_of(tp)}: {said[found[tp]]}" for tp in sorted(found)))
+    if failed is not None:
+        raise failed
+
+
+def _each_once(places: Iterable[str]) -> list[TopicPartition]:
+    return list(dict.fromkeys(partition_of(text) for text in places))
+
+
+# -- `aiokafka records`
+
+
+records = click.Group(help="Delete old records.")
+
+
+def before(text: str) -> tuple[TopicPartition, int]:
+    """Return partition and offset of `topic-partition:offset`; the offset may be `end`.
+
+    Raises click.BadParameter for anything else.
+    """
+    name, _, offset = text.rpartition(":")
+    topic, _, number = name.rpartition("-")
+    if not topic or not (is_number(number) and (offset == "end" or is_number(offset))):
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION:OFFSET or TOPIC-PARTITION:end")
+    return TopicPartition(topic, int(number)), -1 if offset == "end" else int(offset)
+
+
+@command(records, "delete")
+@click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION:OFFSET...")
+@YES
+async def delete_records(session: Session, places: tuple[str, ...], yes: bool) -> None:
+    """Delete the records before an offset, or before the end.
+
+    \b
+    Example:
+      aiokafka records delete orders-0:1000 orders-1:end --yes
+    """
+    wanted = distinct(before(text) for text in places)
+    agree(f"Delete records of {len(wanted)} partitions?", yes)
+    async with session.admin() as admin:
+        found, failed = await parts(admin.records.delete(wanted), wanted)
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, "first_offset": offset}
+        for tp, offset in sorted(found.items())
+    ]
+    session.output.rows(rows, ("topic", "partition", "first_offset"))
+    if failed is not None:
+        raise failed
+
+
+# -- Topics declared in a file (`aiokafka topics apply`)
+
+
+_FIELDS = {"partitions", "replication_factor", "config", "state"}
+
+
+class Declared(NamedTuple):
+    """What a file says of a topic. None leaves it as it is, or to the broker."""
+
+    partitions: int | None = None
+    replication_factor: int | None = None
+    config: Mapping[str, str] = {}
+    is_absent: bool = False
+
+
+class Step(NamedTuple):
+    """One change: `action` is create, grow, set or delete."""
+
+    action: str
+    topic: str
+    detail: Any
+
+
+def read_declared(text: str, path: str) -> dict[str, Declared]:
+    """Return the topics of a YAML (or JSON) file.
+
+    Raises KafkaConfigurationError for what is not understood.
+    """
+    content = _content(text, path)
+    topics = content.get("topics") if isinstance(content, dict) else None
+    if not isinstance(topics, dict) or content.keys() != {"topics"}:
+        raise KafkaConfigurationError(f"{path}: must have the key `topics`, a table by name, alone")
+    return {str(name): _declared(name, given or {}, path) for name, given in topics.items()}
+
+
+def _content(text: str, path: str) -> Any:
+    """Return what a YAML file says. Names that YAML takes for something else, such as `on`, `~` and
+    0123, would be those of other topics; of a name that is there twice one would be lost.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def __init__(self, stream: Any) -> None:
+            super().__init__(stream)
+            self.checked: set[Any] = set()
+
+        def flatten_mapping(self, node: Any) -> None:
+            # Once, before other mappings are merged into it.
+            if node not in self.checked:
+                self.checked.add(node)
+                self.check(node)
+            super().flatten_mapping(node)
+
+        def check(self, node: Any) -> None:
+            names: set[str] = set()
+            for key, _ in node.value:
+                if key.tag == "tag:yaml.org,2002:merge":
+                    continue
+                name = self.construct_object(key, deep=True)
+                if str(name) != key.value:
+                    reason = f"{key.value!r} is no text in YAML: put it in quotes"
+                elif key.value in names:
+                    reason = f"{name!r} is given twice"
+                else:
+                    names.add(key.value)
+                    continue
+                raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
+
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        raise KafkaConfigurationError(f"{path}: {error}") from None
+
+
+def _declared_in(file: str) -> dict[str, Declared]:
+    return (
+        read_declared(read_stdin(), "stdin")
+        if file == "-"
+        else read_declared(read_file(Path(file)), file)
+    )
+
+
+def _declared(name: object, given: Any, path: str) -> Declared:
+    where = f"{path}: topic {name}"
+    if not isinstance(given, dict) or given.keys() - _FIELDS:
+        raise KafkaConfigurationError(f"{where}: may have {', '.join(sorted(_FIELDS))}")
+    numbers = [given.get("partitions"), given.get("replication_factor")]
+    if any(each is not None and (type(each) is not int or each < 1) for each in numbers):
+        raise KafkaConfigurationError(f"{where}: numbers must be at least 1")
+    config = given.get("config") or {}
+    if not isinstance(config, dict) or given.get("state", "present") not in ("present", "absent"):
+        raise KafkaConfigurationError(f"{where}: config is a table, state is present or absent")
+    texts = {str(key): _setting_text(value, f"{where}: {key}") for key, value in config.items()}
+    return Declared(numbers[0], numbers[1], texts, given.get("state") == "absent")
+
+
+def _setting_text(value: object, where: str) -> str:
+    """Return a setting as Kafka writes it."""
+    if isinstance(value, list) and not any(isinstance(each, list) for each in value):
+        return ",".join(_setting_text(each, where) for each in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise KafkaConfigurationError(f"{where}: must be text, a number, true, false, or a list")
+
+
+def plan_changes(
+    declared: Mapping[str, Declared],
+    there: Mapping[str, tuple[int, int]],
+    settings: Mapping[str, Mapping[str, str | None]],
+) -> list[Step]:
+    """Return the changes that make topics what is declared. Others, and settings that are not
+    named, stay.
+
+    Args:
+        declared: what the topics are to be.
+        there: partitions and replicas of the topics that there are.
+        settings: values by name, of these topics.
+
+    Raises KafkaConfigurationError for fewer partitions, and for other numbers of replicas.
+    """
+    steps: list[Step] = []
+    for topic, wanted in declared.items():
+        if topic not in there:
+            if not wanted.is_absent:
+                steps.append(Step("create", topic, wanted))
+            continue
+        if wanted.is_absent:
+            steps.append(Step("delete", topic, None))
+            continue
+        partitions, replicas = there[topic]
+        if wanted.partitions is not None and wanted.partitions < partitions:
+            raise KafkaConfigurationError(
+                f"topic {topic}: has {partitions} partitions, which cannot become "
+                f"{wanted.partitions}"
+            )
+        if wanted.replication_factor not in (None, replicas):
+            raise KafkaConfigurationError(
+                f"topic {topic}: has {replicas} replicas, not {wanted.replication_factor}; "
+                "that takes a reassignment"
+            )
+        if wanted.partitions is not None and wanted.partitions > partitions:
+            steps.append(Step("grow", topic, wanted.partitions))
+        found = settings.get(topic, {})
+        changes = {name: text for name, text in wanted.config.items() if found.get(name) != text}
+        if changes:
+            steps.append(Step("set", topic, changes))
+    return steps
+
+
+def _step_row(step: Step) -> dict[str, Any]:
+    detail = step.detail
+    if isinstance(detail, Declared):
+        detail = {
+            "partitions": detail.partitions,
+            "replication_factor": detail.replication_factor,
+            **detail.config,
+        }
+    return {"action": step.action, "topic": step.topic, "detail": detail}
+
+
+@command(commands, "apply")
+@click.argument("file", type=click.Path())
+@click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
+@YES
+async def apply(session: Session, file: str, dry_run: bool, yes: bool) -> None:
+    """Create, grow, configure and delete topics as FILE (YAML) declares them; - is stdin.
+
+    The plan is printed first. What the file does not name stays as it is.
+
+    \b
+    Example:
+      aiokafka topics apply topics.yaml --dry-run
+    """
+    declared = _declared_in(file)
+    async with session.admin() as admin:
+        steps = await _find_steps(admin, declared)
+        session.output.rows(map(_step_row, steps), ("action", "topic", "detail"))
+        if dry_run or not steps:
+            return
+        agree(f"Make these {len(steps)} changes?", yes)
+        await _make_changes(admin, steps)
+    session.output.done(f"{len(steps)} changes made")
+
+
+async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declared]) -> list[Step]:
+    from aiokafka.admin import ConfigKey
+
+    listed = await admin.topics.list(include_internal=True)
+    there = {
+        topic.name: (topic.partitions, topic.replication_factor)
+        for topic in listed
+        if topic.name in declared
+    }
+    # Of the others no settings are needed, nor the right to see them.
+    keys = [ConfigKey.topic(name) for name in there if declared[name].config]
+    found = await admin.configs.describe(keys)
+    settings = {
+        key.name: {name: each.value for name, each in values.items()}
+        for key, values in found.items()
+    }
+    return plan_changes(declared, there, settings)
+
+
+async def _make_changes(admin: AIOKafkaAdminClient, steps: list[Step]) -> None:
+    """Make the changes: each kind in one call, deletions last."""
+    from aiokafka.admin import ConfigKey, NewTopic
+
+    def of(action: str) -> list[Step]:
+        return [step for step in steps if step.action == action]
+
+    if new := of("create"):
+        await admin.topics.create(
+            [
+                NewTopic(
+                    step.topic,
+                    step.detail.partitions,
+                    step.detail.replication_factor,
+                    topic_configs=step.detail.config,
+                )
+                for step in new
+            ]
+        )
+    if more := of("grow"):
+        await admin.topics.create_partitions({step.topic: step.detail for step in more})
+    if changed := of("set"):
+        await admin.configs.alter({ConfigKey.topic(step.topic): step.detail for step in changed})
+    if gone := of("delete"):
+        await admin.topics.delete([step.topic for step in gone])

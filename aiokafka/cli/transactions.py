@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree
+from aiokafka.cli.arguments import Finite, name_of, partition_of
 from aiokafka.cli.failures import parts
-from aiokafka.cli.places import Finite, partition_of
-from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.running import YES, agree
+from aiokafka.cli.session import Session, command
 from aiokafka.errors import AdminItemsError
 
 if TYPE_CHECKING:
@@ -18,17 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["commands", "hanging_row"]
 
-commands = noun("List, describe, abort and fence transactions; find those that hang.")
+commands = click.Group(help="List, describe, abort and fence transactions; find those that hang.")
 
 _PLACE = "TOPIC-PARTITION"
 _LISTED = ("transactional_id", "state", "producer_id", "coordinator")
 _DESCRIBED = (*_LISTED, "producer_epoch", "timeout_ms", "start_ms", "partitions")
 _PRODUCER = ("partition", "producer_id", "producer_epoch", "last_timestamp", "transaction_start")
 _HANGING = (*_PRODUCER, "transactional_id")
-
-
-def _name(tp: TopicPartition) -> str:
-    return f"{tp.topic}-{tp.partition}"
 
 
 @command(commands, "list")
@@ -107,7 +103,7 @@ async def producers(session: Session, places: tuple[str, ...]) -> None:
 def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
     found = producer.as_dict()
     start = found.pop("transaction_start_offset")
-    return {"partition": _name(tp), **found, "transaction_start": start}
+    return {"partition": name_of(tp), **found, "transaction_start": start}
 
 
 def hanging_row(found: HangingTransaction) -> dict[str, Any]:
@@ -152,7 +148,7 @@ async def find_hanging(session: Session, places: tuple[str, ...], minutes: float
 @click.argument("producer_id", type=int)
 @click.argument("producer_epoch", type=int)
 @click.option("--coordinator-epoch", type=int, help="As `producers` shows it, if it does.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def abort(
     session: Session,
     place: str,
@@ -176,7 +172,7 @@ async def abort(
 
 @command(commands, "fence", prints=False)
 @click.argument("ids", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     """Shut out the producers of transactional IDS, and abort what they have open.
 
@@ -194,7 +190,7 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
 
 @command(commands, "terminate", prints=False)
 @click.argument("id")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@YES
 async def terminate(session: Session, id: str, yes: bool) -> None:
     """Abort what a transactional ID that is known has open, and shut out its producer.
 

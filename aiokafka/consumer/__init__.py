@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from aiokafka._submodules import on_demand
+from aiokafka._loading import on_demand
 from aiokafka.consumer.consumer import AIOKafkaConsumer
 
 if not TYPE_CHECKING:

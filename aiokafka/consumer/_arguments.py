@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 from aiokafka._config import ClientConfig, SecurityConfig
@@ -165,3 +165,26 @@ def configure(owner: str, options: dict[str, Any]) -> ConsumerConfig:
     return ConsumerConfig.from_options(
         client=client, **{k: v for k, v in options.items() if k in own}
     )
+
+
+# -- How partitions and topics are named in messages
+
+
+_MOST = 5
+
+
+def some_names(partitions: Collection[TopicPartition]) -> str:
+    """Name the first few of these partitions, and say how many more there are."""
+    first = sorted(partitions)[:_MOST]
+    return _some([f"{tp.topic}-{tp.partition}" for tp in first], len(partitions))
+
+
+def some_topics(topics: Collection[str]) -> str:
+    """Name the first few of these topics, and say how many more there are."""
+    return _some(sorted(topics)[:_MOST], len(topics))
+
+
+def _some(first: list[str], count: int) -> str:
+    names = ", ".join(first)
+    more = count - len(first)
+    return f"{names} and {more} more" if more else names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiokafka._states import ConsumerState
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
 from aiokafka._waits import LASTING, Stall, named, told
-from aiokafka.consumer.group.coordination import GroupPhase
+from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError, LeaderNotAvailableError
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer._meter import ConsumerMeter
     from aiokafka.consumer._partition_state import PartitionState
+    from aiokafka.consumer._shared import ConsumerMeter
     from aiokafka.consumer.fetch.desk import ReaderDesk
-    from aiokafka.consumer.fetch.placement import Placement
-    from aiokafka.consumer.group.coordination import Coordination
+    from aiokafka.consumer.fetch.fetcher import Placement
+    from aiokafka.consumer.group.no_group import Coordination
     from aiokafka.consumer.subscription_state import SubscriptionState
     from aiokafka.health import ConsumerHealth
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from aiokafka.consumer._meter import ConsumerMeter
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.consumer._shared import Shared
+from aiokafka.consumer._shared import ConsumerMeter, Shared
 from aiokafka.metrics import Metric, MetricKind, MetricsSnapshot
 from aiokafka.metrics._values import GroupWriter
 from aiokafka.structs import TopicPartition

@@ -23,7 +23,7 @@ from aiokafka.consumer._arguments import (
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.group.no_group import no_group
-from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
+from aiokafka.consumer.position.lookup import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
@@ -35,12 +35,11 @@ from aiokafka.structs import (
 )
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.group import Group
-    from aiokafka.consumer.group.reader_view import GroupView
+    from aiokafka.consumer.group.group import Group, GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter
 else:
     Group = later("aiokafka.consumer.group.group.Group")
-    GroupView = later("aiokafka.consumer.group.reader_view.GroupView")
+    GroupView = later("aiokafka.consumer.group.group.GroupView")
     OffsetCommitter = later("aiokafka.consumer.position.committed.OffsetCommitter")
 
 __all__ = ["ConsumerPositions"]

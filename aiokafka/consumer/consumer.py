@@ -12,22 +12,20 @@ import traceback
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
-from aiokafka._config.signature import show_options
+from aiokafka._config.options import show_options, with_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
-from aiokafka._loops import OF_CONSUMERS, made_for, refuse_other_loop
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
-from aiokafka._tasks import TaskOwner
+from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
-from aiokafka._typevars import KT, VT, Key, Value, as_it_is
-from aiokafka._typing import Self, Unpack, later
+from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -43,12 +41,10 @@ from aiokafka.consumer._arguments import (
 from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._positions import ConsumerPositions
-from aiokafka.consumer._settings import ConsumerSettings
 from aiokafka.consumer._shared import Shared, telemetry_labels
+from aiokafka.consumer.fetch.buffer import RecordIterator
 from aiokafka.consumer.fetch.desk import ReaderDesk
-from aiokafka.consumer.fetch.fetcher import Fetcher
-from aiokafka.consumer.fetch.iterator import RecordIterator
-from aiokafka.consumer.fetch.placement import Placement
+from aiokafka.consumer.fetch.fetcher import Fetcher, Placement
 from aiokafka.consumer.group.no_group import NoGroup
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
@@ -64,8 +60,59 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
 
+__all__ = ["AIOKafkaConsumer", "ConsumerSettings"]
+
+
+# -- What a consumer was made with, as properties of it
+
+
+@with_options({"_given": ConsumerConfig, "_given.client": ClientConfig})
+class ConsumerSettings:
+    """The options that programs ask a consumer for. A subclass of theirs may have attributes of
+    these names, as in aiokafka: they can be set, without any effect here."""
+
+    _given: ConsumerConfig
+
+    @cached_property
+    def group_id(self) -> str | None:
+        """The group to commit offsets for; None without one."""
+        return self._given.group_id
+
+    @cached_property
+    def enable_auto_commit(self) -> bool:
+        """Whether offsets are committed in the background."""
+        return self._given.enable_auto_commit
+
+    @cached_property
+    def isolation_level(self) -> str:
+        """Which records of transactions are read, as the constructor was told."""
+        return self._given.isolation_level
+
+    # -- names that others read --------------------------------------------------------------------
+
+    @cached_property
+    def _group_id(self) -> str | None:
+        return self._given.group_id
+
+    @cached_property
+    def _group_instance_id(self) -> str | None:
+        return self._given.group_instance_id
+
+    @cached_property
+    def _enable_auto_commit(self) -> bool:
+        return self._given.enable_auto_commit
+
+    @cached_property
+    def _max_poll_records(self) -> int | None:
+        return self._given.max_poll_records
+
+    @cached_property
+    def _client_rack(self) -> str | None:
+        return self._given.client.client_rack
+
+
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.making import GroupMakings
+    from aiokafka.consumer.group.group import GroupMakings
     from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ConsumerOptions
@@ -73,9 +120,8 @@ else:
     ConsumerHealth = later("aiokafka.health.ConsumerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ConsumerOptions = later("aiokafka.options.ConsumerOptions")
-    GroupMakings = later("aiokafka.consumer.group.making.GroupMakings")
+    GroupMakings = later("aiokafka.consumer.group.group.GroupMakings")
 
-__all__ = ["AIOKafkaConsumer"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
@@ -793,7 +839,7 @@ _ANEXT = AIOKafkaConsumer.__anext__
 
 def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     # A consumer without a group does not load what it never needs.
-    from aiokafka.consumer.group.making import prepare_group
+    from aiokafka.consumer.group.group import prepare_group
 
     return prepare_group(shared, group_id)
 

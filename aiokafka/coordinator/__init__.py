@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from aiokafka._submodules import on_demand
+from aiokafka._loading import on_demand
 
 if not TYPE_CHECKING:
     __getattr__ = on_demand(__name__, "assignors", "protocol")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import TYPE_CHECKING
 
+from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout as within
 from aiokafka._subject import about
 from aiokafka.errors import (
@@ -13,6 +15,7 @@ from aiokafka.errors import (
     AuthenticationMethodNotSupported,
     IllegalSaslStateError,
     KafkaConnectionError,
+    KafkaError,
     UnknownError,
     UnsupportedSaslMechanismError,
     for_code,
@@ -22,11 +25,11 @@ from aiokafka.net.sasl import Mechanism, create_mechanism
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from aiokafka._config import SecurityConfig
+    from aiokafka._config import ClientConfig, SecurityConfig
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.net.credential_sources import CredentialSource
 
-__all__ = ["authenticate", "exchange", "prepare_mechanism"]
+__all__ = ["SessionKeeper", "authenticate", "exchange", "prepare_mechanism"]
 
 log = logging.getLogger("aiokafka.conn")
 
@@ -190,3 +193,161 @@ async def _exchange_raw_tokens(
     raise AuthenticationFailedError(
         f"{connection.peer}: {mechanism.name}: the broker does not end the exchange"
     )
+
+
+# -- Keep a connection authenticated for longer than one session (KIP-368)
+
+
+# The part of a session that is used before the next one is begun. The rest is for the responses
+# that come before ours: on a connection for fetches that is a long poll.
+_USED_PART = (0.8, 0.9)
+
+# The part of a session in which to fetch new credentials while the old ones still serve.
+_RENEWAL_PART = 0.1
+
+# Brokers refuse a second authentication within a second of the one before.
+_LEAST_INTERVAL = 1.1
+
+
+class SessionKeeper:
+    """Re-authenticates one connection before each of its sessions ends, until it closes.
+
+    Requests in flight get their responses first, and new ones wait at the connection's gate, so
+    callers notice nothing. Owns the time of the next authentication. A failure closes the
+    connection, as does a change of the user, which no broker allows on an open connection; the next
+    connection starts with the credentials of that time.
+    """
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        config: ClientConfig,
+        host: str,
+        source: CredentialSource,
+    ) -> None:
+        """Keep the connection; `host` is the broker's name, which Kerberos proves."""
+        self._connection = connection
+        self._config = config
+        self._host = host
+        self._source = source
+        self._loop = asyncio.get_running_loop()
+        self._not_before = 0.0
+        self._delays = Backoff(config.retry_backoff, config.retry_backoff_max)
+
+    async def run(self) -> None:
+        """Work until the connection is closed or its sessions have no end. Raises nothing."""
+        connection = self._connection
+        while connection.is_open and connection.session_lifetime:
+            lifetime = connection.session_lifetime
+            due = connection.session_end - lifetime * (1 - random.uniform(*_USED_PART))
+            if not await self._is_open_at(due - lifetime * _RENEWAL_PART):
+                return
+            try:
+                await self._renew(due)
+            except KafkaError as error:
+                self._end(error)
+            except Exception as error:
+                log.exception(
+                    "%s: unexpected error while re-authenticating",
+                    connection.peer,
+                    extra=about(connection.peer),
+                )
+                self._end(KafkaConnectionError(f"{connection.peer}: unexpected {error!r}"))
+
+    async def _renew(self, due: float) -> None:
+        """Re-authenticate at `due` (loop time), with the credentials of that time."""
+        connection = self._connection
+        try:
+            # Steps of a renewal, and what would go wrong in another order:
+            # 1. Credentials are fetched while the old session serves: that may take seconds, for
+            #    which all requests would wait.
+            # 2. At the time due the gate closes. What is in flight gets its responses, as the
+            #    broker handles requests in their order; what comes waits.
+            # 3. The exchange goes behind those in flight. A request in between would get no
+            #    response, and one after the end of the session would cost the connection.
+            # 4. The gate opens, also after a failure: those that wait then find a closed
+            #    connection, and their callers take another one.
+            mechanism = await self._prepare()
+        except KafkaError as error:
+            await self._retire(error)
+            return
+        if mechanism is None or not await self._is_open_at(due):
+            return
+        if mechanism.user != connection.user:
+            text = f"{connection.peer}: closed because the credentials name another user now"
+            await self._retire(KafkaConnectionError(text))
+            return
+        connection.gate.hold()
+        try:
+            if await self._is_open_at(self._not_before):
+                await self._exchange(mechanism)
+        finally:
+            connection.gate.release()
+
+    async def _prepare(self) -> Mechanism | None:
+        """Return current credentials, with retries until the session ends.
+
+        Returns None if the connection closed meanwhile.
+        """
+        connection = self._connection
+        self._delays.reset()
+        while True:
+            left = max(0.0, connection.session_end - self._loop.time())
+            try:
+                security = self._config.security
+                return await prepare_mechanism(connection, security, self._host, left, self._source)
+            except KafkaError as error:
+                again = self._loop.time() + self._delays.next()
+                if again >= connection.session_end:
+                    raise
+                # Once per outage: the retries that follow have nothing to add.
+                log.log(
+                    logging.WARNING if self._delays.failures == 1 else logging.DEBUG,
+                    "%s: no credentials for re-authentication: %s",
+                    connection.peer,
+                    error,
+                    extra=about(connection.peer),
+                )
+            if not await self._is_open_at(again):
+                return None
+
+    async def _exchange(self, mechanism: Mechanism) -> None:
+        connection = self._connection
+        now = self._loop.time()
+        # Requests in flight get their responses first, which may take a while.
+        limit = max(now, connection.last_deadline) - now + self._config.request_timeout
+        await exchange(connection, mechanism, limit)
+        # Not from when it was sent: the broker counts from when it has read it, behind those.
+        self._not_before = self._loop.time() + _LEAST_INTERVAL
+        log.debug(
+            "%s: re-authenticated by %s in %.0f ms, for %.0f s",
+            connection.peer,
+            mechanism.name,
+            (self._loop.time() - now) * 1000,
+            connection.session_lifetime,
+            extra=about(connection.peer),
+        )
+
+    async def _retire(self, error: KafkaError) -> None:
+        """Let the requests in flight end, then close because of `error`."""
+        connection = self._connection
+        connection.gate.hold()
+        await connection.drain(connection.last_deadline)
+        self._end(error)
+
+    def _end(self, error: KafkaError) -> None:
+        if self._connection.is_open:
+            log.warning(
+                "%s: the session is not renewed: %s",
+                self._connection.peer,
+                error,
+                extra=about(self._connection.peer),
+            )
+            self._connection.close(error)
+
+    async def _is_open_at(self, time: float) -> bool:
+        """Wait until `time` (loop time); return whether the connection is still open then."""
+        delay = time - self._loop.time()
+        if delay > 0 and self._connection.is_open:
+            await asyncio.wait((self._connection.closed,), timeout=delay)
+        return self._connection.is_open

@@ -6,19 +6,24 @@ import asyncio
 import inspect
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
 from aiokafka._config.security import MADE_FOR_SERVERS, is_for_servers
 from aiokafka._subject import Subject, about
-from aiokafka._tasks import is_told_to_end, unless
-from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
-from aiokafka.net.address import format_address, resolve
+from aiokafka._tasks import is_told_to_end, together, unless
+from aiokafka._version import __version__
+from aiokafka.errors import (
+    KafkaConnectionError,
+    NoError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.credential_sources import CredentialSources
-from aiokafka.net.failures import connect_failure
-from aiokafka.net.handshake import Greeting, ask_versions, negotiate
+from aiokafka.net.failures import connect_failure, handshake_failure
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.versions import BrokerVersions
 
 if TYPE_CHECKING:
@@ -26,7 +31,193 @@ if TYPE_CHECKING:
 
     from aiokafka._config import ClientConfig
 
-__all__ = ["Connector"]
+__all__ = [
+    "CLIENT_NAME",
+    "Connector",
+    "Greeting",
+    "ask_versions",
+    "canonical",
+    "format_address",
+    "is_address",
+    "negotiate",
+    "resolve",
+    "software_version",
+]
+
+
+# -- Addresses as text and as sockets use them
+
+
+# Characters of a host name; resolvers do not even look up longer ones.
+_LONGEST_NAME = 255
+
+
+def format_address(host: str, port: int) -> str:
+    """Return `host:port`, with IPv6 hosts in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_address(host: str, port: int) -> bool:
+    """Return whether a broker can have this address.
+
+    A broker that is shutting down may be listed with an empty address.
+    """
+    return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Return every address of `host` (KIP-302), in the resolver's order, each once.
+
+    Raises OSError (socket.gaierror) when the name is unknown.
+    """
+    if _is_ip_address(host):
+        return [host]
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(_text_of(info[4]) for info in infos))
+    if not addresses:
+        raise socket.gaierror(socket.EAI_NONAME, "no address for this name")
+    return addresses
+
+
+def _text_of(place: tuple[Any, ...]) -> str:
+    """Return the address in a socket address; a link-local one is useless without its zone."""
+    zone = place[3] if len(place) == 4 else 0
+    return f"{place[0]}%{zone}" if zone and "%" not in str(place[0]) else str(place[0])
+
+
+async def canonical(
+    servers: Iterable[tuple[str, int]], deadline: float
+) -> tuple[tuple[str, int], ...]:
+    """Return the canonical name of every address of every server (KIP-235), each once.
+
+    A name that the resolver does not know, or does not resolve before `deadline` (loop time), stays
+    as it is.
+    """
+
+    async def names_of(host: str, port: int) -> list[tuple[str, int]]:
+        try:
+            async with timeout_at(deadline):
+                return [(await _name_of(ip, port), port) for ip in await resolve(host, port)]
+        except (asyncio.TimeoutError, OSError, UnicodeError):
+            return [(host, port)]
+
+    # At once, for one name may take the resolver as long as all the others have.
+    found = await together(names_of(*server) for server in servers)
+    return tuple(dict.fromkeys(place for places in found for place in places))
+
+
+async def _name_of(address: str, port: int) -> str:
+    flags = socket.NI_NAMEREQD | socket.NI_NUMERICSERV
+    name, _ = await asyncio.get_running_loop().getnameinfo((address, port), flags)
+    return name
+
+
+def _is_ip_address(host: str) -> bool:
+    """Return whether `host` needs no resolver (which costs a thread)."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+# -- What happens before the first request: ApiVersions
+
+
+CLIENT_NAME = "aiokafka"
+
+# The newest form, the form it is sent back to, and after an upgrade the newest again.
+_MAX_QUESTIONS = 4
+
+# ApiVersions tells finalized features since this version.
+_FIRST_WITH_FEATURES = 3
+
+
+class Greeting:
+    """What one connection to a broker learns for the next one to the same address."""
+
+    def __init__(self) -> None:
+        self.newest = self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
+        """The version of ApiVersionsRequest that this broker understands; and up to which to ask,
+        whatever it says, as a gateway before it may know less."""
+        self.is_untested = True
+        """Whether no ApiVersions request to this address has ever got a response."""
+        self.is_kafka_0_9 = False
+        """The broker responds to others but not to ApiVersions: do not ask again."""
+
+
+def ask_versions(
+    connection: BrokerConnection, greeting: Greeting, timeout: float
+) -> asyncio.Future[ApiVersionsResponse]:
+    """Send ApiVersions, with the client's name and version (KIP-511)."""
+    request = ApiVersionsRequest(
+        client_software_name=CLIENT_NAME, client_software_version=software_version()
+    )
+    return connection.send_nowait(request, greeting.api_versions_version, timeout)
+
+
+async def negotiate(
+    connection: BrokerConnection,
+    greeting: Greeting,
+    answer: asyncio.Future[ApiVersionsResponse],
+    asked: int,
+    timeout: float,
+) -> BrokerVersions:
+    """Return the broker's versions from its response to `ask_versions`.
+
+    Asks again in an older version if necessary. `asked` is the version of the request: another
+    connection may have changed the greeting since. A broker that does not know our version responds
+    in version 0, with its own range or, before Kafka 2.4, with none. Raises RequestTimedOutError
+    without a response, KafkaConnectionError.
+    """
+    for _ in range(_MAX_QUESTIONS):
+        response = await answer
+        greeting.is_untested = False
+        if response.error_code == NoError.errno:
+            # The broker may have been upgraded since it made us use an older version.
+            best = min(_known_version(response), greeting.newest)
+            greeting.api_versions_version = best
+            if not asked < _FIRST_WITH_FEATURES <= best:
+                return _versions(response)
+            # Asked in a version without features, of a broker that has them: transactions of
+            # version 2 would go unnoticed on this connection.
+            asked, answer = best, ask_versions(connection, greeting, timeout)
+            continue
+        if response.error_code != UnsupportedVersionError.errno:
+            raise handshake_failure(response.error_code, connection.peer, "ApiVersions")
+        if asked == 0:
+            raise UnsupportedVersionError(f"{connection.peer}: refused ApiVersions")
+        asked = greeting.api_versions_version = min(_known_version(response), asked - 1)
+        answer = ask_versions(connection, greeting, timeout)
+    answer.cancel()
+    raise KafkaConnectionError(f"{connection.peer}: contradicts itself about ApiVersions")
+
+
+def software_version() -> str:
+    """Return the version of this client as brokers take it."""
+    # The broker accepts [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? only, and closes the connection
+    # otherwise.
+    return __version__.replace("+", "-")
+
+
+def _known_version(response: ApiVersionsResponse) -> int:
+    for api in response.api_keys:
+        if api.api_key == ApiVersionsRequest.API_KEY:
+            return max(0, api.max_version)
+    return 0
+
+
+def _versions(response: ApiVersionsResponse) -> BrokerVersions:
+    ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    features = {}
+    if response.finalized_features_epoch >= 0:
+        features = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
+        }
+    return BrokerVersions(ranges, features)
+
 
 log = logging.getLogger("aiokafka.conn")
 

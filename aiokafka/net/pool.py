@@ -478,7 +478,7 @@ class ConnectionPool:
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
         if connection.session_lifetime:
-            from aiokafka.net.session import SessionKeeper  # only those with SASL have one
+            from aiokafka.net.authentication import SessionKeeper  # only those with SASL have one
 
             host = node.connector.host
             keeper = SessionKeeper(connection, self._config, host, self._sources.sasl)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import aiokafka
 from aiokafka._subject import Subject
 from aiokafka._tasks import TaskOwner
-from aiokafka._typevars import KT, VT
-from aiokafka._typing import Self, later
+from aiokafka._typing import KT, VT, Self, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import IllegalStateError
 from aiokafka.metrics._clients import register

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import aiokafka
 from aiokafka import _seams
 from aiokafka._log import SubjectLog
-from aiokafka._typevars import KeyGiven, KeySent, ValueGiven, ValueSent
+from aiokafka._typing import KeyGiven, KeySent, ValueGiven, ValueSent
 from aiokafka.errors import (
     IllegalStateError,
     InvalidRecord,

@@ -9,7 +9,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Generic
 
-from aiokafka._typevars import KT, VT
+from aiokafka._typing import KT, VT
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.retry import WaitingRoom, size_of
 from aiokafka.structs import ConsumerRecord, TopicPartition

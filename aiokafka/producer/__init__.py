@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokafka._submodules import on_demand
+from aiokafka._loading import on_demand
 from aiokafka.producer.producer import AIOKafkaProducer
 
 if not TYPE_CHECKING:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
     from aiokafka.health import ProducerHealth
+    from aiokafka.producer.batches.appender import PartitionQueue
     from aiokafka.producer.batches.batch import ProducerBatch
-    from aiokafka.producer.batches.partition_queue import PartitionQueue
     from aiokafka.producer.sending.delivery import Delivery
     from aiokafka.producer.sending.node_sender import NodeSender
 

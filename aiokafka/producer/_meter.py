@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.metrics import NullProducerMetricsCollector, ProducerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
 from aiokafka.producer.batches.batch import ProducerBatch
-from aiokafka.producer.sending.flight import Cargo
+from aiokafka.producer.sending.requests import Cargo
 
 __all__ = ["ProducerMeter", "TopicCounts"]
 

@@ -14,15 +14,14 @@ from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.appender import (
     BATCH_OVERHEAD,
     Appender,
+    BufferMemory,
+    PartitionQueue,
+    PendingBatches,
     TopicLanes,
     headers_bound,
 )
-from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
+from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchSizing, BatchState, ProducerBatch
 from aiokafka.producer.batches.batch_builder import BatchBuilder
-from aiokafka.producer.batches.buffer_memory import BufferMemory
-from aiokafka.producer.batches.partition_queue import PartitionQueue
-from aiokafka.producer.batches.pending_batches import PendingBatches
-from aiokafka.producer.batches.sizing import BatchSizing
 from aiokafka.record._memory import varint_size
 from aiokafka.record.batch import HEADER_SIZE
 from aiokafka.structs import RecordMetadata, TopicPartition

@@ -7,24 +7,32 @@ import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._config.options import MISSING
+from aiokafka._config.options import MISSING, show_options, with_options
 from aiokafka._config.producer import ProducerConfig
-from aiokafka._config.signature import show_options
 from aiokafka._handlers import refuse_awaitable
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
-from aiokafka._loops import OF_PRODUCERS, made_for, origin, refuse_other_loop
-from aiokafka._shared_start import SharedStart
 from aiokafka._states import ProducerState
+from aiokafka._tasks import OF_PRODUCERS, SharedStart, made_for, origin, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
-from aiokafka._typevars import KeyGiven, KeySent, Serializer, ValueGiven, ValueSent, as_bytes
-from aiokafka._typing import Self, Unpack, later
+from aiokafka._typing import (
+    KeyGiven,
+    KeySent,
+    Self,
+    Serializer,
+    Unpack,
+    ValueGiven,
+    ValueSent,
+    as_bytes,
+    later,
+)
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     IllegalOperation,
@@ -41,12 +49,30 @@ from aiokafka.producer._checks import ask_partitioner, check_batch, checked_reco
 from aiokafka.producer._convert import Headers, as_headers, as_number, check_topic
 from aiokafka.producer._intercepted import decline, send_intercepted
 from aiokafka.producer._metrics import read_producer
-from aiokafka.producer._settings import ProducerSettings
 from aiokafka.producer.batches.appender import TopicLanes
 from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.sending.sender import Sender, log
-from aiokafka.producer.transactions.context import TransactionContext
+from aiokafka.producer.transactions.transactions import TransactionContext
 from aiokafka.structs import RecordMetadata, TopicPartition
+
+__all__ = ["AIOKafkaProducer", "ProducerSettings", "TransactionContext"]
+
+
+# -- What a producer was made with
+
+
+@with_options({"_given": ProducerConfig, "_given.client": ClientConfig})
+class ProducerSettings:
+    """The options that programs ask a producer for. A subclass of theirs may have attributes of
+    these names: they can be set, without any effect here."""
+
+    _given: ProducerConfig
+
+    @cached_property
+    def transactional_id(self) -> str | None:
+        """The name of the producer across restarts; None without transactions."""
+        return self._given.transactional_id
+
 
 if TYPE_CHECKING:
     from aiokafka.health import ProducerHealth
@@ -61,7 +87,6 @@ else:
     ProducerTransactions = later("aiokafka.producer.transactions.transactions.ProducerTransactions")
     TransactionView = later("aiokafka.producer.transactions.view.TransactionView")
 
-__all__ = ["AIOKafkaProducer", "TransactionContext"]
 
 # Programs for aiokafka import it, to leave an argument out.
 _missing: Any = MISSING

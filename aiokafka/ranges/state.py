@@ -17,8 +17,7 @@ from aiokafka.record.header import flat_view, parse_batch, valid_size
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._metadata.topic_info import PartitionInfo
-    from aiokafka.cluster import ClusterMetadata
+    from aiokafka.cluster import ClusterMetadata, PartitionInfo
 
 __all__ = [
     "DataLoss",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._submodules import on_demand
+from aiokafka._loading import on_demand
 
 if TYPE_CHECKING:
     from aiokafka.record.columns import BinaryColumn, Columns, HeaderColumn

@@ -2,78 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from aiokafka.record.control import ABORT, ControlRecord, first_key
 from aiokafka.record.header import RecordBatch, flat_view, parse_batch
 
 if TYPE_CHECKING:
     from aiokafka.record.legacy import LegacyRecord
 
-__all__ = ["ABORT", "COMMIT", "BatchCursor", "ControlRecord", "first_key"]
-
-
-# -- Control records: the markers that a broker writes at the end of a transaction
-
-
-ABORT = 0
-COMMIT = 1
-
-_KEY = struct.Struct(">hh")  # version, type
-_VALUE = struct.Struct(">hi")  # version, coordinator epoch
-
-
-class ControlRecord(NamedTuple):
-    """A marker: `kind` is ABORT, COMMIT, or a number that belongs to the brokers themselves."""
-
-    version: int
-    kind: int
-    coordinator_epoch: int = -1
-
-    @classmethod
-    def parse(cls, key: bytes | None, value: bytes | None = None) -> ControlRecord:
-        """Parse the marker in a record of a control batch.
-
-        Later versions may extend key and value (KIP-98): what follows is ignored. Raises
-        CorruptRecordError if the record cannot be a marker.
-        """
-        if key is None or len(key) < _KEY.size:
-            raise CorruptRecordError(f"a control record has the key {key!r}")
-        version, kind = _KEY.unpack_from(key)
-        if value is None or len(value) < _VALUE.size or kind not in (ABORT, COMMIT):
-            return cls(version, kind)
-        return cls(version, kind, _VALUE.unpack_from(value)[1])
-
-
-def first_key(
-    batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-) -> bytes | None:
-    """Return the key of the first record of a magic 2 batch. CorruptRecordError.
-
-    A batch of markers holds one record. What comes behind its key is not looked at.
-    """
-    payload = batch.payload(max_decompressed_bytes)
-    end = len(payload)
-    size, at = mem.varint(payload, 0, end)
-    if at < 0 or size < 0 or size > end - at:
-        raise _corrupt(batch, "the length of a record")
-    end = at + size
-    # Behind the attributes: the deltas of timestamp and offset, then the size of the key.
-    _, at = mem.varint(payload, at + 1, end)
-    _, at = mem.varint(payload, at, end)
-    size, at = mem.varint(payload, at, end)
-    if at < 0 or size < -1 or size > end - at:
-        raise _corrupt(batch, "the key of a record")
-    return None if size < 0 else bytes(payload[at : at + size])
-
-
-def _corrupt(batch: RecordBatch, what: str) -> CorruptRecordError:
-    return CorruptRecordError(f"the control batch at offset {batch.base_offset}: {what} is wrong")
-
+__all__ = ["BatchCursor"]
 
 _MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 _NO_PRODUCERS: set[int] = set()

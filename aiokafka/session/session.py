@@ -17,8 +17,7 @@ import aiokafka
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
-from aiokafka._typevars import KT, VT, KeySent, ValueSent
-from aiokafka._typing import Self
+from aiokafka._typing import KT, VT, KeySent, Self, ValueSent
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import (
     CommitFailedError,

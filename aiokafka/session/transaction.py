@@ -8,8 +8,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from aiokafka._typevars import KT, VT, KeySent, ValueSent
-from aiokafka._typing import later
+from aiokafka._typing import KT, VT, KeySent, ValueSent, later
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 

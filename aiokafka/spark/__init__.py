@@ -18,10 +18,10 @@ socket at import: workers are forked.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.spark._foreach import batch_writer
-from aiokafka.spark._lag import Lag, lag, lag_listener, lag_of
+from aiokafka.spark._offsets import Lag, lag, lag_listener, lag_of
 
 if TYPE_CHECKING:
     from aiokafka.spark.source import KafkaSource
@@ -37,6 +37,34 @@ def register(spark: Any) -> None:
     from aiokafka.spark.source import KafkaSource
 
     spark.dataSource.register(KafkaSource)
+
+
+def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int], None]:
+    """Return a function for `writeStream.foreachBatch` that writes each batch exactly once.
+
+    It is for output mode `update`, which data sources in Python lack::
+
+        totals.writeStream.outputMode("update").foreachBatch(
+            batch_writer("totals", {"kafka.bootstrap.servers": "...", "topic": "totals"})
+        ).option("checkpointLocation", "...").start()
+
+    `app_id` is the permanent name of the query. A new checkpoint needs another one, or the query
+    fails because its first batches would look like repetitions. To write several topics of a batch,
+    make one writer for each. `options` are those of a batch write. Raises ValueError for an empty
+    `app_id`, and for options that the function sets itself.
+    """
+    if not app_id:
+        raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")
+    given = {name.lower() for name in options} & {"txnappid", "txnversion", "deliveryguarantee"}
+    if given:
+        raise ValueError(f"options: {', '.join(sorted(given))} is set by batch_writer")
+
+    def write(rows: Any, batch_id: int) -> None:
+        writer = rows.write.format("aiokafka").options(**options)
+        writer = writer.option("txnAppId", app_id).option("txnVersion", str(batch_id))
+        writer.mode("append").save()
+
+    return write
 
 
 def __getattr__(name: str) -> Any:

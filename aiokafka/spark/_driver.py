@@ -12,16 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer
-from aiokafka._tasks import both
+from aiokafka._tasks import TaskOwner, both
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
-from aiokafka.spark._mirror import Mirror
+from aiokafka.spark._loop import connected
 from aiokafka.spark._offsets import OffsetRange, Offsets, Wish, wishes
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
-from aiokafka.spark._patience import connected
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-__all__ = ["Cluster", "open_cluster"]
+__all__ = ["Cluster", "Mirror", "open_cluster"]
 
 log = logging.getLogger("aiokafka.spark")
 
@@ -261,13 +260,13 @@ class Cluster:
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
         """Return the first offsets of the partitions."""
-        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        tps = _partitions(partitions)
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
         """Return `start` without the records before the first one that is not older than
         `millis`."""
-        tps = [TopicPartition(topic, n) for topic, ns in start.items() for n in ns]
+        tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
         later: Offsets = {}
         for tp, answer in answers.items():
@@ -310,7 +309,7 @@ class Cluster:
     async def _ask_bounds(
         self, ask: Bounds, partitions: Mapping[str, Iterable[int]], is_done: asyncio.Event
     ) -> Offsets:
-        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        tps = _partitions(partitions)
         found = _by_topic(await ask(tps)) if tps else {}
         is_done.set()
         return found
@@ -337,7 +336,7 @@ class Cluster:
         one."""
         group_id = self._options.group_id
         assert group_id is not None
-        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        tps = _partitions(partitions)
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             async with AIOKafkaAdminClient(**self._keywords) as admin:
@@ -423,6 +422,10 @@ def _known(
     return {topic: numbers for topic, numbers in known.items() if numbers}
 
 
+def _partitions(by_topic: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
+    return [TopicPartition(topic, n) for topic, numbers in by_topic.items() for n in numbers]
+
+
 def _by_topic(found: Mapping[TopicPartition, int]) -> Offsets:
     offsets: Offsets = {}
     for tp, offset in found.items():
@@ -436,3 +439,80 @@ def _is_below(found: Offsets, known: Offsets) -> bool:
         for topic, numbers in found.items()
         for number, offset in numbers.items()
     )
+
+
+# -- Progress of the query as committed offsets of a group
+
+# The query waits this long for a commit, so that the last one is done when an AvailableNow query
+# ends. It does not wait for a coordinator that has kept it waiting before.
+_PATIENCE = 0.5
+
+
+class Mirror:
+    """Commits offsets of a group without members, for display: the query does not depend on it.
+
+    Owns the task of the commit, and the offsets to commit next. Uses only the consumer's commits.
+    """
+
+    def __init__(self, consumer: AIOKafkaConsumer, group_id: str | None) -> None:
+        self._consumer = consumer
+        self._group_id = group_id
+        self._tasks = TaskOwner("aiokafka-spark-mirror")
+        self._task: asyncio.Task[None] | None = None
+        self._wanted: Offsets = {}
+        self._done: Offsets = {}
+        self._is_late = False
+        self._warned = False
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Commit these offsets soon: after the commit in progress, in place of any that wait.
+
+        Never raises. A failure is logged, and the next call tries again.
+        """
+        if not offsets or offsets == self._wanted:
+            return
+        # Before the look at the task: one that runs takes it up when its commit is over.
+        self._wanted = offsets
+        if self._task is not None and not self._task.done():
+            return
+        self._task = self._tasks.start(self._run(), name="commit")
+        if not self._is_late:
+            _, pending = await asyncio.wait({self._task}, timeout=_PATIENCE)
+            self._is_late = bool(pending)
+
+    async def close(self) -> None:
+        """Cancel a commit in progress."""
+        await self._tasks.stop()
+
+    async def _run(self) -> None:
+        while self._wanted != self._done:
+            offsets = self._wanted
+            try:
+                await self._send(offsets)
+            except Exception as error:
+                # The same offsets count as new with the next call, which then tries again.
+                self._tell(error)
+                self._wanted = self._done
+                return
+            self._done = offsets
+            self._is_late = self._warned = False
+
+    async def _send(self, offsets: Offsets) -> None:
+        entries = {
+            TopicPartition(topic, number): offset
+            for topic, numbers in offsets.items()
+            for number, offset in numbers.items()
+        }
+        if self._consumer.assignment() != entries.keys():
+            self._consumer.assign(list(entries))
+            self._consumer.pause(*entries)
+        await self._consumer.commit(entries)
+
+    def _tell(self, error: Exception) -> None:
+        log.log(
+            logging.DEBUG if self._warned else logging.WARNING,
+            "progress is not mirrored to group %s: %s",
+            self._group_id,
+            error,
+        )
+        self._warned = True

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaClient
 from aiokafka.ranges import OffsetSizes, PartitionRange, RangeReader, RecordSet, Rows
-from aiokafka.spark._loop import SharedClients, loop_thread, unwind
+from aiokafka.spark._loop import SharedClients, connected, loop_thread, unwind
 from aiokafka.spark._options import ReadOptions
-from aiokafka.spark._patience import connected
 
 __all__ = ["read_batches"]
 
@@ -92,7 +91,10 @@ class _Task:
         options = self._options
         source = await self._stack.enter_async_context(
             self._clients.use(
-                ("read", options.kafka.key()), self._connect, _close, options.idle_timeout
+                ("read", options.kafka.key()),
+                self._connect,
+                lambda source: source.client.close(),
+                options.idle_timeout,
             )
         )
         limits = {_LIMITS[k]: v for k, v in options.kafka.role.items() if k in _LIMITS}
@@ -126,7 +128,3 @@ class _Task:
     async def close(self, error: BaseException | None) -> None:
         """Stop reading, and give the client back."""
         await unwind(self._stack, error)
-
-
-async def _close(source: _Source) -> None:
-    await source.client.close()

@@ -1,4 +1,6 @@
-"""One event loop and one client per cluster in each process of Spark, shared by its tasks.
+"""One event loop and its shared clients in each process of Spark; connecting, and errors.
+
+All tasks of a process share one client for each cluster and configuration.
 
 Spark calls from a thread of its own, and forks the processes of its tasks. So the loop runs in a
 thread that is started when a process first needs it, and a forked process forgets what its parent
@@ -10,17 +12,29 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
+from aiokafka._backoff import Backoff
 from aiokafka._form import is_compiled
 from aiokafka._tasks import TaskOwner
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.ranges import DataLossError
 
-__all__ = ["LoopThread", "SharedClients", "loop_thread", "unwind"]
+__all__ = [
+    "LoopThread",
+    "SharedClients",
+    "brief",
+    "connected",
+    "loop_thread",
+    "shortened",
+    "unwind",
+]
 
 log = logging.getLogger("aiokafka.spark")
 
@@ -245,3 +259,57 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
     except Exception as raised:
         if raised is not error:
             raise
+
+
+# -- Connecting while no broker is available, as in a restart
+#
+# A connected client waits by itself, but tasks create new clients all the time.
+
+
+async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
+    """Return the result of `make`, retried for `timeout` seconds while no broker is available.
+
+    Raises the last KafkaConnectionError at the end; any other error at once.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    backoff = Backoff(0.1, 2.0)
+    while True:
+        try:
+            return await make()
+        except KafkaConnectionError as error:
+            delay = backoff.next()
+            if loop.time() + delay > deadline:
+                raise
+            if backoff.failures == 1:
+                log.warning("waiting up to %.0f s for a broker: %s", timeout, error)
+        await asyncio.sleep(delay)
+
+
+# -- Errors, short, because Spark prints every frame and every cause
+
+P = ParamSpec("P")
+
+
+def shortened(error: Exception) -> Exception:
+    """Return `error` without its traceback, which is logged at DEBUG; to be raised `from None`.
+
+    Names the option that would avoid the error, if there is one.
+    """
+    log.debug("an error that is raised to Spark", exc_info=error)
+    if isinstance(error, DataLossError):
+        error.args = (f"{error.loss}; with failOnDataLoss=false a query skips what is gone",)
+    return error.with_traceback(None)
+
+
+def brief(function: Callable[P, T]) -> Callable[P, T]:
+    """Wrap a function that Spark calls: its errors are shown without our stack frames."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise shortened(error) from None
+
+    return call

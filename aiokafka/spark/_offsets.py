@@ -1,4 +1,4 @@
-"""Offsets of a query: their JSON, how much a trigger reads, and which task reads what. Pure.
+"""Offsets of a query: their JSON, the size of a batch, the shares of tasks, and the lag. Pure.
 
 `Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that either
 source can take over a checkpoint: `{"topic": {"0": 23}}`.
@@ -14,16 +14,21 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from aiokafka.spark._options import EARLIEST, LATEST, Bound
+from aiokafka.structs import TopicPartition
 
 __all__ = [
+    "Lag",
     "OffsetRange",
     "Offsets",
     "Wish",
     "from_json",
+    "lag",
+    "lag_listener",
+    "lag_of",
     "pinned_from",
     "pro_rata",
     "ranges_between",
@@ -278,3 +283,78 @@ def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
         tasks[index].append(piece)
         heapq.heappush(loads, (load + piece.size, index))
     return [sorted(task) for task in tasks]
+
+
+# -- lag: how far a query is behind the ends of its partitions
+
+
+class Lag(NamedTuple):
+    """How many offsets each partition is behind, as of the last batch of a query."""
+
+    partitions: dict[TopicPartition, int]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The same numbers that Spark's own Kafka source reports, under its names."""
+        behind = list(self.partitions.values()) or [0]
+        return {
+            "minOffsetsBehindLatest": min(behind),
+            "maxOffsetsBehindLatest": max(behind),
+            "avgOffsetsBehindLatest": sum(behind) / len(behind),
+        }
+
+
+def lag_of(progress: Any) -> Lag:
+    """Return the lag in a `StreamingQueryProgress`, over all sources of this package in the
+    query."""
+    told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    behind: dict[TopicPartition, int] = {}
+    for source in told.get("sources") or ():
+        end, latest = (
+            _offsets_of_source(source.get("endOffset")),
+            _offsets_of_source(source.get("latestOffset")),
+        )
+        for topic, numbers in latest.items():
+            for number, offset in numbers.items():
+                done = end.get(topic, {}).get(number, offset)
+                behind[TopicPartition(topic, number)] = max(0, offset - done)
+    return Lag(behind)
+
+
+def lag(query: Any) -> Lag | None:
+    """Return the lag of a running `StreamingQuery`; None before its first batch."""
+    progress = query.lastProgress
+    return None if progress is None else lag_of(progress)
+
+
+def _offsets_of_source(raw: Any) -> dict[str, dict[int, int]]:
+    """Return the offsets of a source; {} for a source with another kind of offsets."""
+    try:
+        return from_json(json.loads(raw) if isinstance(raw, str) else raw or {})
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+def lag_listener(callback: Callable[[str | None, Lag], None]) -> Any:
+    """Return a `StreamingQueryListener` that calls `callback(query name, lag)` after each batch.
+
+    ::
+
+        spark.streams.addListener(lag_listener(lambda name, lag: print(name, lag.metrics)))
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class LagListener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            """Do nothing: there is no progress yet."""
+
+        def onQueryProgress(self, event: Any) -> None:
+            callback(event.progress.name, lag_of(event.progress))
+
+        def onQueryIdle(self, event: Any) -> None:
+            """Do nothing: nothing has changed."""
+
+        def onQueryTerminated(self, event: Any) -> None:
+            """Do nothing: there is no more progress."""
+
+    return LagListener()

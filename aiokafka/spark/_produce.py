@@ -10,7 +10,7 @@ import collections
 import contextlib
 import json
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -23,8 +23,8 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
 )
 from aiokafka.record.rows import ANY, RowSource, route_rows
+from aiokafka.spark._loop import connected
 from aiokafka.spark._options import WriteOptions
-from aiokafka.spark._patience import connected
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ __all__ = [
     "check_mark",
     "make_producer",
     "naming",
+    "stop_producer",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -96,6 +97,11 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
     return await connected(start, options.kafka.patience)
 
 
+async def stop_producer(producer: AIOKafkaProducer) -> None:
+    """Stop a producer after at most `_STOP_TIMEOUT` seconds, and abort its open transaction."""
+    await producer.stop(timeout=_STOP_TIMEOUT)
+
+
 class RecordWriter:
     """Writes the rows of one task. Owns the open batches and the futures of those in flight.
 
@@ -126,7 +132,7 @@ class RecordWriter:
                 order, routes = route_rows(rows, partitions, chosen)
             for partition, start, stop in routes:
                 while start < stop:
-                    number = self._turn(topic) if partition == ANY else partition
+                    number = self._turns[topic] % partitions if partition == ANY else partition
                     batch = self._batch(topic, number)
                     with naming(topic):
                         start = batch.append_rows(rows, order, start, stop)
@@ -170,9 +176,6 @@ class RecordWriter:
         # Tasks must not all begin with the same partition.
         self._turns[topic] = random.randrange(count)
         return count
-
-    def _turn(self, topic: str) -> int:
-        return self._turns[topic] % self._partitions[topic]
 
     def _batch(self, topic: str, partition: int) -> BatchBuilder:
         """Return the batch that takes the next rows."""
@@ -318,7 +321,7 @@ class TaskTransaction:
     async def close(self) -> None:
         """Abort what is not committed."""
         if self._producer is not None:
-            await self._producer.stop(timeout=_STOP_TIMEOUT)
+            await stop_producer(self._producer)
 
     async def _read_marker(self) -> Marker | None:
         kafka = self._options.kafka
@@ -343,12 +346,30 @@ def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
 async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
-    """Return the mark of the transactions named like the group, once none is open."""
-    found = await _patiently(
-        lambda: admin.list_consumer_group_offsets(group, partitions=[place], require_stable=True)
-    )
-    stored = found.get(place)
-    return None if stored is None or stored.offset < 0 else _marker(stored)
+    """Return the mark of the transactions named like the group, once none is open.
+
+    Retries after retriable errors: the offset may belong to an open transaction.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _MARKER_TIMEOUT
+    backoff = Backoff(0.02, 1.0)
+    while True:
+        try:
+            found = await admin.list_consumer_group_offsets(
+                group, partitions=[place], require_stable=True
+            )
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            delay = backoff.next()
+            if loop.time() + delay > deadline:
+                raise KafkaTimeoutError(
+                    f"the mark of exactly-once cannot be read: {error}{_hint(error)}"
+                ) from error
+        else:
+            stored = found.get(place)
+            return None if stored is None or stored.offset < 0 else _marker(stored)
+        await asyncio.sleep(delay)
 
 
 def _marker(stored: OffsetAndMetadata) -> Marker:
@@ -359,27 +380,6 @@ def _marker(stored: OffsetAndMetadata) -> Marker:
         return Marker(stored.offset - 1, int(metadata["rows"]), checksum)
     except (ValueError, KeyError, TypeError):
         raise KafkaError(f"the mark of exactly-once is damaged: {stored}") from None
-
-
-async def _patiently(
-    ask: Callable[[], Awaitable[dict[TopicPartition, OffsetAndMetadata]]],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Ask, with retries after retriable errors: an offset may belong to an open transaction."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _MARKER_TIMEOUT
-    backoff = Backoff(0.02, 1.0)
-    while True:
-        try:
-            return await ask()
-        except KafkaError as error:
-            if not error.retriable:
-                raise
-            delay = backoff.next()
-            if loop.time() + delay > deadline:
-                raise KafkaTimeoutError(
-                    f"the mark of exactly-once cannot be read: {error}{_hint(error)}"
-                ) from error
-        await asyncio.sleep(delay)
 
 
 def _hint(error: KafkaError) -> str:

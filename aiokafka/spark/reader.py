@@ -26,11 +26,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aiokafka.ranges import PartitionRange
-from aiokafka.spark._errors import brief, shortened
 from aiokafka.spark._fetch import read_batches
+from aiokafka.spark._loop import brief, shortened
 from aiokafka.spark._options import ReadOptions
-from aiokafka.spark._plan import StreamPlan, batch_tasks
-from aiokafka.spark._pushdown import Pushed
+from aiokafka.spark._plan import Pushed, StreamPlan, batch_tasks
 
 __all__ = ["KafkaBatchReader", "KafkaPushdownReader", "KafkaStreamReader", "Ranges"]
 

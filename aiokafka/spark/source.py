@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokafka.spark._errors import brief
+from aiokafka.spark._loop import brief
 from aiokafka.spark._options import WriteOptions, parse_read, parse_write
 
 __all__ = ["KafkaSource"]

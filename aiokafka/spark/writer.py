@@ -13,11 +13,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from aiokafka.spark._errors import brief
+from aiokafka.spark._loop import brief
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import TaskIdentity
-from aiokafka.spark._repetition import Ended
-from aiokafka.spark._write import Report, check_repetition, write_batches
+from aiokafka.spark._write import Ended, Report, check_repetition, write_batches
 
 __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.classic_group import (
+from aiokafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

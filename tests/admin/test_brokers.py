@@ -21,10 +21,7 @@ from aiokafka.errors import (
     VoterNotFound,
 )
 from aiokafka.protocol.messages.cluster import UnregisterBrokerRequest, UpdateFeaturesRequest
-from aiokafka.protocol.messages.replicas import (
-    AlterReplicaLogDirsRequest,
-    DescribeLogDirsRequest,
-)
+from aiokafka.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.support import make_admin, simulated

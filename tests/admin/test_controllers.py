@@ -23,11 +23,11 @@ from aiokafka.protocol.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeQuorumRequest,
 )
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.quorum import DescribeQuorumRequest
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.operations import ALICE, CALLS, prepared

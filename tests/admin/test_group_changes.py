@@ -21,9 +21,10 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetDeleteRequest
 from aiokafka.protocol.messages.groups import DeleteGroupsRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_delete import OffsetDeleteRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.admin.support import (

@@ -21,8 +21,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.admin.support import FIRST, SECOND, commit, joined, make_admin, member, simulated

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.cli.presence import find_to_send, while_absent
 from aiokafka.cli.session import Session
+from aiokafka.cli.streams import find_to_send, while_absent
 from aiokafka.errors import ClusterAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.testing import Fail, FakeCluster

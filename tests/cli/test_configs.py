@@ -10,7 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import ConfigChange
 from aiokafka.cli.configs import change_of, resource
-from aiokafka.cli.records import before
+from aiokafka.cli.topics import before
 from tests.cli.support import Cli
 
 

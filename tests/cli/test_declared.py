@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka.cli.declared import Declared, Step, plan, read
+from aiokafka.cli.topics import Declared, Step, plan_changes, read_declared
 from aiokafka.errors import KafkaConfigurationError, TopicAuthorizationFailedError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.testing import Fail
@@ -49,14 +49,16 @@ def test_a_file_is_applied_once(cli: Cli, tmp_path: Path) -> None:
 
 def test_plans() -> None:
     there = {"a": (2, 3)}
-    assert plan({"a": Declared(2, 3)}, there, {}) == []
-    assert plan({"b": Declared(is_absent=True)}, there, {}) == []
+    assert plan_changes({"a": Declared(2, 3)}, there, {}) == []
+    assert plan_changes({"b": Declared(is_absent=True)}, there, {}) == []
     wanted = {"a": Declared(config={"x": "1", "y": "2"})}
-    assert plan(wanted, there, {"a": {"x": "1", "y": "3"}}) == [Step("set", "a", {"y": "2"})]
+    assert plan_changes(wanted, there, {"a": {"x": "1", "y": "3"}}) == [
+        Step("set", "a", {"y": "2"})
+    ]
     with pytest.raises(KafkaConfigurationError, match="cannot become 1"):
-        plan({"a": Declared(1)}, there, {})
+        plan_changes({"a": Declared(1)}, there, {})
     with pytest.raises(KafkaConfigurationError, match="reassignment"):
-        plan({"a": Declared(replication_factor=1)}, there, {})
+        plan_changes({"a": Declared(replication_factor=1)}, there, {})
 
 
 @pytest.mark.parametrize(
@@ -83,28 +85,28 @@ def test_plans() -> None:
 )
 def test_a_file_that_is_wrong(text: str, message: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=re.escape(message)):
-        read(text, "f.yaml")
+        read_declared(text, "f.yaml")
 
 
 def test_names_in_quotes_and_merged_tables() -> None:
     text = 'topics: {"on": &few {partitions: 3}, "0123": {<<: *few, partitions: 5}}'
-    found = read(text, "f.yaml")
+    found = read_declared(text, "f.yaml")
     assert {name: each.partitions for name, each in found.items()} == {"on": 3, "0123": 5}
 
 
 def test_a_number_that_is_its_own_text_is_a_name() -> None:
-    assert set(read("topics: {2024: {}, a: {}}", "f.yaml")) == {"2024", "a"}
+    assert set(read_declared("topics: {2024: {}, a: {}}", "f.yaml")) == {"2024", "a"}
 
 
 def test_tables_may_be_merged_more_than_once() -> None:
     text = "c: {<<: &b {<<: &a {partitions: 3}, partitions: 5}, replication_factor: 1}"
-    found = read("topics: {" + text + ", d: *b, e: *a}", "f.yaml")
+    found = read_declared("topics: {" + text + ", d: *b, e: *a}", "f.yaml")
     assert {name: each.partitions for name, each in found.items()} == {"c": 5, "d": 5, "e": 3}
 
 
 def test_settings_are_written_as_kafka_does() -> None:
     text = "topics: {a: {config: {x: [compact, delete], y: 1.5, z: false, s: yes please}}}"
-    config = read(text, "f.yaml")["a"].config
+    config = read_declared(text, "f.yaml")["a"].config
     assert config == {"x": "compact,delete", "y": "1.5", "z": "false", "s": "yes please"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from aiokafka.cli.rights import limits_of
+from aiokafka.cli.security import limits_of
 from tests.cli.support import Cli
 
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka.cli import formats, pace
-from aiokafka.cli.lines import InputError, Splitter, as_bytes, json_parser, line_reader
-from aiokafka.cli.pace import Limit
-from aiokafka.cli.pipes import Writer, read_blocks
-from aiokafka.cli.places import Place, numbers, place
+from aiokafka.cli import formats, streams
+from aiokafka.cli.arguments import Place, numbers, place
+from aiokafka.cli.formats import InputError, Splitter, as_bytes, json_parser, line_reader
+from aiokafka.cli.streams import Limit, Writer, read_blocks
 from aiokafka.structs import ConsumerRecord
 from aiokafka.testing.simulation import Simulation, simulate
 
@@ -261,7 +260,7 @@ def test_the_rate_is_held_when_the_source_has_paused(
 
     async def main(simulation: Simulation) -> float:
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=loop.time))
+        monkeypatch.setattr(streams, "time", SimpleNamespace(monotonic=loop.time))
         limit, began = Limit(10), loop.time()
         for number in range(30):
             if number == 10:

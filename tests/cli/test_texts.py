@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from aiokafka.cli.lines import as_bytes
+from aiokafka.cli.formats import as_bytes
 from tests.cli.support import Cli, environment
 
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka import AIOKafkaClient
-from aiokafka._any_node import AnyNode
 from aiokafka._compat import timeout
+from aiokafka._retry import AnyNode
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupLoadInProgressError,
@@ -19,7 +19,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import new_producer

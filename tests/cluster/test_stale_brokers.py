@@ -51,6 +51,23 @@ def test_a_topic_that_one_broker_does_not_know_is_asked_for_at_another(
     assert simulate(main) < 1
 
 
+def test_records_without_a_key_go_to_partitions_whose_leader_knows_the_topic() -> None:
+    """The misled broker leads partition 0, and refuses all records for it."""
+
+    async def main(simulation: Simulation) -> set[int]:
+        async with simulation.cluster(brokers=3) as cluster:
+            cluster.faults.mislead(0)
+            topics = [f"new-{number}" for number in range(8)]
+            for topic in topics:
+                await cluster.create_topic(topic, assignment={n: [n] for n in range(3)})
+            async with AIOKafkaProducer(bootstrap_servers=cluster.address(0)) as producer:
+                await producer.partitions_for(topics[0])
+                sent = [await producer.send_and_wait(topic, b"x") for topic in topics]
+                return {metadata.partition for metadata in sent}
+
+    assert simulate(main) <= {1, 2}
+
+
 def test_a_consumer_starts_with_a_topic_that_one_broker_does_not_know() -> None:
     async def main(simulation: Simulation) -> float:
         async with simulation.cluster(brokers=3) as cluster:
@@ -188,7 +205,7 @@ def test_how_many_brokers_have_denied_a_topic_is_told(caplog: pytest.LogCaptureF
                 await client.wait_for_topic("missing", now() + 5)
             return str(caught.value)
 
-    assert "no partitions in time (asked: 3 of 3)" in simulate(main)
+    assert "does not exist, as brokers said for 5.0 s (asked: 3 of 3)" in simulate(main)
     (line,) = lines(caplog, logging.WARNING)
     assert "no broker knows it (asked: 3 of 3)" in line
 

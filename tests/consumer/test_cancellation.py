@@ -11,8 +11,8 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import ConsumerStoppedError
-from aiokafka.protocol.messages.classic_group import JoinGroupRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import Delay, FakeCluster, Hold
 from tests.support.consumers import T0, Start, fill
 

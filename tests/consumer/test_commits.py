@@ -21,7 +21,8 @@ from aiokafka.errors import (
     UnstableOffsetCommit,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from tests.support.consumers import T0, T1, T2, Start, fill, read
 from tests.support.groups import until

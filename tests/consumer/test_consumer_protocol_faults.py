@@ -16,7 +16,7 @@ from aiokafka._vitals import Contact
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group.group import log
-from aiokafka.consumer.group.kip848_member import Interest, Kip848Member, MemberState
+from aiokafka.consumer.group.kip848 import Interest, Kip848Member, MemberState
 from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.errors import (
     BrokerResponseError,
@@ -45,8 +45,9 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
 from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, listening, shares

@@ -20,8 +20,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RawBytes
 from tests.support.consumers import T0, T1, Start, fill, partition_error, read
 

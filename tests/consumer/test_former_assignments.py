@@ -20,13 +20,11 @@ from aiokafka.errors import (
     GroupLoadInProgressError,
     RebalanceInProgressError,
 )
-from aiokafka.protocol.messages.classic_group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumer_protocol import CONFIG

@@ -13,14 +13,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka._compat import timeout
 from aiokafka.errors import GroupAuthorizationFailedError
-from aiokafka.protocol.messages.classic_group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    SyncGroupRequest,
-)
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.consumers import Start, fill, read
 from tests.support.groups import until

@@ -17,7 +17,8 @@ from aiokafka import (
 )
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.protocol.messages.classic_group import JoinGroupRequest, SyncGroupRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import Start
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.consumer.position.late_commits import LateCommits
+from aiokafka.consumer.position.committed import LateCommits
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import GroupLoadInProgressError, UnknownTopicOrPartitionError
-from aiokafka.protocol.messages.classic_group import SyncGroupRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.offsets import CommittedOffset

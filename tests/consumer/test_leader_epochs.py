@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.consumer._leader_epochs import MOST_SPANS, LeaderEpochs
-from aiokafka.consumer._partition_state import FetchCursor
+from aiokafka.consumer._partition_state import MOST_SPANS, FetchCursor, LeaderEpochs
 from aiokafka.errors import LogTruncationError, NoOffsetForPartitionError
 from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
-from aiokafka.protocol.messages.list_offsets import OffsetForLeaderEpochRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.testing import Edit, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read

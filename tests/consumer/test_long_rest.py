@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill, read

@@ -21,17 +21,19 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.protocol.messages.list_offsets import (
-    EpochEndOffset,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+)
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Cut, Edit, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read

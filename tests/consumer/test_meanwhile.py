@@ -13,10 +13,10 @@ from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import CommitFailedError, GroupLoadInProgressError
 from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.parallel import ParallelConsumer
-from aiokafka.protocol.messages.classic_group import SyncGroupRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
-from aiokafka.protocol.messages.list_offsets import OffsetForLeaderEpochRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.handlers import _01_fetch
 from tests.support.consumers import T0, Start, client_of, fill, read

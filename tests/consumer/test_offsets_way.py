@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.consumer.position.way import OffsetsWay
+from aiokafka.consumer.position.committed import OffsetsWay
 from aiokafka.net.connection import BrokerConnection
-from aiokafka.protocol.messages.classic_group import SyncGroupRequest, SyncGroupResponse
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokafka.testing import Edit, FakeCluster, Hold
 from tests.support.groups import until
 

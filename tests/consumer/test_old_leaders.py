@@ -12,8 +12,8 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import LeaderNotAvailableError, LogTruncationError
-from aiokafka.protocol.messages.list_offsets import OffsetForLeaderEpochRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate

@@ -14,9 +14,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerState
 from aiokafka._compat import timeout
 from aiokafka.errors import GroupCoordinatorNotAvailableError
-from aiokafka.protocol.messages.classic_group import HeartbeatRequest, JoinGroupRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Silence
 from tests.support.consumers import T0, Start, fill, read
 

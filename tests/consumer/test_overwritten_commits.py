@@ -10,7 +10,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka._compat import timeout
 from aiokafka.errors import KafkaTimeoutError
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.offsets import CommittedOffset
 from tests.support.consumers import T0, T1, Start, fill, read

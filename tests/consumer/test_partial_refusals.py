@@ -12,12 +12,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Edit, FakeCluster
 from tests.support.consumers import T0, Start, fill, read
 

@@ -12,8 +12,8 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import InvalidRequestError
-from aiokafka.protocol.messages.classic_group import JoinGroupRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import Fail, FakeCluster, RequestContext
 from tests.support.consumers import Start
 

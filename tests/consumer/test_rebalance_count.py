@@ -10,8 +10,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import GroupLoadInProgressError
-from aiokafka.protocol.messages.classic_group import JoinGroupRequest, SyncGroupRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
 from tests.support.consumers import Start, client_of
 from tests.support.groups import Log, is_member, until

@@ -10,9 +10,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.protocol.messages.classic_group import HeartbeatRequest, JoinGroupRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import Delay, FakeCluster, Hold
 from aiokafka.testing.actions import Action
 from aiokafka.testing.script import RequestContext

@@ -24,13 +24,11 @@ from aiokafka.errors import (
     GroupLoadInProgressError,
     InvalidSessionTimeoutError,
 )
-from aiokafka.protocol.messages.classic_group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    SyncGroupRequest,
-)
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest, DescribeGroupsResponse
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import (
     Cut,
     Edit,

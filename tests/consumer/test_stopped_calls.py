@@ -14,11 +14,13 @@ from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import ConsumerStoppedError, UnknownTopicOrPartitionError
 from aiokafka.interceptors import ConsumerInterceptor
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest, SyncGroupRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumers import T0, Start, fill, read

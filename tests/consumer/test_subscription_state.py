@@ -8,7 +8,7 @@ import pytest
 
 from aiokafka import TopicPartition
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
+from aiokafka.consumer.position.lookup import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import IllegalStateError
 

@@ -16,12 +16,12 @@ from aiokafka.errors import (
     RebalanceInProgressError,
 )
 from aiokafka.health import ConsumerState
-from aiokafka.protocol.messages.classic_group import LeaveGroupRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster, RequestContext, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill, read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient
-from aiokafka.consumer.group.topic_names import TopicNames
+from aiokafka.consumer.group.kip848 import TopicNames
 from aiokafka.testing import FakeCluster
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.consumer.fetch.topic_ids import OtherTopic, TopicIds
+from aiokafka.consumer.fetch.fetcher import OtherTopic, TopicIds
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import CommitFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Cut, Delay, Edit, FakeCluster, Hold, RequestContext
 from aiokafka.testing.simulation import Faults, Simulation, simulate
 from tests.support.consumers import T0, Start, client_of, fill, read

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokafka.consumer.group.turn import Turn, Turns
+from aiokafka.consumer.group.commits import Turn, Turns
 from tests.support.consumers import T0, T1, T2
 
 

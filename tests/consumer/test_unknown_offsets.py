@@ -10,7 +10,7 @@ import pytest
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import NoOffsetForPartitionError, UnknownTopicOrPartitionError
-from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchResponse
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Edit, FakeCluster
 from tests.support.consumers import T0, T1, Start, fill, read
 

@@ -18,8 +18,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import OffsetFetchRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
 from tests.support.consumers import T0, T1, Start, client_of, fill, partition_error, read
 

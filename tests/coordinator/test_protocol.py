@@ -16,7 +16,7 @@ from aiokafka.coordinator.protocol import (
 )
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.classic_group import (
+from aiokafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )

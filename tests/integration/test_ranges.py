@@ -21,7 +21,7 @@ from aiokafka.spark._produce import (
     TopicRows,
     check_mark,
 )
-from aiokafka.spark._repetition import Ended, Repetitions
+from aiokafka.spark._write import Ended, Repetitions
 from tests.kafka.fixtures import Kafka, MakeTopic
 from tests.kafka.topics import create_topic
 from tests.support.rows import binary

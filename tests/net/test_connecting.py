@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.net.address import resolve
-from aiokafka.net.connector import Connector
+from aiokafka.net.connector import Connector, resolve
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka.protocol.messages.api_versions import ApiVersionsResponse

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 import pytest
 
 from aiokafka.errors import RequestTimedOutError
-from aiokafka.net.gate import DeadlineTimer, SendGate
+from aiokafka.net.connection import DeadlineTimer, SendGate
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import now
 

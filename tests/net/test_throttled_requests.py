@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiokafka.errors import KafkaError
-from aiokafka.net.connection import BrokerConnection
-from aiokafka.net.gate import SendGate
+from aiokafka.net.connection import BrokerConnection, SendGate
 from aiokafka.net.pool import ConnectionPool
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.produce import (

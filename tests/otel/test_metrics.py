@@ -13,7 +13,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import GroupAuthorizationFailedError, MessageSizeTooLargeError
 from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry, observe_clients
 from aiokafka.otel import _names as names
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.consumers import Start, fill

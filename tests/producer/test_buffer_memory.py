@@ -14,7 +14,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     ProducerClosed,
 )
-from aiokafka.producer.batches.buffer_memory import BufferMemory
+from aiokafka.producer.batches.appender import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import FakeCluster, Hold

@@ -16,7 +16,8 @@ from aiokafka.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold

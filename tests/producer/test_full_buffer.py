@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed
 from aiokafka.metrics import ProducerMetricsCollector
-from aiokafka.producer.batches.buffer_memory import BufferMemory
+from aiokafka.producer.batches.appender import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold
 from tests.support.producers import TOPIC, new_producer, values

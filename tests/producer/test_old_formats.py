@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka.protocol.messages.produce import InitProducerIdRequest, ProduceRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Edit, FakeCluster
 from tests.support.producers import TOPIC, new_producer
 

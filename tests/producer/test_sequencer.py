@@ -6,9 +6,8 @@ import asyncio
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import KafkaError
-from aiokafka.producer.batches.batch import BatchState, ProducerBatch
-from aiokafka.producer.batches.partition_queue import PartitionQueue
-from aiokafka.producer.sending.partition_sequence import advance
+from aiokafka.producer.batches.appender import PartitionQueue
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch, advance
 from aiokafka.producer.sending.sequencer import Sequencer
 from aiokafka.producer.transactions.state import Transaction
 from aiokafka.record.batch import RecordBatchBuilder

@@ -20,8 +20,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.producer.transactions.errands import Errand, Errands
-from aiokafka.producer.transactions.state import Transaction
+from aiokafka.producer.transactions.state import Errand, Errands, Transaction
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,

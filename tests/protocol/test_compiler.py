@@ -11,14 +11,15 @@ import pytest
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import Codec, codec
 from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
-from aiokafka.protocol.messages.classic_group import ConsumerProtocolSubscription, HeartbeatResponse
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from aiokafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from aiokafka.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
 )
+from aiokafka.protocol.messages.heartbeat import HeartbeatResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,

@@ -20,7 +20,7 @@ from aiokafka.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from aiokafka.protocol.messages.classic_group import HeartbeatRequest, HeartbeatResponse
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,

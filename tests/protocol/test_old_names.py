@@ -25,20 +25,20 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.messages import topics as topic_messages
-from aiokafka.protocol.messages.classic_group import JoinGroupResponse as JoinMessage
-from aiokafka.protocol.messages.classic_group import JoinGroupResponseMember
 from aiokafka.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     PartitionData,
 )
 from aiokafka.protocol.messages.fetch import FetchResponse as FetchMessage
+from aiokafka.protocol.messages.join_group import JoinGroupResponse as JoinMessage
+from aiokafka.protocol.messages.join_group import JoinGroupResponseMember
 from aiokafka.protocol.messages.metadata import MetadataResponse as MetadataMessage
-from aiokafka.protocol.messages.topics import (
+from aiokafka.protocol.messages.records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsTopicResult,
 )
-from aiokafka.protocol.messages.topics import DeleteRecordsResponse as DeleteRecordsMessage
+from aiokafka.protocol.messages.records import DeleteRecordsResponse as DeleteRecordsMessage
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import aiokafka
 import aiokafka.record
-from aiokafka._pure import SourceFinder
+from aiokafka._loading import SourceFinder
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record import batch, columns, header, rows
 from tests.record.fuzz import Dice, mutate

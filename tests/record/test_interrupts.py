@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokafka.record.batch import RecordReader
-from aiokafka.record.cursor import ABORT, COMMIT
+from aiokafka.record.control import ABORT, COMMIT
 from tests.record.samples import make_batch, make_marker, numbered
 
 

@@ -9,7 +9,7 @@ import zstandard
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.compression import ZSTD, compress
-from aiokafka.record.cursor import ABORT, COMMIT, ControlRecord, first_key
+from aiokafka.record.control import ABORT, COMMIT, ControlRecord, first_key
 from aiokafka.record.header import HEADER_SIZE, iter_batches
 from aiokafka.record.legacy import build_message_set
 from tests.record.samples import make_marker, with_body

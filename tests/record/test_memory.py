@@ -152,7 +152,7 @@ from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.record.header import RecordBatch
 from aiokafka.record.columns import ColumnReader
 from aiokafka.record.contents import read_records
-from aiokafka.record.cursor import first_key
+from aiokafka.record.control import first_key
 from aiokafka.record.rows import BinarySource, HeaderSource, RowSource
 
 def refused(call, *args, **named):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
 from aiokafka.record.contents import read_records
-from aiokafka.record.cursor import ABORT, COMMIT, ControlRecord
+from aiokafka.record.control import ABORT, COMMIT, ControlRecord
 from aiokafka.record.legacy import build_message_set
 from tests.record.samples import (
     CODECS,

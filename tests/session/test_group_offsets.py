@@ -15,7 +15,7 @@ from aiokafka.errors import (
     IllegalOperation,
     UnknownMemberIdError,
 )
-from aiokafka.protocol.messages.classic_group import JoinGroupRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster, Hold, RequestContext

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.errors import ConsumerStoppedError, KafkaError
-from aiokafka.net.gate import DeadlineTimer
+from aiokafka.net.connection import DeadlineTimer
 from tests.simulation.contexts import calling
 from tests.simulation.promises import NO_ERRORS, PROMPT, PROMPT_S
 

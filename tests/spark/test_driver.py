@@ -18,13 +18,13 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.ranges import DataLossError
 from aiokafka.spark._loop import loop_thread
-from aiokafka.spark._plan import batch_tasks
-from aiokafka.spark._pushdown import Pushed
+from aiokafka.spark._plan import Pushed, batch_tasks
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
 from tests.spark.support import (
     BEGIN,

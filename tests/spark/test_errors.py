@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.spark._errors import brief
+from aiokafka.spark._loop import brief
 
 
 @brief

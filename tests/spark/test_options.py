@@ -13,10 +13,10 @@ from aiokafka.spark._options import (
     Bound,
     ReadOptions,
     WriteOptions,
+    parse_duration,
     parse_read,
     parse_write,
 )
-from aiokafka.spark._values import parse_duration
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -91,7 +91,8 @@ def test_options_that_do_not_exist() -> None:
         write(zzz="1")
     with pytest.raises(ValueError, match=r"group\.id; is it kafka\.group\.id\?$"):
         batch(**{"group.id": "g"})
-    with pytest.raises(ValueError, match=r"kafka\.linger: .* is it kafka\.linger\.ms\?; known: "):
+    hint = r"kafka\.linger: .* did you mean kafka\.linger\.ms\?; known: "
+    with pytest.raises(ValueError, match=hint):
         write(**{"kafka.linger": "5"})
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from aiokafka.ranges import PartitionRange
+from aiokafka.spark._loop import connected
 from aiokafka.spark._options import parse_read, parse_write
-from aiokafka.spark._patience import connected
 from aiokafka.spark._plan import batch_tasks
 from aiokafka.spark._produce import TaskIdentity
 from aiokafka.testing import FakeCluster

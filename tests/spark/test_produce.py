@@ -35,7 +35,7 @@ from aiokafka.spark._produce import (
     place_of_marks,
     read_marker,
 )
-from aiokafka.spark._repetition import Ended, Repetitions
+from aiokafka.spark._write import Ended, Repetitions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate

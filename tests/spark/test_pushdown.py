@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka.spark._offsets import OffsetRange
-from aiokafka.spark._pushdown import Pushed
+from aiokafka.spark._plan import Pushed
 
 RANGES = [OffsetRange(topic, number, 10, 100) for topic in ("a", "b") for number in range(3)]
 

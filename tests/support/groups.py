@@ -9,8 +9,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import CommitFailedError
-from aiokafka.protocol.messages.classic_group import HeartbeatRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.testing import FakeCluster
 
 

@@ -8,23 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.classic_group import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    JoinGroupResponse,
-    TopicPartition,
-)
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from aiokafka.protocol.messages.groups import ListGroupsRequest
+from aiokafka.protocol.messages.join_group import JoinGroupResponse
+from aiokafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from aiokafka.protocol.messages.groups import ListGroupsRequest
 
 from .group_scenarios import (
     beat,

@@ -12,7 +12,7 @@ from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from aiokafka.protocol.messages.topics import (
+from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

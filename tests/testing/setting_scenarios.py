@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from aiokafka.protocol.messages import incremental_alter_configs as incremental
-from aiokafka.protocol.messages.classic_group import JoinGroupRequest
 from aiokafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -14,7 +13,8 @@ from aiokafka.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from aiokafka.protocol.messages.topics import (
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,

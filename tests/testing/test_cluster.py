@@ -25,6 +25,11 @@ from aiokafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from aiokafka.protocol.messages.records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -32,9 +37,6 @@ from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
 from aiokafka.structs import TopicPartition

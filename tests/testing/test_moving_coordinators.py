@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from aiokafka.protocol.messages.classic_group import (
-    HeartbeatRequest,
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
 )
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokafka.testing import FakeCluster
 
 from .support import RawClient

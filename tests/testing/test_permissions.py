@@ -8,22 +8,21 @@ from typing import Any
 
 import pytest
 
-from aiokafka.protocol.messages.classic_group import HeartbeatRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-)
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -14,11 +14,13 @@ from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster
 

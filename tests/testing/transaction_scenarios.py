@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import ListGroupsRequest
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -389,10 +389,7 @@ async def add_group(one: Session, group: str) -> int:
 
 async def stable(side: Side, group: str, topic: str) -> list[Any]:
     """Positions with require_stable."""
-    from aiokafka.protocol.messages.group_offsets import (
-        OffsetFetchRequest,
-        OffsetFetchRequestTopic,
-    )
+    from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
     wanted = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
     request = OffsetFetchRequest(group_id=group, topics=wanted, require_stable=True)

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+cimport aiokafka._ready_native as _ready
 from aiokafka.consumer._partition_state cimport PartitionState
 from aiokafka.record.reader cimport RecordReader
 
@@ -76,3 +77,17 @@ cdef class FetchBuffer:
 
 
 cdef bint _is_served(PartitionState state, object wanted) except -1
+
+
+@cython.final
+cdef class RecordIterator:
+    cdef FetchBuffer _buffer
+    cdef object _ask_plain
+    cdef bint _is_plain
+    cdef object _find_next
+
+
+@cython.locals(records=RecordIterator)
+cdef object _take(object iterator)
+@cython.locals(records=RecordIterator)
+cdef object _find(object iterator)

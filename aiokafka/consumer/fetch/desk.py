@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer._signal import Arrivals, Signal
+from aiokafka.consumer._shared import Arrivals, Signal
 from aiokafka.consumer.fetch.buffer import FetchBuffer, Wanted
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition

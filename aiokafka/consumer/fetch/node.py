@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
-from aiokafka._reading import is_passing, room_for_records
-from aiokafka.consumer._names import some_names
+from aiokafka._reading import (
+    CutShort,
+    Failed,
+    Failure,
+    Fetched,
+    FetchSpec,
+    Nothing,
+    NotNow,
+    OldEpochs,
+    OutOfRange,
+    doubts_metadata,
+    is_passing,
+    named_brokers,
+    named_leader,
+    read_answer,
+    room_for_records,
+)
+from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.consumer._signal import Signal
+from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.fetch.buffer import Frame
-from aiokafka.consumer.fetch.intake import Intake
-from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.errors import (
+    BrokerResponseError,
     KafkaError,
+    KafkaProtocolError,
+    OffsetOutOfRangeError,
     RecordTooLargeError,
     UnknownError,
     UnsupportedVersionError,
@@ -29,14 +47,350 @@ from aiokafka.errors import (
 )
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.framing import FrameTooLargeError
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.record.reader import RecordReader
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.fetch.host import NodeHost
-    from aiokafka.protocol.messages.fetch import FetchResponse
+    from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
-__all__ = ["NodeFetcher"]
+__all__ = ["FetchPlan", "Intake", "NodeFetcher", "NodeHost"]
+
+
+# -- What a NodeFetcher needs of the Fetcher that has all of them
+
+
+class NodeHost(Protocol):
+    """Whatever of a response concerns more than one broker."""
+
+    @property
+    def share(self) -> int:
+        """Bytes that one broker's responses may pin."""
+
+    @property
+    def topic_ids(self) -> Mapping[str, bytes]:
+        """The ids of the topics that are read."""
+
+    def rack_id(self) -> str:
+        """Return the rack to name to brokers; "" to have leaders serve us themselves."""
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wake the readers of partitions whose records were buffered."""
+
+    def prefer_replica(self, state: PartitionState, node_id: int) -> None:
+        """Move a partition to the replica that its leader names."""
+
+    def refuse_replica(self, state: PartitionState) -> None:
+        """Move a partition back to its leader: the replica does not serve us."""
+
+    def on_out_of_range(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
+        """Find another position, or report `failure`: the position is not in the leader's log."""
+
+
+# -- Which of one broker's partitions to ask for, as far as it depends on them alone. Pure
+
+
+# Record sets of one partition that may wait: one is read while the next is on its way.
+QUEUED_PER_PARTITION = 2
+
+
+class FetchPlan:
+    """What the next fetch to one broker asks for.
+
+    Owns `specs` (by partition, what to ask), the states and epochs they were made for, `full`
+    (partitions left out because enough of them waits to be read) and the partitions that back off.
+    A partition that changed is touched; `update()` looks at those alone. All in the order in which
+    it came about, so that requests do not depend on the hashes of objects.
+    """
+
+    def __init__(self, node_id: int, max_bytes: int, old_epochs: OldEpochs) -> None:
+        self.specs: dict[TopicPartition, FetchSpec] = {}
+        self.full: dict[PartitionState, None] = {}
+        self._node_id = node_id
+        self._max_bytes = max_bytes
+        self._old_epochs = old_epochs
+        self._made_for: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        self._later: dict[PartitionState, float] = {}
+        self._touched: dict[PartitionState, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
+
+    def touch(self, state: PartitionState) -> None:
+        """Look at this partition again with the next `update()`."""
+        self._touched[state] = None
+
+    def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
+        """Take note of everything touched and of back-offs that ended; True if there is more to ask
+        for."""
+        # Nothing else touches them when their time has come.
+        if self._later:
+            self._touched.update((state, None) for state, at in self._later.items() if at <= now)
+        if not self._touched:
+            return False
+        touched, self._touched = self._touched, {}
+        gained = False
+        for state in touched:
+            gained |= self._look_at(state, now, topic_ids)
+        return gained
+
+    def next_retry(self) -> float | None:
+        """Return when the first back-off ends (loop time); None without one."""
+        return min(self._later.values(), default=None)
+
+    def take_changed(self) -> dict[TopicPartition, None]:
+        """Return the partitions whose spec may be another than at the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def rotate(self) -> None:
+        """Let the next partition be the first, for a broker that does not know who was served last.
+
+        A response begins with the first partition that has records, and there may be no room for
+        those of others: none at all for a batch that is larger than what was asked for.
+        """
+        first = next(iter(self.specs), None)
+        if first is not None:
+            self.specs[first] = self.specs.pop(first)
+
+    def state_for(self, tp: TopicPartition) -> PartitionState | None:
+        """Return the state that a response is for; None if the partition moved on since the
+        request."""
+        made_for = self._made_for.get(tp)
+        if made_for is None:
+            return None
+        state, epoch = made_for
+        # The epoch tells of a seek, a reset or a revocation since the request. The offset tells of
+        # what leaves the epoch as it is: the buffer was dropped, or another broker has brought the
+        # same records.
+        if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
+            # The other broker's plan was told, not this one: the next request would ask for the
+            # same again, as fast as the broker responds.
+            self.touch(state)
+            return None
+        return state
+
+    def states(self) -> list[PartitionState]:
+        """Return the partitions asked for."""
+        return [state for state, _ in self._made_for.values()]
+
+    def _look_at(self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]) -> bool:
+        cursor = state.cursor
+        self.full.pop(state, None)
+        self._later.pop(state, None)
+        if state.home.node_id != self._node_id or not state.is_fetchable:
+            return self._leave_out(state)
+        if state.retry.at > now:
+            self._later[state] = state.retry.at
+            return self._leave_out(state)
+        if cursor.queued >= QUEUED_PER_PARTITION:
+            # Looked at again when a record set of it is read: the buffer touches it then.
+            self.full[state] = None
+            return self._leave_out(state)
+        tp = state.tp
+        topic_id = topic_ids.get(tp.topic, ZERO_UUID)
+        epoch = self._old_epochs.to_ask(tp, cursor.leader_epoch)
+        spec = FetchSpec(topic_id, cursor.offset, epoch, self._max_bytes)
+        gained = tp not in self.specs
+        self.specs[tp] = spec
+        self._made_for[tp] = (state, state.epoch)
+        self._changed[tp] = None
+        return gained
+
+    def _leave_out(self, state: PartitionState) -> bool:
+        made_for = self._made_for.get(state.tp)
+        # Only what was made for this state: its partition may have been revoked and assigned again,
+        # and the new state may be in the plan by now.
+        if made_for is not None and made_for[0] is state:
+            del self._made_for[state.tp]
+            del self.specs[state.tp]
+            self._changed[state.tp] = None
+        return False
+
+
+# -- Take in one fetch response: records to the buffer, errors to readers, news to placement and
+
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
+
+class Intake:
+    """Applies what one response says, partition by partition; made for that response and dropped
+    after `finish()`.
+
+    Whatever is not data delays the partition's next fetch, so that no answer can make a loop.
+
+    Owns: the Frame that counts the response's memory, which partitions got records, and the leaders
+    that the response names.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        host: NodeHost,
+        node_id: int,
+        pin: Callable[[int], Frame],
+        sent_at: float,
+    ) -> None:
+        self._shared = shared
+        self._host = host
+        self._node_id = node_id
+        self._pin = pin
+        self._sent_at = sent_at
+        self._now = asyncio.get_running_loop().time()
+        self._timestamp = int(_seams.wall_time() * 1000)
+        self._frame: Frame | None = None
+        self._arrived: dict[TopicPartition, None] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+
+    def accept(self, state: PartitionState, data: PartitionData) -> None:
+        """Apply one partition's answer, which is to what its cursor asks for."""
+        if data.error_code:
+            # Collected, and applied by `finish()`: the metadata changes once for all partitions of
+            # the response.
+            leader = named_leader(data)
+            if leader is not None:
+                self._leaders[state.tp] = leader
+        else:
+            self._note_ends(state, data)
+            lag = state.lag(self._shared.config.read_committed)
+            self._shared.meter.fetched(state, data.records, self._sent_at, lag)
+        answer = read_answer(state.tp, state.cursor.offset, data)
+        # What cannot be read comes as it is with each fetch: pauses grow.
+        is_whole = isinstance(answer, Fetched) and answer.scan.end >= 0
+        if is_whole or isinstance(answer, Nothing):
+            state.retry.succeed()
+        if isinstance(answer, Fetched):
+            self._buffer(state, answer)
+        elif isinstance(answer, CutShort):
+            self._fail(state, self._too_large(state))
+        elif isinstance(answer, Failed):
+            self._fail(state, answer.failure)
+        elif isinstance(answer, NotNow):
+            self._put_off(state, answer)
+        elif isinstance(answer, OutOfRange):
+            self._on_out_of_range(state, answer.failure)
+        # Last, as it moves the partition to another broker. The response of a leader that gives
+        # this advice has no records.
+        if not data.error_code and data.preferred_read_replica >= 0:
+            self._on_advice(state, data.preferred_read_replica)
+
+    def finish(self, response: FetchResponse) -> None:
+        """Wake the readers of what arrived, pass on what was learnt about leaders."""
+        if self._arrived:
+            self._host.announce(self._arrived)
+        if self._leaders:
+            self._shared.client.update_leaders(self._leaders, named_brokers(response))
+
+    # -- data --------------------------------------------------------------------------------------
+
+    def _note_ends(self, state: PartitionState, data: PartitionData) -> None:
+        # Servers that do not know an offset have -1.
+        state.note_ends(
+            data.high_watermark if data.high_watermark >= 0 else state.highwater,
+            data.last_stable_offset if data.last_stable_offset >= 0 else state.lso,
+            data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
+            self._timestamp,
+        )
+
+    def _buffer(self, state: PartitionState, found: Fetched) -> None:
+        if self._frame is None:
+            # All of the response stays in memory while one record set of it does.
+            self._frame = self._pin(found.response_bytes)
+        self._shared.desk.buffer.add(state, self._reader(state, found), self._frame)
+        self._arrived[state.tp] = None
+        if found.scan.end < 0:
+            # Reading raises the error of the first batch; what is after it cannot be asked for.
+            self._postpone(state)
+        else:
+            state.cursor.advance(found.scan.end, found.scan.spans)
+
+    def _reader(self, state: PartitionState, found: Fetched) -> RecordReader:
+        config = self._shared.config
+        return RecordReader(
+            found.data,
+            state.tp.topic,
+            state.tp.partition,
+            position=state.cursor.offset,
+            check_crcs=config.check_crcs,
+            read_committed=config.read_committed,
+            aborted=found.aborted,
+            key_deserializer=config.key_deserializer,
+            value_deserializer=config.value_deserializer,
+            max_decompressed_bytes=config.max_decompressed_bytes,
+        )
+
+    # -- errors ------------------------------------------------------------------------------------
+
+    def _on_advice(self, state: PartitionState, replica: int) -> None:
+        """Follow the leader's advice to read from a replica. Only a leader may give it, and it may
+        not name itself."""
+        if replica == self._node_id or state.home.preferred is not None:
+            text = f"{state.tp}: broker {self._node_id} names {replica} to read from"
+            log.debug("%s", text)
+            self._postpone(state, KafkaProtocolError(text))
+            self._host.refuse_replica(state)
+        else:
+            self._host.prefer_replica(state, replica)
+
+    def _put_off(self, state: PartitionState, answer: NotNow) -> None:
+        name = answer.error.__name__
+        log.debug("%s: fetch answered %s", state.tp, name)
+        epoch = state.cursor.leader_epoch
+        self._shared.old_epochs.note(self._node_id, state.tp, epoch, answer.error)
+        self._postpone(state, answer.error)
+        if state.home.preferred is not None:
+            self._host.refuse_replica(state)
+        if not answer.is_stale_metadata:
+            return
+        why, client = f"{state.tp}: fetch answered {name}", self._shared.client
+        if doubts_metadata(answer.error, state.retry.failures):
+            client.doubt_metadata(why)
+        else:
+            client.request_metadata(why)
+
+    def _on_out_of_range(self, state: PartitionState, failure: Failure) -> None:
+        """Look for the cause: a replica that lags, data buffered ahead of the reader that the log
+        has lost, or a position that is not in the log."""
+        cursor = state.cursor
+        if state.home.preferred is not None:
+            # A replica may lag behind; the leader knows.
+            self._postpone(state, OffsetOutOfRangeError)
+            self._host.refuse_replica(state)
+        elif cursor.queued:
+            # What is buffered lies before the offset that was asked for. With its epochs known, it
+            # was compared with this leader's log, which has lost its beginning then (retention):
+            # what is left to read is still good. Otherwise the log may have lost its end, and that
+            # as well: ask again from where the reader is, and find out.
+            is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
+            if not is_compared or state.next_offset >= cursor.offset:
+                self._shared.desk.buffer.discard(state)
+            self._postpone(state, OffsetOutOfRangeError)
+        else:
+            self._host.on_out_of_range(state, failure)
+
+    def _too_large(self, state: PartitionState) -> Failure:
+        limit = self._shared.config.max_partition_fetch_bytes
+        where = f"{state.tp}: the record at offset {state.cursor.offset}"
+        text = f"{where} is larger than max_partition_fetch_bytes={limit}"
+        return lambda: RecordTooLargeError(text)
+
+    def _fail(self, state: PartitionState, failure: Failure) -> None:
+        self._postpone(state)
+        if state.home.preferred is not None:
+            # The leader may have what is damaged here, and hears of new rights by itself.
+            self._host.refuse_replica(state)
+            return
+        self._shared.desk.report(state, failure)
+        if self._shared.meter.collector is not None:
+            self._shared.meter.fetch_failed([state.tp], failure())
+
+    def _postpone(
+        self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
+    ) -> None:
+        """Delay the next fetch. `error`: unless the application gets it."""
+        client = self._shared.config.client
+        state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max, error)
 
 
 # A response is kept to a part of the broker's share, so that the memory of one is free again while
@@ -47,8 +401,6 @@ _RESPONSES_PER_SHARE = 4
 _PACE = 0.05
 
 _CLOSE_TIMEOUT = 1.0
-
-log = logging.getLogger("aiokafka.consumer.fetcher")
 
 
 class NodeFetcher:

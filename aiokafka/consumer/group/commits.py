@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._tasks import TaskOwner
 from aiokafka._waits import Wait
+from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._listener_call import refuse_in_listener
-from aiokafka.consumer._names import some_names
-from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.group.chosen import ChosenPartitions, GivenUp
-from aiokafka.consumer.group.stored import Forfeit, Stored
-from aiokafka.consumer.group.turn import Turn, Turns
+from aiokafka.consumer._partition_state import PartitionState, Phase
+from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.position.committed import (
     ALREADY_REBALANCED,
     CommittedOffset,
@@ -24,6 +31,7 @@ from aiokafka.consumer.position.committed import (
     OffsetCommitter,
     Positions,
 )
+from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -35,12 +43,201 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._tasks import TaskOwner
-    from aiokafka.consumer._partition_state import PartitionState
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.subscription_state import Assignment
 
-__all__ = ["GroupCommits"]
+__all__ = ["ChosenPartitions", "Forfeit", "GivenUp", "GroupCommits", "Stored", "Turn", "Turns"]
+
+
+# -- The order of commits
+
+
+class Turn:
+    """One call that commits, in the order of the calls. Written by `Turns`, but for `ended`."""
+
+    __slots__ = ("_ended", "before", "over", "partitions")
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = frozenset(partitions)
+        self.before: dict[TopicPartition, Turn] = {}
+        """Of each partition, the call to wait for; empty when this one has its turn."""
+        self.over = Signal()
+        self._ended: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def ended(self) -> frozenset[TopicPartition]:
+        """Those of the partitions that were not the member's for a while since the call."""
+        return self._ended
+
+    def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
+        """Note that the member has these partitions only."""
+        self._ended |= self.partitions - kept
+
+    def concerns(self, other: Turn) -> bool:
+        """Return whether both commit for one partition."""
+        return not self.partitions.isdisjoint(other.partitions)
+
+
+class Turns:
+    """Owns the calls that are not over, and of each partition which of them is the last.
+
+    A call waits for that one alone, so the end of a call wakes only those behind it, however many
+    there are: an application may commit for each record.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[Turn, None] = {}
+        self._last: dict[TopicPartition, Turn] = {}
+
+    def __iter__(self) -> Iterator[Turn]:
+        return iter(self._all)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def join(self, partitions: Iterable[TopicPartition]) -> Turn:
+        """Return a turn behind all that concern these partitions."""
+        turn = Turn(partitions)
+        for tp in turn.partitions:
+            if tp in self._last:
+                turn.before[tp] = self._last[tp]
+            self._last[tp] = turn
+        self._all[turn] = None
+        return turn
+
+    async def wait(self, turn: Turn, deadline: float | None) -> bool:
+        """Return once `turn` is the first of all its partitions; False at `deadline`."""
+        # Only calls from before it are waited for: no two ever wait for each other.
+        while (other := self._first_before(turn)) is not None:
+            if not await other.over.wait(deadline):
+                return False
+        turn.before.clear()
+        return True
+
+    def leave(self, turn: Turn) -> None:
+        """Let those behind `turn` go on: it is over, or has not waited to the end."""
+        del self._all[turn]
+        for tp in turn.partitions:
+            if self._last[tp] is turn:
+                other = self._live(tp, turn.before.get(tp))
+                if other is None:
+                    del self._last[tp]
+                else:
+                    self._last[tp] = other
+        turn.over.notify()
+
+    def _first_before(self, turn: Turn) -> Turn | None:
+        for tp, before in turn.before.items():
+            other = self._live(tp, before)
+            if other is not None:
+                return other
+        return None
+
+    def _live(self, tp: TopicPartition, turn: Turn | None) -> Turn | None:
+        """Return `turn`, or what it has waited for itself if it has gone without its turn."""
+        while turn is not None and turn not in self._all:
+            turn = turn.before.get(tp)
+        return turn
+
+
+# -- What a consumer has committed last of a partition, and when; what it had not when that went
+
+
+# Brokers drop offsets that were committed too long ago: those of a group without members (KIP-211),
+# and before Kafka 2.1 all of them, by default after a day before 2.0.
+_LONGEST_REST = 3600.0
+
+
+class Stored(NamedTuple):
+    """An offset in the group's store."""
+
+    entry: CommittedOffset
+    epoch: int
+    """That of the position when it was stored."""
+    at: float
+    """When that was (loop time)."""
+
+    @classmethod
+    def now(cls, entry: CommittedOffset, epoch: int) -> Stored:
+        """Return what was stored at this moment."""
+        return cls(entry, epoch, _now())
+
+    def offset_for(self, state: PartitionState) -> int:
+        """Return the offset; -1 if it says nothing any more.
+
+        An application may commit beyond its position. But one that has gone back since, by `seek()`
+        or because the topic was made again, has still to commit what it has in hand.
+        """
+        offset, position = self.entry.offset, state.position
+        is_void = self.epoch != state.epoch and position is not None and offset > position
+        return -1 if is_void else offset
+
+    def is_due(self, state: PartitionState) -> bool:
+        """Return whether to store it again, as it is."""
+        return state.epoch == self.epoch and _now() - self.at > _LONGEST_REST
+
+    def is_before(self, state: PartitionState) -> bool:
+        """Return whether the position was sought or reset since, and is still wanted."""
+        return state.epoch != self.epoch and state.phase is not Phase.RETIRED
+
+
+class Forfeit(NamedTuple):
+    """What the application had in hand of a partition when it was revoked: the number of the call
+    that got it, and the position after it."""
+
+    call: int
+    position: int
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# -- Partitions that the application chose by `assign()`, and what is left to do when it gives them
+
+
+class GivenUp(NamedTuple):
+    """An assignment that the application has ended, and the ids that its topics had then."""
+
+    assignment: Assignment
+    topic_ids: Mapping[str, bytes]
+
+
+class ChosenPartitions:
+    """Has committed what was finished of them, if so configured. They are no member's, so nothing
+    waits for that but `stop()`.
+
+    Owns: the last of these assignments; the tasks of the commits.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        give_up: Callable[[Assignment], GivenUp],
+        commit: Callable[[GivenUp], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Commit what is left by `commit`, of what `give_up` says of the moment of its end."""
+        self._subscriptions = shared.subscriptions
+        self._is_auto = shared.config.enable_auto_commit
+        self._give_up = give_up
+        self._commit = commit
+        self._tasks = TaskOwner(f"{shared.config.client.client_id}-chosen")
+        self._latest: Assignment | None = None
+
+    def follow(self) -> None:
+        """Look at the assignment of now: the application has perhaps changed it."""
+        latest, now = self._latest, self._subscriptions.assignment
+        self._latest = now if self._subscriptions.is_manual else None
+        if latest is None or not self._is_auto or self._tasks.is_stopping:
+            return
+        gone = {state.tp: state for state in latest.states() if now.get(state.tp) is not state}
+        if gone:
+            given_up = self._give_up(Assignment(gone, -1))
+            self._tasks.start(self._commit(given_up), name="commit")
+
+    def cancel(self) -> None:
+        """End the commits that are not made yet."""
+        self._tasks.cancel()
+
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # The next heartbeat brings what is needed for the next attempt.

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-from aiokafka._config.as_given import with_options
 from aiokafka._config.client import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.options import with_options
 from aiokafka.consumer.group.commits import GroupCommits
-from aiokafka.consumer.group.old_names import CommitLock
 from aiokafka.consumer.group.state import Standing
-from aiokafka.consumer.group.topics import SubscribedTopics
 from aiokafka.consumer.position.committed import OffsetCommitter
+from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CoordinatorNames"]
+
+
+class CommitLock:
+    """What programs look at, or hold in `async with`, as if commits took a lock."""
+
+    def __init__(self, commits: GroupCommits) -> None:
+        self._commits = commits
+        self._pause: AbstractAsyncContextManager[object] | None = None
+
+    def locked(self) -> bool:
+        """Return whether offsets are being committed, or kept from it."""
+        return self._commits.is_committing
+
+    async def __aenter__(self) -> None:
+        pause = self._commits.pause()
+        await pause.__aenter__()
+        self._pause = pause
+
+    async def __aexit__(self, *error: Any) -> None:
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            await pause.__aexit__(*error)
 
 
 @with_options({"_config": ConsumerConfig, "_config.client": ClientConfig})

@@ -6,24 +6,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
+from aiokafka._vitals import Contact
+from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import AllPositions
 from aiokafka.consumer.group.commits import GroupCommits
-from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.consumer.group.coordinator_names import CoordinatorNames
-from aiokafka.consumer.group.farewell import Farewell
 from aiokafka.consumer.group.handover import Handover
-from aiokafka.consumer.group.mendable import MendableErrors
-from aiokafka.consumer.group.poll_watch import PollWatch
-from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
+from aiokafka.consumer.group.membership import (
+    GroupLink,
+    GroupParts,
+    GroupProtocol,
+    Membership,
+    MendableErrors,
+    PollWatch,
+)
+from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.consumer.group.state import Standing, StandingState
-from aiokafka.consumer.group.topics import SubscribedTopics
 from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
+from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -31,13 +38,44 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     renewed,
 )
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.subscription_state import SubscriptionState
 
-__all__ = ["Group"]
+__all__ = ["Farewell", "Group", "GroupMakings", "GroupView", "prepare_group"]
+
+
+# -- Say the last goodbye of a member, also if the call that wanted it is cancelled
+
+
+class Farewell:
+    """The goodbye of `stop()`: it goes on when that call is cancelled, and the next one waits for
+    it. Cut short, it would be missed until the end of the member's session.
+
+    Owns: its task.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Begin without one. `name` is that of the task's owner."""
+        self._owner = TaskOwner(name)
+
+    async def say(self, goodbye: Coroutine[Any, Any, None]) -> None:
+        """Run `goodbye` to its end, also if this call is cancelled."""
+        if self._owner.is_stopping:
+            await goodbye
+        else:
+            await asyncio.shield(self._owner.start(goodbye, name="goodbye"))
+
+    async def wait(self) -> None:
+        """Wait for the end of what a cancelled call has begun."""
+        await self._owner.wait()
+
+    def cancel(self) -> None:
+        """End it now."""
+        self._owner.cancel()
+
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -493,3 +531,191 @@ class Group(CoordinatorNames):
     def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
         if identity.generation >= 0:
             self._protocol.on_commit_refused(identity, error)
+
+
+# -- A consumer's membership as a transactional producer needs it (KIP-447)
+
+
+class GroupView:
+    """Says for a transaction which offsets this consumer may commit; see
+    `aiokafka._group_members.GroupReader`. Owns nothing.
+
+    Brokers fence offsets in transactions by generation alone, and rebalances go on in the
+    background: by the time an application commits, its consumer may be a good member of a
+    generation in which the records are another member's. So the records that were returned are
+    compared with what is assigned now.
+    """
+
+    def __init__(self, shared: Shared, group: Group) -> None:
+        self._client = shared.client
+        self._buffer = shared.desk.buffer
+        self._subscriptions = shared.subscriptions
+        self._group = group
+        self._instance_id = shared.config.group_instance_id
+
+    @property
+    def group_id(self) -> str:
+        """The id of the group."""
+        return self._group.group_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None if it is not known."""
+        return self._client.cluster.cluster_id
+
+    @property
+    def member_id(self) -> str:
+        """The id within the group, "" outside it."""
+        return self._group.member_id
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """Return who the consumer is to its group now; only the group's name if it assigns its
+        partitions itself. Raises CommitFailedError when the group does not count it as a member.
+        """
+        if not self._subscriptions.is_by_group:
+            return ConsumerGroupMetadata(self.group_id)
+        generation = self._group.generation
+        if generation < 0:
+            raise CommitFailedError(
+                f"group {self.group_id!r}: this consumer is not a member: it has not joined yet, "
+                "was stopped, or was removed by the group"
+            )
+        return ConsumerGroupMetadata(
+            self.group_id, generation, self._group.member_id, self._instance_id
+        )
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the assignment is valid as far as the consumer knows."""
+        return not self._subscriptions.is_by_group or self._group.generation >= 0
+
+    def owns(self, partition: TopicPartition) -> bool:
+        """Return whether the partition is assigned, by a membership that still counts."""
+        return self._counts and partition in self._subscriptions.assignment.tps
+
+    def stands_for(self, partition: TopicPartition, offset: int) -> bool:
+        """Return whether this consumer may commit an offset: it returned records of the partition
+        under this assignment, or the offset is its position and the application has no older
+        records in hand.
+
+        The position alone proves nothing while the application still has records that it got
+        before the partition was revoked and assigned again:
+
+        1. The application gets the records 0 to 9 and works on them for long.
+        2. The group revokes the partition. Another member gets the same records and commits 10.
+        3. The partition comes back. The position is the committed offset, 10.
+        4. The application commits 10, in a transaction with what it made of the records 0 to 9.
+           Their results would count twice.
+
+        With its next call for records the application is done with them. Then its position is as
+        good as any member's.
+        """
+        state = self._subscriptions.assignment.get(partition)
+        if state is None or not self._counts:
+            return False
+        if state.call > 0:
+            return True
+        given_up = self._subscriptions.given_up.get(partition)
+        return state.position == offset and given_up != self._buffer.call
+
+    def has_lost(self, partition: TopicPartition) -> bool:
+        """Return whether the partition was revoked after records of it were returned, or the
+        membership has ended since.
+        """
+        if partition in self._subscriptions.given_up:
+            return True
+        state = self._subscriptions.assignment.get(partition)
+        return state is not None and state.call > 0 and not self._counts
+
+    def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        """Return the leader epoch of the record before `offset`; -1 if the consumer has not fetched
+        it."""
+        state = self._subscriptions.assignment.get(partition)
+        return -1 if state is None else state.epoch_before(offset)
+
+    def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raise CommitFailedError if a partition was revoked since its records were returned,
+        though it may have come back.
+        """
+        if self._subscriptions.is_manual:
+            return  # what the application takes and leaves is its own affair
+        lost = [
+            tp
+            for tp, entry in offsets.items()
+            if self.has_lost(tp) and not self.stands_for(tp, entry.offset)
+        ]
+        if lost:
+            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))
+            raise CommitFailedError(
+                f"group {self.group_id!r}: taken away since the records were read: {names}; "
+                "the present owners of these partitions read them again"
+            )
+        cluster, assignment = self._client.cluster, self._subscriptions.assignment
+        foreign = sorted(tp for tp in offsets if assignment.is_foreign(tp.topic, cluster))
+        if foreign:
+            # Stored by name, it would be a position in the topic that has the name now. Unless a
+            # broker that lags behind has named one of before.
+            text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may be another one by now"
+            self._client.doubt_metadata(text)
+            raise CommitFailedError(
+                f"group {self.group_id!r}: {text}: abort, and read its records again, as by "
+                "seek_to_committed()"
+            )
+
+
+# -- Make the parts of a consumer that has a group, for the protocol that it is configured for
+
+
+class GroupMakings(NamedTuple):
+    """What is made of a group before there is a Fetcher: positions need the committer."""
+
+    committer: OffsetCommitter
+    identify: Callable[[], Identity]
+    make_protocol: Callable[[GroupParts], GroupProtocol]
+
+    def make_group(self, shared: Shared, route: Callable[[], None]) -> Group:
+        """Make the group. `route` is called when the assignment has changed."""
+        return Group(shared, route, self.committer, self.identify, self.make_protocol)
+
+    def make_view(self, shared: Shared, group: Group) -> GroupView:
+        """Make what a transactional producer reads of the consumer."""
+        return GroupView(shared, group)
+
+
+def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
+    """Make a member for the configured protocol, and the committer of its group."""
+    contact = _contact(shared, group_id)
+    link = GroupLink(shared.client, shared.config, group_id, contact, shared.meter.coordinated)
+    # Only what the configured protocol needs is imported.
+    if shared.config.group_protocol == "classic":
+        from aiokafka.consumer.group.classic import KEPT, ClassicMember, ClassicProtocol
+
+        classic = ClassicMember(shared.config, link)
+        identify = partial(_identify, classic, shared.subscriptions)
+        # OffsetFetch has no field for a member of the classic protocol.
+        committer = OffsetCommitter(shared, group_id, contact, Identity, KEPT)
+        return GroupMakings(committer, identify, partial(ClassicProtocol, member=classic))
+    from aiokafka.consumer.group.kip848 import Kip848Member, Kip848Protocol
+
+    member = Kip848Member(shared.config, link)
+    identify = partial(_identify, member, shared.subscriptions)
+    committer = OffsetCommitter(shared, group_id, contact, identify)
+    return GroupMakings(committer, identify, partial(Kip848Protocol, member=member))
+
+
+def _identify(member: Membership, subscriptions: SubscriptionState) -> Identity:
+    """Return who commits now: the member, or no member for partitions that the application has
+    chosen itself."""
+    return member.identity if subscriptions.is_by_group else Identity()
+
+
+def _contact(shared: Shared, group_id: str) -> Contact:
+    """Return what is known of whether a group's coordinator answers; nothing yet."""
+    client, kind = shared.client, CoordinationType.GROUP
+    return Contact(
+        f"The coordinator of group {group_id}",
+        SubjectLog(log, shared.config.subject),
+        shared.on_change,
+        partial(client.address_of_coordinator, kind, group_id),
+        lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import with_second
 from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.consumer.group.state import Standing, StandingState
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
@@ -21,11 +22,32 @@ from aiokafka.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaError,
+    KafkaTimeoutError,
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
+    TopicAuthorizationFailedError,
+    UnknownError,
     for_code,
     renewed,
 )
+from aiokafka.net.failures import REFUSALS
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.group.commits import GroupCommits
+    from aiokafka.consumer.group.handover import Handover
+    from aiokafka.errors import CommitFailedError
+
+__all__ = [
+    "GroupLink",
+    "GroupParts",
+    "GroupProtocol",
+    "Membership",
+    "MendableErrors",
+    "OnAnswer",
+    "PollWatch",
+    "ignore_answer",
+]
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
@@ -36,7 +58,6 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Response)
 
-__all__ = ["GroupLink", "Membership", "OnAnswer", "ignore_answer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -296,3 +317,178 @@ class GroupLink:
 
 def _newest(connection: BrokerConnection, request: Request[Any]) -> int:
     return connection.pick(type(request))
+
+
+# -- Notice that the application has stopped to ask for records
+
+
+class PollWatch:
+    """Has the member leave if the application asks for no records within `max_poll_interval_ms`.
+
+    Owns: the number of the application's latest call, and when it was noted.
+    """
+
+    def __init__(self, shared: Shared, standing: Standing) -> None:
+        self._desk = shared.desk
+        self._limit = shared.config.max_poll_interval
+        self._on_change = shared.on_change
+        self._standing = standing
+        self._call = 0
+        self._polled_at = 0.0
+
+    def note_call(self) -> None:
+        """Count the interval from now on."""
+        self._call = self._desk.buffer.call
+        self._polled_at = asyncio.get_running_loop().time()
+
+    def notice_idleness(self) -> None:
+        """Make the member leave if the application is late. From then on only `wait_for_call()`
+        looks for a call: it may still wait for a listener, and would take a call that was noted
+        here meanwhile for an old one.
+        """
+        standing = self._standing
+        if standing.state is StandingState.IDLE:
+            return
+        is_asking = self._desk.buffer.call != self._call or self._desk.has_readers
+        # A call that waits for long is no new call, but the application is there.
+        if is_asking or standing.is_starting:
+            self.note_call()
+        late = asyncio.get_running_loop().time() - self._polled_at
+        if late > self._limit and standing.state in (StandingState.JOINING, StandingState.JOINED):
+            standing.move(StandingState.IDLE)
+            self._on_change()
+            standing.signal.notify()
+
+    async def wait_for_call(self) -> None:
+        """Wait until the application asks for records, or subscribes."""
+        while self._standing.state is StandingState.IDLE and self._desk.buffer.call == self._call:
+            await self._desk.polls.wait()
+        self.note_call()
+
+
+# -- Decide which errors of a group the application is told, and whether to try again
+
+
+# What an administrator may mend while the consumer waits, and what the broker cannot explain: the
+# application is told, and the group asked again.
+_MENDABLE = (
+    *REFUSALS,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+
+
+class MendableErrors:
+    """Reports errors that a later attempt may not get.
+
+    Owns: the errors that it reported last, by their kinds. A listener may have raised others of the
+    same kinds, which are none of its business.
+    """
+
+    def __init__(self, shared: Shared, standing: Standing) -> None:
+        self._desk = shared.desk
+        self._standing = standing
+        self._log = SubjectLog(log, shared.config.subject)
+        self._reported: dict[type[KafkaError], BaseException] = {}
+
+    def clear(self) -> None:
+        """Withdraw the errors that were reported: the coordinator counts us as a member."""
+        self._desk.withdraw_errors(self._reported.values())
+        self._reported.clear()
+
+    def may_pass(self, error: KafkaError) -> bool:
+        """Report an error that a retry may clear; return False for any other, and for those that
+        `start()` raises."""
+        self._standing.note_trouble(error)
+        if self._standing.is_starting and isinstance(error, (*_MENDABLE, KafkaTimeoutError)):
+            return False
+        if isinstance(error, _MENDABLE):
+            # Once for each call of an application, however often it was tried meanwhile.
+            if (former := self._reported.get(type(error))) is not None:
+                self._desk.withdraw_errors((former,))
+            self._reported[type(error)] = reported = renewed(error)
+            self._desk.fail_next_call(reported)
+        elif error.retriable or isinstance(error, KafkaTimeoutError):
+            self._log.debug("%s", error)
+        else:
+            return False
+        return True
+
+
+# -- What the two group protocols have in common, for the Group that has one of them
+
+
+class GroupParts(NamedTuple):
+    """What a group's protocol works with."""
+
+    shared: Shared
+    standing: Standing
+    commits: GroupCommits
+    handover: Handover
+    errors: MendableErrors
+    polls: PollWatch
+    on_metadata: Callable[[], None]
+    """Looks at the metadata again, for topics, partitions and leaders."""
+
+    def settle(self) -> None:
+        """Let readers get records again: the member has its assignment."""
+        self.handover.release()
+        self.errors.clear()
+        self.standing.settle()
+        # After the state has changed: metadata that came while the member joined was passed over,
+        # and is compared with the assignment now.
+        self.on_metadata()
+        self.shared.meter.rebalanced()
+
+
+class GroupProtocol(Protocol):
+    """How members come to their partitions. One task of the Group calls `advance()`, a second one
+    runs `send_heartbeats()`."""
+
+    @property
+    def member(self) -> Membership:
+        """Who this consumer is to the group."""
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds without a heartbeat after which the group drops a member."""
+
+    @property
+    def keeps_partitions(self) -> bool:
+        """Whether the member has its partitions while it joins: the group gives them to no other
+        member before this one has given them up."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether requests are out by which the member enters another generation, in which its
+        commits will have to name that one."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether other members wait for this one to finish its join, even if it is stopped."""
+
+    def has_work(self) -> bool:
+        """Return whether `advance()` is to be called."""
+
+    async def advance(self) -> None:
+        """Go on towards the assignment. Called while the member may take part."""
+
+    async def send_heartbeats(self) -> None:
+        """Keep the membership alive, until cancelled; look whether the application is."""
+
+    async def catch_up(self, limit: float) -> None:
+        """Finish, within `limit` seconds, what the background work has begun and the last commit
+        depends on."""
+
+    def on_subscribed(self) -> None:
+        """Look at the subscription again: it has changed."""
+
+    def on_metadata(self) -> None:
+        """Look at the metadata again: it has changed."""
+
+    def forget(self) -> None:
+        """Drop what belongs to the assignment that was given up."""
+
+    def on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        """Draw the consequence: the group does not count us as a member of this generation."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.group.coordination import GroupPhase
-from aiokafka.consumer.group.old_names import RejoinFuture
+from aiokafka.consumer._shared import Signal
+from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import IllegalStateError, KafkaError
 
 if TYPE_CHECKING:
@@ -77,6 +78,36 @@ _TRANSITIONS: dict[StandingState, dict[StandingState, str]] = {
     },
 }
 _TAKING_PART = frozenset({_S.JOINING, _S.JOINED})
+
+
+class RejoinFuture:
+    """Makes the future that is done once the member has to join, and has it join when a program
+    sets the future's result."""
+
+    def __init__(self, join: Callable[[str], None]) -> None:
+        self._join = join
+        self._future: asyncio.Future[None] | None = None
+
+    def get(self, is_needed: bool) -> asyncio.Future[None]:
+        """Return the future that is valid now."""
+        future = self._future
+        if future is None or (future.done() and not is_needed):
+            future = self._future = asyncio.get_running_loop().create_future()
+            future.add_done_callback(self._on_done)
+        if is_needed:
+            self.note()
+        return future
+
+    def note(self) -> None:
+        """Resolve the future: the member has to join."""
+        if self._future is not None and not self._future.done():
+            # Not what a program asks for.
+            self._future.remove_done_callback(self._on_done)
+            self._future.set_result(None)
+
+    def _on_done(self, future: asyncio.Future[None]) -> None:
+        if not future.cancelled():
+            self._join("a program asked for it")
 
 
 class Standing:

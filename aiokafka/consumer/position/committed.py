@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -13,11 +14,8 @@ from aiokafka._log import SubjectLog
 from aiokafka._reading import by_topic
 from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
-from aiokafka.consumer._names import some_names
-from aiokafka.consumer.position.known_ids import KnownIds
-from aiokafka.consumer.position.late_commits import LateCommits
-from aiokafka.consumer.position.refusals import common_refusal, most_urgent
-from aiokafka.consumer.position.way import OffsetsWay
+from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._partition_state import PATIENCE_WITH_UNKNOWN
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -29,19 +27,24 @@ from aiokafka.errors import (
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
+    NotCoordinatorForGroupError,
     RebalanceInProgressError,
     StaleMemberEpoch,
+    TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnknownTopicId,
     UnknownTopicOrPartitionError,
     for_code,
     for_partition,
 )
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.net.pool import ConnectionGroup
+from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -54,18 +57,372 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._vitals import Contact
     from aiokafka._waits import Wait
+    from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
+    from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
 
 __all__ = [
     "ALREADY_REBALANCED",
-    "PATIENCE_WITH_UNKNOWN",
     "CommittedOffset",
     "Identity",
+    "KnownIds",
+    "LateCommits",
     "OffsetCommitter",
+    "OffsetsWay",
     "Positions",
+    "UnansweredCommits",
+    "common_refusal",
+    "most_urgent",
 ]
+
+
+# -- What the errors of several partitions say of all of them. Pure
+
+
+def common_refusal(
+    refused: Mapping[TopicPartition, BrokerResponseError], wanted: Collection[TopicPartition]
+) -> BrokerResponseError | None:
+    """Return the error that stands for all of these partitions; None if some have another one, or
+    none.
+
+    Old brokers say of each partition what is wrong with the group or its coordinator. A topic that
+    is denied is no reason to refuse those of another one, and a partition that is unknown says
+    nothing of others.
+    """
+    for error in refused.values():
+        if isinstance(error, NotCoordinatorForGroupError):
+            return error
+    reasons = {
+        error.args if isinstance(error, TopicAuthorizationFailedError) else type(error)
+        for error in refused.values()
+    }
+    reasons_of_all = reasons - {UnknownTopicOrPartitionError}
+    is_common = len(reasons) == len(reasons_of_all) == 1 and len(refused) == len(set(wanted))
+    return next(iter(refused.values())) if is_common else None
+
+
+def most_urgent(errors: Iterable[KafkaError]) -> KafkaError:
+    """Return the error that decides what follows from those of several partitions.
+
+    1. What is refused for another reason than its topic or its metadata is refused to this member,
+       or by this broker. Unheard for as long as a topic is denied, it would be so for ever.
+    2. What no other attempt can change: it would be in vain for as long as the last kind lasts.
+    3. What passes.
+    """
+    return min(errors, key=_rank)
+
+
+def _rank(error: KafkaError) -> int:
+    is_of_all = isinstance(error, (CommitFailedError, NotCoordinatorForGroupError))
+    return 0 if is_of_all else 1 + error.retriable
+
+
+# -- The ids of the topics that positions are in, of those as well that are gone. Pure
+
+
+class KnownIds:
+    """Tells the ids of topics that metadata does not show any more.
+
+    1. A topic is deleted, and metadata lacks it. Its partitions stay assigned, with their
+       positions.
+    2. Commits of these positions fail, and auto-commit tries again.
+    3. Another topic is made under the name, and the next attempt comes before new metadata.
+    Without an id that would be a commit by name, and a position in the new topic.
+
+    Owns: the last id of each topic that metadata shows, or that has assigned partitions.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, bytes] = {}
+
+    def look(self, cluster: ClusterMetadata, assigned: Iterable[TopicPartition]) -> None:
+        """Take the ids from a snapshot, and keep those of assigned topics that it lacks."""
+        names = cluster.topics(exclude_internal_topics=False) | {tp.topic for tp in assigned}
+        found = ((name, cluster.topic_id(name) or self._ids.get(name)) for name in names)
+        self._ids = {name: topic_id for name, topic_id in found if topic_id}
+
+    def last_of(self, topic: str) -> bytes | None:
+        """Return the topic's last id, None if none is known."""
+        return self._ids.get(topic)
+
+
+# -- Offsets that were stored for a topic when another one may have had its name already. Pure
+
+
+# Partitions of topics that are gone; most of them have been deleted, and do not come back.
+_MOST_STORED = 10_000
+
+
+class _Stored(NamedTuple):
+    """An offset, and the id of the topic that it was read from."""
+
+    topic_id: bytes
+    offset: int
+
+
+class LateCommits:
+    """Tells which of the group's offsets this consumer has stored for a topic that is gone.
+
+    Before Kafka 4.1 offsets are stored by the names of topics:
+
+    1. A topic is deleted, and its offsets with it. Another one is made under its name.
+    2. The consumer has not heard of that, and commits a position in the deleted topic. The
+       coordinator takes it for one in the new topic.
+    3. The consumer hears of it, by metadata or by an assignment, and asks where the group is in the
+       new topic. It would skip what is before its own old position there.
+
+    So an offset that the consumer has stored itself, for a topic with another id, is none. That is
+    kept in mind until metadata shows the topic again: then it was there when the offset was stored,
+    and the offset was deleted with it. What other consumers have stored so cannot be told apart.
+
+    Owns: the offsets that were stored by name since their topic was seen last.
+    """
+
+    def __init__(self) -> None:
+        self._stored: dict[TopicPartition, _Stored] = {}
+
+    def add(self, tp: TopicPartition, topic_id: bytes, offset: int) -> None:
+        """Note that an offset was stored by the name of a topic that had this id."""
+        self._stored[tp] = _Stored(topic_id, offset)
+
+    def look(self, cluster: ClusterMetadata) -> None:
+        """Forget the offsets in topics that are still there, and the oldest ones where there are
+        many: a listener of the metadata."""
+        if self._stored:
+            self._stored = {
+                tp: stored
+                for tp, stored in self._stored.items()
+                if stored.topic_id != cluster.topic_id(tp.topic)
+            }
+            for tp in list(self._stored)[:-_MOST_STORED]:
+                del self._stored[tp]
+
+    def is_of_former_topic(self, tp: TopicPartition, topic_id: bytes | None, offset: int) -> bool:
+        """Return whether an offset of the group is one in the topic that had the name before."""
+        stored = self._stored.get(tp)
+        return (
+            stored is not None
+            and topic_id is not None
+            and stored.topic_id != topic_id
+            and stored.offset == offset
+        )
+
+
+# -- Commits without a response, which the coordinator may carry out behind later ones
+
+
+Entry = tuple[int, str, int]
+"""Offset, metadata, leader epoch."""
+
+# Seconds after a later commit is confirmed. By then a broker has read, or dropped, what was sent
+# over a connection that is gone.
+_LONGEST_DOUBT = 300.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+# Different offsets of one partition, each of a commit without a response.
+_MOST_VALUES = 100
+
+
+class _Sent(NamedTuple):
+    connection: BrokerConnection
+    number: int
+    """In the order in which commits were sent."""
+
+
+class _Doubt:
+    """Commits of one partition without a response, and the one that was confirmed after them."""
+
+    __slots__ = ("later", "since", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[int, str], _Sent] = {}
+        self.later: Entry | None = None
+        self.since = 0.0
+
+
+class UnansweredCommits:
+    """Finds out that an older commit was carried out behind a newer one.
+
+    1. A commit of offset 5 is sent. Its connection is cut, or the time for the response is over.
+    2. The next commit, of offset 8, goes over another connection, and is confirmed.
+    3. The coordinator comes to the first one. It is the same member's, of the same generation, so
+       nothing refuses it: the group has stored 5 again, and the consumer takes 8 for stored.
+
+    So for a while after 2 the consumer looks what the group has stored, and stores the newer offset
+    again if it finds that of a commit without a response, and no other: other clients may commit
+    for partitions that belong to no member.
+
+    Commits over one connection are carried out in their order. With a response to one of them,
+    those that were sent over it before, and cancelled, are in doubt no longer.
+
+    Owns: by partition, what got no response, what was confirmed after that, and since when.
+    """
+
+    def __init__(self) -> None:
+        self._doubts: dict[TopicPartition, _Doubt] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._doubts)
+
+    def add(
+        self, offsets: Mapping[TopicPartition, Entry], connection: BrokerConnection, number: int
+    ) -> None:
+        """Note that a commit of these offsets was sent over this connection, without a response.
+        Later ones have higher numbers."""
+        for tp, entry in offsets.items():
+            doubt = self._doubts.setdefault(tp, _Doubt())
+            doubt.later = None
+            doubt.values[entry[:2]] = _Sent(connection, number)
+            if len(doubt.values) > _MOST_VALUES:
+                del doubt.values[next(iter(doubt.values))]
+
+    def settle(self, connection: BrokerConnection, number: int) -> None:
+        """Drop what was sent over this connection before the commit of this number, which has got
+        its response."""
+        for tp, doubt in list(self._doubts.items()):
+            for value, sent in list(doubt.values.items()):
+                if sent.connection is connection and sent.number < number:
+                    del doubt.values[value]
+            if not doubt.values:
+                del self._doubts[tp]
+
+    def confirm(self, tp: TopicPartition, entry: Entry, now: float) -> None:
+        """Note that the group has stored this offset, as far as the coordinator says."""
+        doubt = self._doubts.get(tp)
+        if doubt is not None:
+            if doubt.later is None:
+                doubt.since = now
+            doubt.later = entry
+
+    def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
+        """Drop other partitions: they are others' from now on."""
+        for tp in [tp for tp in self._doubts if tp not in kept]:
+            del self._doubts[tp]
+
+    def to_look_up(self, now: float) -> frozenset[TopicPartition]:
+        """Return the partitions of which a later commit is confirmed; those of which that was long
+        ago are dropped."""
+        confirmed = {tp: doubt for tp, doubt in self._doubts.items() if doubt.later is not None}
+        for tp, doubt in confirmed.items():
+            if now - doubt.since > _LONGEST_DOUBT:
+                del self._doubts[tp]
+        return frozenset(confirmed.keys() & self._doubts.keys())
+
+    def pause(self, now: float) -> float:
+        """Return the seconds until the next look: the longer nothing was found, the more."""
+        since = (doubt.since for doubt in self._doubts.values() if doubt.later is not None)
+        return min(max(now - max(since, default=now), _SHORTEST_PAUSE), _LONGEST_PAUSE)
+
+    def overwritten(self, found: Mapping[TopicPartition, Entry]) -> dict[TopicPartition, Entry]:
+        """Return what to store again, by what the group has stored."""
+        again: dict[TopicPartition, Entry] = {}
+        for tp, entry in found.items():
+            doubt = self._doubts.get(tp)
+            if doubt is None or doubt.later is None or entry[:2] == doubt.later[:2]:
+                continue
+            if entry[:2] in doubt.values:
+                again[tp] = doubt.later
+        return again
+
+
+# -- Over which connection a group's offsets go
+
+
+class OffsetsWay:
+    """Chooses the connection for commits of a group and for look-ups of what it has stored: that of
+    the membership, and another one past a request that the coordinator keeps for long.
+
+    Without the other one:
+
+    1. The member joins. The coordinator keeps its JoinGroup until all others have joined, too.
+    2. The application stops the consumer, which commits what is finished. The coordinator serves
+       one request of a connection at a time, so the commit waits behind the JoinGroup.
+    3. Its time is over, or the group goes on without this member, and the commit is refused. What
+       was finished is read again by the next owner.
+
+    On the other one the commit arrives while the group still waits, and is stored: the generation
+    that it names is the present one until all have joined. Should that be so by then, the
+    coordinator refuses it, and it is sent again as of the next generation (`Group.stop()`).
+    LeaveGroup follows when the commit is over.
+
+    No commit overtakes another one. Callers wait for theirs one after the other, but one that was
+    cancelled, or whose time is over, may still be on its way:
+
+    1. A commit is sent on one of the two connections, and is cancelled.
+    2. A join begins, or ends, so that the other connection is the one to take.
+    3. The next commit is sent there. The coordinator may read it before the first one, which then
+       puts back what the group has stored.
+
+    So while a commit has no response, whatever follows goes the same way, even behind a join.
+
+    Without a response until its connection is gone, a commit may still arrive behind those that go
+    over the next connection: see `UnansweredCommits`.
+
+    Owns: the connection of the latest commit, and how many calls are about to use it; the commits
+    without a response.
+
+    Args:
+        kept: The requests of the membership to which the coordinator may respond late.
+    """
+
+    def __init__(self, client: AIOKafkaClient, kept: tuple[type[Request[Any]], ...]) -> None:
+        self._client = client
+        self._kept = kept
+        self.unanswered = UnansweredCommits()
+        self._latest: tuple[int, BrokerConnection] | None = None
+        self._numbers = itertools.count()
+        self._calls = 0
+
+    async def commit(
+        self,
+        node_id: int,
+        make: Callable[[int], OffsetCommitRequest | None],
+        max_version: int | None,
+        offsets: Mapping[TopicPartition, tuple[int, str, int]],
+    ) -> OffsetCommitResponse | None:
+        """Send the commit that `make(version)` returns; return the response. Both may be None, for
+        nothing to send. `offsets` are those in the request. Raises errors of the network."""
+        connection = await self.for_look_up(node_id)
+        # Before anything waits: whatever follows looks here for where it has to go.
+        self._latest = node_id, connection
+        # A throttled connection sends it later.
+        self._calls += 1
+        try:
+            version = connection.pick(OffsetCommitRequest, max_version)
+            request = make(version)
+            if request is None:
+                return None
+            if not connection.gate.is_open:
+                await connection.gate.wait(self._client.config.request_timeout)
+            number, sent = next(self._numbers), connection.send_nowait(request, version)
+            try:
+                response = await sent
+            except BaseException:
+                self.unanswered.add(offsets, connection, number)
+                raise
+            if self.unanswered:
+                self.unanswered.settle(connection, number)
+            return response
+        finally:
+            self._calls -= 1
+
+    async def for_look_up(self, node_id: int) -> BrokerConnection:
+        """Return the connection for OffsetFetch, which sees what was committed before. Raises
+        errors of the network."""
+        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
+        if connection.awaits(*self._kept):
+            connection = await self._client.connection(node_id, ConnectionGroup.OFFSETS)
+        return self._of_commits_in_flight(node_id) or connection
+
+    def _of_commits_in_flight(self, node_id: int) -> BrokerConnection | None:
+        if self._latest is None:
+            return None
+        latest_id, latest = self._latest
+        is_same = latest_id == node_id and latest.is_open
+        is_busy = self._calls > 0 or latest.awaits(OffsetCommitRequest)
+        return latest if is_same and is_busy else None
+
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -94,11 +451,6 @@ _NOT_A_MEMBER = (
     FencedMemberEpoch,
     StaleMemberEpoch,
 )
-# How often in a row a coordinator may call a partition unknown before its offset counts as missing.
-# 1. A gateway such as Azure Event Hubs may respond so for a partition without a committed offset.
-#    Apache Kafka did so in version 0 only, and takes any name since.
-# 2. A coordinator that has not heard of a topic yet responds so as well, and may have an offset.
-PATIENCE_WITH_UNKNOWN = 3
 # What a member that reads is told when the group has gone on: it soon hears of it itself.
 _OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._reading import (
@@ -35,8 +36,9 @@ from aiokafka.errors import (
     for_code,
     for_partition,
 )
-from aiokafka.protocol.messages.list_offsets import (
-    ListOffsetsRequest,
+from aiokafka.protocol.messages import list_offsets as messages
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -49,7 +51,37 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 
-__all__ = ["EpochEnd", "OffsetLookup"]
+__all__ = ["EARLIEST", "LATEST", "EpochEnd", "OffsetLookup", "OffsetSpec"]
+
+
+# -- Where to start reading: the ends of the log, a time, or so long ago
+
+
+class OffsetSpec(NamedTuple):
+    """What to ask ListOffsets for: one of Kafka's special timestamps, or the time `age` seconds
+    ago."""
+
+    timestamp: int
+    age: float | None = None
+
+    @classmethod
+    def from_policy(cls, policy: str, duration: float | None) -> OffsetSpec | None:
+        """Return the spec of an `auto_offset_reset`; None for "none". `duration`: seconds of
+        by_duration (KIP-1106)."""
+        if duration is not None:
+            return cls(0, duration)
+        return {"earliest": EARLIEST, "latest": LATEST, "none": None}[policy]
+
+    def timestamp_now(self) -> int:
+        """Return the timestamp for a request sent now, in milliseconds."""
+        if self.age is None:
+            return self.timestamp
+        return max(0, int((_seams.wall_time() - self.age) * 1000))
+
+
+EARLIEST = OffsetSpec(messages.EARLIEST)
+LATEST = OffsetSpec(messages.LATEST)
+
 
 # Version 2 brought the epoch that fences an old leader; before it, the response may come from one
 # (KIP-320).

@@ -3,8 +3,36 @@ from libc.stdint cimport int64_t
 
 from aiokafka.partitioner cimport murmur2
 from aiokafka.producer.batches.batch cimport ProducerBatch
-from aiokafka.producer.batches.buffer_memory cimport BufferMemory
-from aiokafka.producer.batches.partition_queue cimport PartitionQueue
+
+
+cdef class BufferMemory:
+    cdef readonly int64_t size
+    cdef readonly int64_t free
+    cdef readonly int64_t room
+    cdef readonly int64_t taken
+    cdef readonly bint is_contended
+    cdef bint _is_granting
+    cdef int64_t _rest
+    cdef object _waiters
+    cdef object _loop
+
+    cpdef take(self, int64_t size)
+    cpdef give_back(self, int64_t size)
+
+
+cdef class PartitionQueue:
+    cdef readonly object partition
+    cdef readonly object waiting
+    cdef readonly list in_flight
+    cdef readonly ProducerBatch open
+    cdef readonly object node
+    cdef readonly object in_flight_from
+    cdef readonly double retry_at
+    cdef readonly object sequence
+    cdef object _backoff
+
+    cpdef append(self, ProducerBatch batch)
+    cpdef seal(self)
 
 
 cdef int64_t _TURN_BYTES

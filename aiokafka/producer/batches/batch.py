@@ -19,13 +19,169 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.batches.record_future import BatchOutcome
-from aiokafka.record.batch import RecordBatchBuilder
+from aiokafka.record.batch import RecordBatchBuilder, RecordReader
+from aiokafka.record.compression import codec_id
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NO_SEQUENCE", "RECORD_OVERHEAD", "BatchState", "ProducerBatch"]
+    from aiokafka._config.producer import ProducerConfig
+
+__all__ = [
+    "NO_SEQUENCE",
+    "RECORD_OVERHEAD",
+    "BatchSizing",
+    "BatchState",
+    "PartitionSequence",
+    "ProducerBatch",
+    "advance",
+    "split_batch",
+]
+
+
+# -- What a producer knows of one partition's sequence numbers (KIP-98, KIP-360)
+
+
+def advance(sequence: int, count: int) -> int:
+    """Return the sequence number `count` records after `sequence`: 0 follows 2**31 - 1 (KIP-98)."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+class PartitionSequence:
+    """The sequence numbers of one partition. Only the `Sequencer` writes to it."""
+
+    __slots__ = (
+        "epoch",
+        "expected",
+        "generation",
+        "has_gap",
+        "is_uncertain",
+        "is_unresolved",
+        "known_by",
+        "known_id",
+        "next",
+        "producer_id",
+        "topic_id",
+        "used_at",
+    )
+
+    def __init__(self) -> None:
+        self.generation = -1
+        """Which producer id the partition uses, by the sequencer's count of them."""
+        self.producer_id = -1
+        self.epoch = -1
+        self.next = 0
+        """The first sequence number of the next new batch."""
+        self.expected = 0
+        """What the leader expects next, as far as its responses tell."""
+        self.is_uncertain = False
+        """A batch was given up after it may have been sent: `expected` may never reach `next`."""
+        self.is_unresolved = False
+        """A batch was given up, and nothing tells whether it will still be written."""
+        self.has_gap = False
+        """The leader reported that records before the oldest batch are missing."""
+        self.known_id = -1
+        """The producer id that the leader is known to know, under whatever epoch."""
+        self.known_by = -1
+        """The node id of that leader."""
+        self.used_at = 0.0
+        """When a batch was last about to be sent (loop time)."""
+        self.topic_id: bytes | None = None
+        """The id of the topic, as the metadata had it last; None before Kafka 2.8."""
+
+
+# -- Estimate how many bytes of records fill a batch of a topic, once it is compressed
+
+
+_MARGIN = 1.05
+"""A batch that turns out a little less compressible than those before should still fit."""
+
+_MOST_GROWTH = 16
+"""How many times `max_batch_size` a batch may have before it is compressed."""
+
+_MEMORY = 0.8
+"""Share of the old estimate that a new observation leaves in place."""
+
+_LARGEST = 1_000_000
+"""Bytes up to which a batch grows behind others. Topics take 1,048,588 by default."""
+
+_LARGEST_COMPRESSED = 262_144
+"""... of records that are compressed: in one step, while the event loop stands still."""
+
+_SHARE = 16
+"""... and at most one part in so many of `buffer_memory`: while a batch is in flight, others need
+memory to grow in."""
+
+_TRUST = 600.0
+"""Seconds for which a limit counts that brokers have shown: it may be raised again."""
+
+
+class BatchSizing:
+    """Learns from each batch of a topic how well it compresses, and from refusals how large a
+    batch brokers take.
+
+    Owns: the estimated ratio, the limit learnt from the topic's brokers, and when that was.
+    """
+
+    def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
+        """Begin with what is configured. `clock()` gives the time in seconds."""
+        self._codec = codec_id(config.compression_type)
+        self._level = config.compression_level
+        self._most = self._full = config.max_batch_size
+        largest = _LARGEST_COMPRESSED if self._codec else _LARGEST
+        largest = min(largest, config.max_request_size, config.buffer_memory // _SHARE)
+        self._largest = 0 if config.is_given("max_batch_size") else largest
+        self._may_grow = True
+        self._ratio = 1.0
+        self._clock = clock
+        self._refused_at = 0.0
+
+    def new_builder(self) -> RecordBatchBuilder:
+        """Return an empty batch that takes as many bytes as fill it once they are compressed."""
+        if self._refused_at and self._clock() - self._refused_at > _TRUST:
+            self._full = self._most
+            self._may_grow = True
+            self._refused_at = 0.0
+        limit = self._full
+        if self._codec:
+            growth = max(1.0, 1 / (self._ratio * _MARGIN))
+            limit = int(limit * min(growth, _MOST_GROWTH))
+        return self.builder(limit)
+
+    @property
+    def largest(self) -> int:
+        """Bytes up to which a batch may grow while it waits behind others, before compression; 0 if
+        it may not: `max_batch_size` was set, or a broker has refused a batch that had grown."""
+        return self._largest if self._may_grow else 0
+
+    @property
+    def limit(self) -> int:
+        """Bytes that a batch may have on the wire."""
+        return self._full
+
+    def builder(self, limit: int) -> RecordBatchBuilder:
+        """Return an empty batch that takes `limit` bytes before compression."""
+        return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
+
+    def learn(self, size: int, compressed_size: int) -> None:
+        """Learn from a batch of `size` bytes that was compressed."""
+        if 2 * size < self._full:
+            return  # a few records compress worse than a full batch does
+        ratio = compressed_size / size
+        if ratio > self._ratio:
+            # At once: too large a batch costs a refusal, too small a one only a little efficiency.
+            self._ratio = ratio
+        else:
+            self._ratio = self._ratio * _MEMORY + ratio * (1 - _MEMORY)
+
+    def refuse(self, size: int) -> None:
+        """Learn that a broker found a batch of `size` compressed bytes too large (KIP-126)."""
+        self._ratio = 1.0
+        self._may_grow = False
+        self._full = max(1, min(self._full, size // 2))
+        self._refused_at = self._clock()
+
 
 NO_SEQUENCE = -1
 
@@ -282,3 +438,65 @@ class ProducerBatch:
 def _resolve(future: Future[Any], result: Any) -> None:
     if not future.done():
         future.set_result(result)
+
+
+# -- Make several batches of one that a broker finds too large (KIP-126)
+
+
+def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch]:
+    """Split `batch` into batches of at most half its size; return them, [] if that is impossible.
+
+    The parts take over the futures of the records, and keep the sequence numbers of the whole, so
+    nothing is missing between them. A batch that the user made stays whole, as its future promises
+    one base offset: it is the first part, and records of `send` that came behind it are in others.
+
+    The parts of a batch are doubtful if it may be written (`ProducerBatch.is_unanswered`):
+
+    1. The batch is written, and the response is lost.
+    2. The topic's limit becomes smaller.
+    3. The batch is sent again. Leaders look at the size first, so it is refused, and split.
+    4. The first part is refused for its sequence number: the leader has that already, but as part
+       of a batch that ends elsewhere.
+
+    This is not the gap that a new epoch mends: under one the records would be written again. So the
+    doubtful part fails, and its error says that it may have been written.
+    """
+    timestamps = batch.outcome.timestamps
+    if batch.record_count < 2 or not timestamps:
+        return []
+    limit = max(1, min(sizing.limit, batch.builder.size // 2))
+    sequence = batch.base_sequence
+    # The records are kept in the batch alone, so they are read back from its bytes.
+    records = RecordReader(batch.builder.build(), *batch.partition, position=0, check_crcs=False)
+    own: list[ProducerBatch] = []
+    if batch.whole is not None:
+        part = batch.part(sizing.builder(batch.builder.size))
+        part.serve_whole(batch.whole, batch.whole_timestamp)
+        for _ in range(batch.record_count - len(timestamps)):
+            part.builder.append(*_fields_of_next(records))
+        own.append(part)
+    parts: list[ProducerBatch] = []
+    firsts: list[int] = []
+    for number, timestamp in enumerate(timestamps):
+        fields = _fields_of_next(records)
+        if not parts or parts[-1].builder.append(*fields) < 0:
+            part = batch.part(sizing.builder(limit))
+            part.builder.append(*fields)
+            parts.append(part)
+            firsts.append(number)
+        parts[-1].outcome.adopt(timestamp)
+    batch.outcome.divide(firsts, [part.outcome for part in parts])
+    parts = own + parts
+    for part in parts:
+        part.transition(BatchState.SEALED)
+        if batch.has_identity:
+            part.set_number(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = advance(sequence, part.record_count)
+    return parts
+
+
+def _fields_of_next(records: RecordReader) -> tuple[Any, ...]:
+    record = records.next()
+    if record is None:
+        raise RuntimeError("a batch lacks records")
+    return record.timestamp, record.key, record.value, record.headers

@@ -28,13 +28,12 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer.batches.batch import BatchState, ProducerBatch
-from aiokafka.producer.batches.partition_queue import PartitionQueue
-from aiokafka.producer.batches.split import split_batch
+from aiokafka.producer.batches.appender import PartitionQueue
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch, split_batch
 from aiokafka.producer.message_accumulator import MessageAccumulator
-from aiokafka.producer.sending.flight import Flight
 from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
+    Flight,
     batch_error,
     final_error,
     forgotten,

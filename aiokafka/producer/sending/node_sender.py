@@ -4,36 +4,299 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
-from aiokafka._vitals import broker_contact
+from aiokafka._vitals import Contact, Due, broker_contact
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.net.gate import DeadlineTimer
+from aiokafka.net.connection import DeadlineTimer
+from aiokafka.producer.batches.appender import PartitionQueue
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
-from aiokafka.producer.batches.partition_queue import PartitionQueue
-from aiokafka.producer.sending.compressing import Compressing
+from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sending.delivery import Delivery
-from aiokafka.producer.sending.flight import Cargo, Flight
-from aiokafka.producer.sending.flights import Flights
-from aiokafka.producer.sending.lingering import Lingering
 from aiokafka.producer.sending.requests import (
     NAMED_TOPICS_VERSION,
+    Cargo,
+    Flight,
     Payload,
     check_version,
     group_by_topic,
     ids_of_topics,
     wire_form,
 )
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from aiokafka.record.compression import GZIP, LZ4, SNAPPY, ZSTD, codec_id
 
 if TYPE_CHECKING:
+    from aiokafka._config.producer import ProducerConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["NodeSender"]
+__all__ = ["Compressing", "Flights", "Lingering", "NodeSender"]
+
+
+# -- The queues of a broker whose open batch waits for more records
+
+
+class Lingering(dict[PartitionQueue, None]):
+    """The queues whose open batch may wait for more records, in the order of coming.
+
+    Owns whether that may be another order than that of their batches: one comes late if a batch
+    before it had to be sent first, or if it comes from another broker's sender.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_mixed = False
+
+    def join(self, queue: PartitionQueue) -> None:
+        """Add `queue`, unless it is there."""
+        if queue not in self:
+            last = next(reversed(self), queue)
+            self._is_mixed |= _begun(queue) < _begun(last)
+            self[queue] = None
+
+    def by_age(self) -> tuple[PartitionQueue, ...]:
+        """Return the queues, that with the oldest batch first."""
+        if self._is_mixed:
+            self._is_mixed = False
+            line = sorted(self, key=_begun)
+            self.clear()
+            self.update(dict.fromkeys(line))
+        return tuple(self)
+
+    def pop_begun_before(self, time: float) -> dict[PartitionQueue, None]:
+        """Take out the first queues, up to one whose oldest batch was begun at `time` (loop time)
+        or later, and return them. An older one behind it comes when that has left, or is as old.
+        """
+        old = dict.fromkeys(takewhile(lambda queue: _begun(queue) < time, self))
+        for queue in old:
+            del self[queue]
+        return old
+
+
+def _begun(queue: PartitionQueue) -> float:
+    return queue.waiting[0].created if queue.waiting else 0.0
+
+
+# -- Settle the requests that are in flight to one broker, in the order in which they were sent
+
+
+_LANDING_TIME = 4.0
+"""Seconds that a broker may take to replicate before its silence means anything."""
+
+
+class Flights:
+    """The requests in flight to one broker, oldest first.
+
+    Owns: that row, and by when the oldest request should be answered. No task waits for the
+    responses: one is settled as it is read, so that the tasks which wait for its records run in the
+    next turn of the event loop.
+    """
+
+    def __init__(
+        self,
+        contact: Contact,
+        delivery: Delivery,
+        on_room: Callable[[], None],
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
+        """Begin with nothing in flight.
+
+        `on_room()` is called when responses have made room. What it or `delivery` raises is a bug,
+        and goes to `on_bug(error)`: callbacks have no caller that would learn of it.
+        """
+        self._contact = contact
+        self._delivery = delivery
+        self._on_room = on_room
+        self._on_bug = on_bug
+        self._row: deque[Flight] = deque()
+        self._due: Due | None = None
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @property
+    def answers(self) -> list[asyncio.Future[Any]]:
+        """What resolves when the requests of this moment are answered, or will not be."""
+        return [flight.answer for flight in self._row]
+
+    def add(self, flight: Flight) -> None:
+        """Take a request that was just sent, with `land` to be called with its response.
+
+        One that could not be sent has failed already.
+        """
+        self._row.append(flight)
+        flight.answer.add_done_callback(self._on_answer)
+        if len(self._row) == 1:
+            self._expect_oldest()
+
+    def give_up(self) -> None:
+        """Forget all requests: their batches have failed, and their memory is free again."""
+        for flight in self._row:
+            for _, batch in flight.cargo:
+                self._delivery.accumulator.release(batch)
+        self._row.clear()
+        self._expect_oldest()
+
+    def land(self, request: ProduceRequest, response: ProduceResponse) -> None:
+        """Settle `request` while its response is read, unless an older one comes first.
+
+        1. Request 1 is in flight. Request 2 cannot be sent; it has failed, and keeps its place.
+        2. Request 3 is sent. The responses to 1 and 3 are read together, and 1 is settled.
+        3. Request 2 is the oldest now, and its batches go back before those of 3 are settled: 3 is
+           left to `_on_answer`, which runs in the next turn of the event loop for 1 and takes both.
+        """
+        if not self._row or self._row[0].request is not request:
+            return
+        try:
+            self._succeed(self._row.popleft(), response)
+            self._on_room()
+        except BaseException as error:
+            self._on_bug(error)
+
+    def _on_answer(self, answer: asyncio.Future[Any]) -> None:
+        """Settle what has ended without a response, or had to wait for an older request."""
+        # asyncio would log a failure that nothing looked at, as when the producer has stopped.
+        answer.exception()
+        if not self._row or not self._row[0].answer.done():
+            return
+        try:
+            while self._row and self._row[0].answer.done():
+                flight = self._row.popleft()
+                failure = flight.answer.exception()
+                if failure is None:
+                    self._succeed(flight, flight.answer.result())
+                elif isinstance(failure, KafkaError):
+                    self._fail(flight, failure)
+                else:
+                    raise failure
+            self._on_room()
+        except BaseException as error:
+            self._on_bug(error)
+
+    # Both take a flight that has left the row: what is settled may find more to send, and needs the
+    # room.
+
+    def _succeed(self, flight: Flight, response: ProduceResponse | None) -> None:
+        self._expect_oldest()
+        self._contact.succeed()
+        self._delivery.on_response(flight, response)
+
+    def _fail(self, flight: Flight, error: KafkaError) -> None:
+        # A failure counts from when its response was due, so that is forgotten afterwards.
+        self._contact.note(error)
+        self._expect_oldest()
+        self._delivery.on_failure(flight, error)
+
+    def _expect_oldest(self) -> None:
+        """Count the time of the oldest request from now on."""
+        if self._due is not None:
+            self._contact.forgive(self._due)
+        self._due = self._contact.expect("Produce", _LANDING_TIME) if self._row else None
+
+
+# -- Compress batches, not so many in one turn that the event loop stands still
+
+
+_PER_TURN = {GZIP: 65_536, SNAPPY: 524_288, LZ4: 524_288, ZSTD: 262_144}
+"""Bytes of records that a codec packs in a millisecond or less, by its default level."""
+
+_HARD = 32_768
+"""... and at the levels above `_EASY`."""
+
+_EASY = {GZIP: 6, LZ4: 2, ZSTD: 3}
+
+_PATIENCE = 0.02
+"""Seconds after which a turn does more: twice as much after twice as long, and so on. A busy
+application may bring more in its long turns than is compressed otherwise, and its records would
+wait behind all that has room in the buffer memory.
+"""
+
+
+class Compressing:
+    """Compresses the batches of one broker, a request's at a time.
+
+    Owns how many bytes of records were compressed in this turn of the event loop, which queues have
+    a batch that is still to be compressed for the next request, and when that was begun.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: MessageAccumulator,
+        seal: Callable[[PartitionQueue, float], ProducerBatch | None],
+    ) -> None:
+        """Begin without a request. `seal(queue, now)` returns the batch of a queue that leaves
+        with the next request, or None.
+        """
+        codec, level = codec_id(config.compression_type), config.compression_level
+        self.is_used = bool(codec)
+        self._accumulator = accumulator
+        self._seal = seal
+        is_hard = level is not None and level > _EASY.get(codec, level)
+        self._per_turn = _HARD if is_hard else _PER_TURN.get(codec, 0)
+        self._request_size = config.max_request_size
+        self._bytes = 0
+        self._line: deque[PartitionQueue] = deque()
+        self._begun_at = 0.0
+        self._room = 0
+        self.has_rest = False
+        """Whether another turn has to look for more: there was no room in this request, or time has
+        passed since it was begun.
+        """
+
+    def begin_turn(self) -> None:
+        """Begin to count again: this is another turn of the event loop."""
+        self._bytes = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a request is still to be compressed."""
+        return bool(self._line)
+
+    def begin(self, line: Iterable[PartitionQueue], now: float) -> None:
+        """Begin with another request, of batches from the queues in `line`.
+
+        What comes later is for the request after it, so that an application which goes on sending
+        cannot keep this one from leaving.
+        """
+        self._line.extend(line)
+        self._begun_at = now
+        self.has_rest = False
+        self._room = self._request_size
+
+    def go_on(self, now: float) -> bool:
+        """Compress what fills the request; return False if the rest has to wait for another turn
+        of the event loop, which would stand still otherwise.
+        """
+        limit = self._per_turn * max(1.0, (now - self._begun_at) / _PATIENCE)
+        while self._line and self._room > 0:
+            if self._bytes >= limit:
+                self.has_rest = True
+                return False
+            batch = self._seal(self._line.popleft(), now)
+            # What was compressed before may wait for something else, and takes no room.
+            if batch is not None and not batch.builder.compressed_size:
+                self._room -= self._compress(batch)
+        if self._line:
+            self.has_rest = True
+            self._line.clear()
+        return True
+
+    def _compress(self, batch: ProducerBatch) -> int:
+        """Return the bytes that a sealed batch has now."""
+        builder = batch.builder
+        builder.build()
+        self._bytes += builder.size
+        sizing = self._accumulator.sizing(batch.partition.topic)
+        sizing.learn(builder.size, builder.compressed_size)
+        return builder.compressed_size
+
 
 log = logging.getLogger("aiokafka.producer.producer")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from aiokafka.errors import (
     RecordListTooLargeError,
     for_code,
 )
+from aiokafka.producer.batches.appender import PartitionQueue
 from aiokafka.producer.batches.batch import ProducerBatch
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,
@@ -32,11 +34,11 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
 
-Chunk = bytes | bytearray | memoryview
-
 __all__ = [
     "LAST_PLAIN_VERSION",
     "NAMED_TOPICS_VERSION",
+    "Cargo",
+    "Flight",
     "Payload",
     "batch_error",
     "check_version",
@@ -50,6 +52,29 @@ __all__ = [
     "results_of",
     "wire_form",
 ]
+
+
+# -- A request with batches that has not been answered
+
+
+Cargo = list[tuple[PartitionQueue, ProducerBatch]]
+"""What goes into one request: at most one batch of each partition."""
+
+
+class Flight(NamedTuple):
+    """A request that has not been answered, and what it carries."""
+
+    request: ProduceRequest
+    answer: asyncio.Future[ProduceResponse | None]
+    """Its response; None with acks=0."""
+
+    cargo: Cargo
+    sent_at: float
+    """When it was sent (loop time)."""
+
+
+Chunk = bytes | bytearray | memoryview
+
 
 NAMED_TOPICS_VERSION = 12
 """The last version that names topics; from the next on they go by id (KIP-516)."""

@@ -35,9 +35,8 @@ comes with the abort.
 
 from __future__ import annotations
 
-from aiokafka.producer.batches.batch import ProducerBatch
-from aiokafka.producer.batches.partition_queue import PartitionQueue
-from aiokafka.producer.sending.partition_sequence import PartitionSequence, advance
+from aiokafka.producer.batches.appender import PartitionQueue
+from aiokafka.producer.batches.batch import PartitionSequence, ProducerBatch, advance
 from aiokafka.producer.sending.requests import may_be_written
 from aiokafka.producer.transactions.state import Transaction
 

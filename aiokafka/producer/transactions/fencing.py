@@ -17,10 +17,9 @@ from aiokafka.errors import (
     TransactionAbortable,
     renewed,
 )
-from aiokafka.producer.sending.producer_id import ProducerIdentity
+from aiokafka.producer.sending.sender import ProducerIdentity
 from aiokafka.producer.sending.sequencer import Sequencer
-from aiokafka.producer.transactions.additions import Remaining
-from aiokafka.producer.transactions.requests import TransactionRequests
+from aiokafka.producer.transactions.requests import Remaining, TransactionRequests
 
 if TYPE_CHECKING:
     from aiokafka._config.producer import ProducerConfig

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
+from aiokafka._group_members import GroupReader
+from aiokafka._partitions import as_partition, split_offset
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
+    BrokerResponseError,
     CoordinatorNotAvailableError,
     InvalidTransactionTimeout,
     KafkaError,
+    KafkaProtocolError,
     NotCoordinatorError,
+    OperationNotAttempted,
+    ProducerFenced,
     UnknownError,
     UnknownTopicOrPartitionError,
+    for_code,
 )
 from aiokafka.net.failures import REFUSALS
-from aiokafka.producer.sending.producer_id import ProducerIdentity, check, identity_in, retry
-from aiokafka.producer.transactions.additions import (
-    MOST_UNKNOWN,
-    Remaining,
-    check_added,
-    check_named,
-    topics_to_add,
-)
-from aiokafka.producer.transactions.errands import Errand
-from aiokafka.producer.transactions.strays import UNANSWERED, Strays
-from aiokafka.protocol.messages.produce import InitProducerIdRequest
+from aiokafka.producer.sending.sender import ProducerIdentity, check, identity_in, retry
+from aiokafka.producer.transactions.state import UNANSWERED, Errand, Strays
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     EndTxnRequest,
     EndTxnResponse,
     TxnOffsetCommitRequest,
@@ -47,7 +47,240 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["TransactionRequests"]
+__all__ = [
+    "MOST_UNKNOWN",
+    "Offsets",
+    "Remaining",
+    "Share",
+    "TransactionRequests",
+    "as_group",
+    "as_offsets",
+    "check_added",
+    "check_named",
+    "share_out",
+    "topics_to_add",
+    "with_epochs",
+]
+
+
+# -- Which partitions a coordinator has added to a transaction. No I/O
+
+
+MOST_UNKNOWN = 5
+"""The metadata of a coordinator may lack a new partition for a while. One that it does not know so
+many times in a row does not exist, or does not exist any more."""
+
+
+class Remaining:
+    """Partitions to add again, of which some may be gone, or not ours to write any more.
+
+    Owns: those that were neither added nor refused so far, in however many requests and calls.
+    """
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = set(partitions)
+        self._unknown = 0
+        """How many times in a row the coordinator did not know some of them."""
+
+    def check_response(self, response: AddPartitionsToTxnResponse) -> None:
+        """Take out what was added, or else what was refused.
+
+        Raises an error that a retry may mend, and ProducerFenced.
+        """
+        try:
+            check_added(response, self.partitions)
+        except UnknownTopicOrPartitionError:
+            self._unknown += 1
+            if self._unknown < MOST_UNKNOWN:
+                raise
+            self._drop_refused(response)
+        except BrokerResponseError as error:
+            if error.retriable or isinstance(error, ProducerFenced):
+                raise
+            self._drop_refused(response)
+        else:
+            self.partitions.clear()
+
+    def _drop_refused(self, response: AddPartitionsToTxnResponse) -> None:
+        self._unknown = 0
+        telling, _ = _telling_code(response)
+        self.partitions -= {partition for partition, code in _codes(response) if code == telling}
+
+
+def check_added(response: AddPartitionsToTxnResponse, wanted: Set[TopicPartition]) -> None:
+    """Raise the error that decides, unless `wanted` were added."""
+    check(*_telling_code(response))
+    check_named(wanted, {partition for partition, _ in _codes(response)}, "AddPartitionsToTxn")
+
+
+def check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
+    """Raise KafkaProtocolError, which is retried, for a response without a word about a partition.
+
+    If it were taken for added, its records could stay out of the transaction; and its offsets, if
+    they were taken for stored, would be lost.
+    """
+    missing = wanted - named
+    if missing:
+        topic, number = min(missing)
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise KafkaProtocolError(f"{what}: no word about {topic}-{number}{more} in the response")
+
+
+def topics_to_add(partitions: Set[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    """Return partitions in the form of a request."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return [AddPartitionsToTxnTopic(name=name, partitions=each) for name, each in topics.items()]
+
+
+def _codes(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, int]]:
+    return [
+        (TopicPartition(topic.name, result.partition_index), result.partition_error_code)
+        for topic in response.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+    ]
+
+
+def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
+    """Return the code that decides, and the partition that it is about; (0, "") without an error.
+
+    If one partition is refused, none is added, and the others are only "not attempted". An error
+    that a retry does not mend goes before those that it may.
+    """
+    found: list[tuple[int, int, str]] = []
+    for (topic, number), code in _codes(response):
+        if code:
+            rank = 2 if code == OperationNotAttempted.errno else int(for_code(code).retriable)
+            found.append((rank, code, f"{topic}-{number}: not in the transaction"))
+    if not found:
+        return 0, ""
+    _, code, where = min(found, key=lambda entry: entry[0])
+    return code, where
+
+
+# -- Check offsets for a transaction, and find the group members that commit them. No I/O
+
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+Share = tuple[ConsumerGroupMetadata, Offsets]
+"""The member that commits, and the offsets that it commits."""
+
+
+class WrongOffsets(TypeError, ValueError):
+    """What was given is no offsets: TypeError by meaning, ValueError as aiokafka has it."""
+
+
+def as_offsets(offsets: Any) -> Offsets:
+    """Return offsets that a user gave: by partition an int, (int, str) or OffsetAndMetadata.
+
+    Raises TypeError or ValueError for anything else.
+    """
+    if not isinstance(offsets, Mapping):
+        raise WrongOffsets(f"offsets: must be a dict, not {type(offsets).__name__}")
+    found: Offsets = {}
+    for partition, value in offsets.items():
+        tp = as_partition(partition)
+        try:
+            offset, metadata, epoch = split_offset(value)
+        except ValueError as error:
+            raise WrongOffsets(*error.args) from None
+        if isinstance(offset, bool) or not isinstance(offset, int):
+            raise WrongOffsets(f"offsets: {offset!r} of {partition!r} is not an int")
+        if offset < 0:
+            raise ValueError(f"offsets: {offset} of {partition!r} is negative")
+        if not isinstance(metadata, str):
+            raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
+        found[tp] = OffsetAndMetadata(offset, metadata, epoch)
+    return found
+
+
+def as_group(group: Any) -> str | ConsumerGroupMetadata:
+    """Return the id of a group, or the member that commits for it if `group` names one: a consumer,
+    or its metadata.
+
+    Raises CommitFailedError for a consumer that is not a member now, ValueError for anything else.
+    """
+    if callable(getattr(group, "group_metadata", None)):
+        group = group.group_metadata()
+    if isinstance(group, str):
+        if not group:
+            raise ValueError("group_id: must not be empty")
+        return group
+    group_id = getattr(group, "group_id", None)
+    if not isinstance(group_id, str) or not group_id:
+        raise ValueError(f"group_id: must be a group id, a consumer or its metadata, not {group!r}")
+    if isinstance(group, ConsumerGroupMetadata):
+        return group
+    instance_id = getattr(group, "group_instance_id", None)
+    return ConsumerGroupMetadata(group_id, group.generation_id, group.member_id, instance_id)
+
+
+def with_epochs(offsets: Offsets, readers: Sequence[GroupReader]) -> Offsets:
+    """Return `offsets` with the leader epochs that these consumers know.
+
+    By them the next reader notices that the log was truncated meanwhile (KIP-320).
+    """
+    found: Offsets = {}
+    for partition, entry in offsets.items():
+        epoch = entry.leader_epoch
+        for reader in readers:
+            if epoch < 0:
+                epoch = reader.leader_epoch_before(partition, entry.offset)
+        found[partition] = entry._replace(leader_epoch=epoch)
+    return found
+
+
+def share_out(
+    offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupReader]
+) -> list[Share]:
+    """Assign each of `offsets` to the member that commits it.
+
+    `readers` are the consumers of the group in this event loop. If `group` is only an id, a
+    partition belongs to its reader, or to no member. Raises CommitFailedError if a reader has lost
+    a partition since it returned its records.
+    """
+    if isinstance(group, ConsumerGroupMetadata):
+        for reader in readers:
+            if group.member_id and group.member_id == reader.member_id:
+                reader.refuse_lost(offsets)
+        return [(group, offsets)]
+    by_reader: dict[GroupReader | None, Offsets] = {}
+    for partition, entry in offsets.items():
+        by_reader.setdefault(_reader_of(partition, entry.offset, readers), {})[partition] = entry
+    shares: dict[ConsumerGroupMetadata, Offsets] = {}
+    for found, part in by_reader.items():
+        member = ConsumerGroupMetadata(group)
+        if found is not None:
+            found.refuse_lost(part)
+            member = found.metadata()
+        shares.setdefault(member, {}).update(part)
+    return list(shares.items())
+
+
+def _reader_of(
+    partition: TopicPartition, offset: int, readers: Sequence[GroupReader]
+) -> GroupReader | None:
+    """Return the reader that returned the records before this offset.
+
+    A rebalance may move a partition between two consumers of this event loop while a transaction
+    is open:
+
+    1. Reader A returns the records 0 to 9. The application processes them.
+    2. The group revokes the partition from A and assigns it to B. B has read nothing yet.
+    3. The application commits offset 10. It belongs to A, which must refuse it, as B begins at 0.
+       To commit it in the name of B would be accepted, and both would have processed 0 to 9.
+
+    So B counts only once it has returned records, or stands at this very offset.
+    """
+    for reader in readers:
+        if reader.stands_for(partition, offset):
+            return reader
+    for reader in readers:
+        if reader.has_lost(partition):
+            return reader
+    return next((reader for reader in readers if reader.owns(partition)), None)
+
 
 log = logging.getLogger("aiokafka.producer.producer")
 

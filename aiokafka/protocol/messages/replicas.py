@@ -4,7 +4,6 @@ from aiokafka.protocol.schema import (
     I8,
     I16,
     I32,
-    I64,
     Bool,
     NStr,
     Request,
@@ -115,79 +114,3 @@ class ElectLeadersRequest(Request[ElectLeadersResponse], api_key=43, versions="0
     election_type: I8 = field("1+", default=0)  # 0 preferred, 1 unclean
     topic_partitions: list[TopicPartitions] | None  # None: all
     timeout_ms: I32 = 60000
-
-
-# -- Log directories of brokers
-
-
-class DescribeLogDirsPartition(Struct):
-    partition_index: I32
-    partition_size: I64
-    offset_lag: I64
-    is_future_key: Bool
-
-
-class DescribeLogDirsTopic(Struct):
-    name: Str
-    partitions: list[DescribeLogDirsPartition]
-
-
-class DescribeLogDirsResult(Struct):
-    error_code: I16 = 0
-    log_dir: Str
-    topics: list[DescribeLogDirsTopic]
-    total_bytes: I64 = field("4+", default=-1, ignorable=True)  # KIP-827
-    usable_bytes: I64 = field("4+", default=-1, ignorable=True)
-    is_cordoned: Bool = field("5+", default=False, ignorable=True)  # KIP-1066
-
-
-class DescribeLogDirsResponse(Response):
-    throttle_time_ms: I32 = 0
-    error_code: I16 = field("3+", default=0, ignorable=True)
-    results: list[DescribeLogDirsResult]
-
-
-class DescribableLogDirTopic(Struct):
-    topic: Str
-    partitions: list[I32]
-
-
-class DescribeLogDirsRequest(
-    Request[DescribeLogDirsResponse], api_key=35, versions="0-5", flexible="2+"
-):
-    """Ask what is in the log directories of a broker."""
-
-    topics: list[DescribableLogDirTopic] | None
-
-
-class AlterReplicaLogDirPartitionResult(Struct):
-    partition_index: I32
-    error_code: I16 = 0
-
-
-class AlterReplicaLogDirTopicResult(Struct):
-    topic_name: Str
-    partitions: list[AlterReplicaLogDirPartitionResult]
-
-
-class AlterReplicaLogDirsResponse(Response):
-    throttle_time_ms: I32 = 0
-    results: list[AlterReplicaLogDirTopicResult]
-
-
-class AlterReplicaLogDirTopic(Struct):
-    name: Str
-    partitions: list[I32]
-
-
-class AlterReplicaLogDir(Struct):
-    path: Str
-    topics: list[AlterReplicaLogDirTopic]
-
-
-class AlterReplicaLogDirsRequest(
-    Request[AlterReplicaLogDirsResponse], api_key=34, versions="0-2", flexible="2+"
-):
-    """Move replicas between log directories of a broker."""
-
-    dirs: list[AlterReplicaLogDir]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -3,7 +3,7 @@ consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.classic_group import (
+from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,

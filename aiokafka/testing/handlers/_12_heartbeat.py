@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.classic_group import HeartbeatRequest, HeartbeatResponse
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafka.testing import codes
 from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.topics import (
+from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.protocol.messages.classic_group import ConsumerProtocolSubscription
-from aiokafka.protocol.messages.group_offsets import (
+from aiokafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from aiokafka.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

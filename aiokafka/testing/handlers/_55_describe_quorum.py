@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.cluster import (
+from aiokafka.protocol.messages.quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,

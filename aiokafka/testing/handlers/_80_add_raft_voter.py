@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.cluster import AddRaftVoterRequest, AddRaftVoterResponse
+from aiokafka.protocol.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse
 from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.messages.cluster import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from aiokafka.protocol.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
 

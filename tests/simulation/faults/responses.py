@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Action, Cut, Delay, Fail, Interception, RequestContext, Silence
 from aiokafka.testing import codes as c
 from aiokafka.testing.script import Handler

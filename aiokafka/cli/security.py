@@ -1,0 +1,395 @@
+"""`aiokafka acls`, `users`, `quotas` and `tokens`: what clients may do, and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka.cli.arguments import Finite, distinct
+from aiokafka.cli.failures import parts
+from aiokafka.cli.running import YES, agree, can_ask, secret
+from aiokafka.cli.session import Session, command
+from aiokafka.cli.settings import read_file, read_stdin
+from aiokafka.errors import DelegationTokenNotFound
+
+if TYPE_CHECKING:
+    from aiokafka.admin import (
+        AclBinding,
+        AclFilter,
+        AIOKafkaAdminClient,
+        DelegationToken,
+        QuotaEntity,
+    )
+
+__all__ = ["acls", "limits_of", "quotas", "token_row", "tokens", "users"]
+
+acls = click.Group(help="List, add and delete entries of access control lists.")
+users = click.Group(help="List users that log in by SCRAM, set their passwords, delete them.")
+quotas = click.Group(help="Show and change how much clients may send, fetch and ask for.")
+
+_ACL = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
+_MECHANISM = click.option(
+    "--mechanism",
+    type=click.Choice(["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    default="SCRAM-SHA-512",
+    show_default=True,
+)
+
+
+def _acl_row(binding: AclBinding) -> dict[str, Any]:
+    found = binding.as_dict()
+    return {**found.pop("pattern"), **found}
+
+
+def _member(kind: Any, text: str) -> Any:
+    """Return the member of an enum by its name in any case, as `--operation` and others give it."""
+    try:
+        return kind[text.upper().replace("-", "_")]
+    except KeyError:
+        known = ", ".join(name.lower() for name in kind.__members__ if name != "UNKNOWN")
+        raise click.BadParameter(f"{text!r} must be one of {known}") from None
+
+
+def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
+    """Return the filter of `type:name`, and of whatever else is given."""
+    from aiokafka.admin import AclFilter, AclOperation, AclPermission, PatternType, ResourceType
+
+    found: dict[str, Any] = {}
+    if resource is not None:
+        kind, _, name = resource.partition(":")
+        found |= {"resource_type": _member(ResourceType, kind), "name": name or None}
+    kinds = {"operation": AclOperation, "permission": AclPermission, "pattern_type": PatternType}
+    for field, value in given.items():
+        if value is not None:
+            found[field] = _member(kinds[field], value) if field in kinds else value
+    return AclFilter(**found)
+
+
+@command(acls, "list")
+@click.argument("resource", required=False, metavar="[TYPE:NAME]")
+@click.option("--principal", metavar="User:NAME")
+@click.option("--operation", metavar="NAME", help="read, write, describe ...")
+async def list_acls(session: Session, resource: str | None, **given: str | None) -> None:
+    """List entries, all or those about a resource such as topic:orders.
+
+    \b
+    Example:
+      aiokafka acls list topic:orders --principal User:alice
+    """
+    wanted = _filter(resource, given)
+    async with session.admin() as admin:
+        found = await admin.acls.describe(wanted)
+    session.output.rows(sorted(map(_acl_row, found), key=str), _ACL)
+
+
+@command(acls, "add", prints=False)
+@click.argument("resource", metavar="TYPE:NAME")
+@click.argument("principal", metavar="User:NAME")
+@click.argument("operations", nargs=-1, required=True)
+@click.option("--deny", is_flag=True, help="Forbid it instead.")
+@click.option("--prefixed", is_flag=True, help="For all names that begin so.")
+@click.option("--host", default="*", show_default=True, help="For clients of this address.")
+async def add_acls(
+    session: Session,
+    resource: str,
+    principal: str,
+    operations: tuple[str, ...],
+    deny: bool,
+    prefixed: bool,
+    host: str,
+) -> None:
+    """Let a principal do OPERATIONS with a resource.
+
+    \b
+    Example:
+      aiokafka acls add topic:orders User:alice read describe
+    """
+    from aiokafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermission,
+        PatternType,
+        ResourcePattern,
+        ResourceType,
+    )
+
+    kind, _, name = resource.partition(":")
+    pattern = ResourcePattern(
+        _member(ResourceType, kind),
+        name,
+        PatternType.PREFIXED if prefixed else PatternType.LITERAL,
+    )
+    permission = AclPermission.DENY if deny else AclPermission.ALLOW
+    bindings = [
+        AclBinding(pattern, principal, _member(AclOperation, operation), permission, host)
+        for operation in operations
+    ]
+    async with session.admin() as admin:
+        made, failed = await parts(admin.acls.create(bindings), bindings)
+    session.output.done(f"{resource}: {len(made)} entries for {principal}" if made else "")
+    if failed is not None:
+        raise failed
+
+
+@command(acls, "delete")
+@click.argument("resource", metavar="TYPE[:NAME]")
+@click.option("--principal", metavar="User:NAME")
+@click.option("--operation", metavar="NAME")
+@click.option("--prefixed", is_flag=True, help="Those for all names that begin so.")
+@YES
+async def delete_acls(
+    session: Session, resource: str, prefixed: bool, yes: bool, **given: str | None
+) -> None:
+    """Delete entries about a resource, and show them. TYPE alone stands for all of this type.
+
+    \b
+    Example:
+      aiokafka acls delete topic:orders --principal User:alice --yes
+    """
+    if prefixed:
+        given["pattern_type"] = "prefixed"
+    elif ":" in resource:
+        # Not those that `add --prefixed` has made of the same name, which others may need.
+        given["pattern_type"] = "literal"
+    wanted = _filter(resource, given)
+    if resource.endswith(":"):
+        # It would be a slip that takes the rights to everything of this type.
+        raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
+    async with session.admin() as admin:
+        if not yes:
+            count = len(await admin.acls.describe(wanted))
+            agree(f"Delete {count} entries about {resource}?", yes)
+        found = await admin.acls.delete([wanted])
+    rows = [_acl_row(binding) for bindings in found.values() for binding in bindings]
+    session.output.rows(sorted(rows, key=str), _ACL)
+
+
+@command(users, "list")
+@click.argument("names", nargs=-1, metavar="[USER]...")
+async def list_users(session: Session, names: tuple[str, ...]) -> None:
+    """List users and their mechanisms.
+
+    \b
+    Example:
+      aiokafka users list
+    """
+    async with session.admin() as admin:
+        found, failed = await parts(admin.users.describe(names or None), names or None)
+    rows = [
+        {"user": user, **credential.as_dict()}
+        for user, credentials in sorted(found.items())
+        for credential in credentials
+    ]
+    session.output.rows(rows, ("user", "mechanism", "iterations"))
+    if failed is not None:
+        raise failed
+
+
+@command(users, "set", prints=False)
+@click.argument("user")
+@_MECHANISM
+@click.option("--new-password-file", metavar="FILE", help="Read it from there; - is stdin.")
+async def set_user(
+    session: Session, user: str, mechanism: str, new_password_file: str | None
+) -> None:
+    """Set the password of a user, new or not. It is asked for, or read from a file.
+
+    \b
+    Example:
+      aiokafka users set alice --new-password-file alice.password
+    """
+    from aiokafka.admin import NewScramCredential, ScramMechanism
+
+    if new_password_file is not None:
+        is_stdin = new_password_file == "-"
+        text = read_stdin() if is_stdin else read_file(Path(new_password_file))
+        password = text.rstrip("\r\n")
+    elif can_ask():
+        password = secret(f"New password of {user}", twice=True)
+    else:
+        raise click.UsageError("give --new-password-file; - is stdin")
+    credential = NewScramCredential(user, password, _member(ScramMechanism, mechanism))
+    async with session.admin() as admin:
+        await admin.users.upsert([credential])
+    session.output.done(f"{user}: password set for {mechanism}")
+
+
+@command(users, "delete", prints=False)
+@click.argument("user")
+@_MECHANISM
+@YES
+async def delete_user(session: Session, user: str, mechanism: str, yes: bool) -> None:
+    """Delete the password of a user for a mechanism.
+
+    \b
+    Example:
+      aiokafka users delete alice --yes
+    """
+    agree(f"Delete the password of {user}?", yes)
+    async with session.admin() as admin:
+        await admin.users.delete([(user, mechanism)])
+    session.output.done(f"{user}: password for {mechanism} deleted")
+
+
+def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
+    """Return limits of `name=number` texts; a name alone removes its limit.
+
+    Raises click.BadParameter for what is no number, and for a name that is given twice.
+    """
+    return distinct(map(_limit, texts))
+
+
+def _limit(text: str) -> tuple[str, float | None]:
+    name, equals, value = text.partition("=")
+    try:
+        return name, float(value) if equals else None
+    except ValueError:
+        raise click.BadParameter(f"{text!r} must be NAME=NUMBER or NAME") from None
+
+
+def _entity(given: dict[str, str | None]) -> QuotaEntity:
+    from aiokafka.admin import QuotaEntity, QuotaName
+
+    if not any(given.values()):
+        raise click.UsageError("give --user, --client-id or --ip")
+    found = {name: text for name, text in given.items() if text is not None}
+    return QuotaEntity(
+        **{name: QuotaName.DEFAULT if text == "<default>" else text for name, text in found.items()}
+    )
+
+
+@command(quotas, "list")
+async def list_quotas(session: Session) -> None:
+    """List all quotas.
+
+    \b
+    Example:
+      aiokafka quotas list
+    """
+    async with session.admin() as admin:
+        found = await admin.quotas.describe()
+    rows = [
+        {"entity": str(entity), "quota": name, "limit": limit}
+        for entity, limits in sorted(found.items(), key=str)
+        for name, limit in sorted(limits.items())
+    ]
+    session.output.rows(rows, ("entity", "quota", "limit"))
+
+
+@command(quotas, "alter", prints=False)
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=NUMBER...")
+@click.option("--user", metavar="NAME", help="Of this user; <default>: of those without their own.")
+@click.option("--client-id", metavar="NAME", help="Of this client id; may go with --user.")
+@click.option("--ip", metavar="ADDRESS", help="Of clients at this address.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+async def alter_quotas(
+    session: Session, changes: tuple[str, ...], dry_run: bool, **given: str | None
+) -> None:
+    """Set limits; a NAME alone removes its limit, and others stay.
+
+    \b
+    Example:
+      aiokafka quotas alter --user alice producer_byte_rate=1000000 request_percentage
+    """
+    entity, limits = _entity(given), limits_of(changes)
+    async with session.admin() as admin:
+        await admin.quotas.alter(entity, limits, validate_only=dry_run)
+    session.output.done(f"{entity}: {'could be changed' if dry_run else 'changed'}")
+
+
+# -- Delegation tokens (KIP-48)
+
+
+tokens = click.Group(help="List, create, renew and expire delegation tokens.")
+
+_TOKEN = ("token_id", "owner", "requester", "renewers", "expires", "ends")
+_HOUR_MS = 3_600_000
+
+
+def token_row(token: DelegationToken) -> dict[str, Any]:
+    """Return what may be shown of a token: not its secret."""
+    return {
+        "token_id": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "expires": token.expiry_timestamp,
+        "ends": token.max_timestamp,
+        "issued": token.issue_timestamp,
+    }
+
+
+@command(tokens, "list")
+@click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Only those of these.")
+async def list_tokens(session: Session, owners: tuple[str, ...]) -> None:
+    """List tokens without their secrets. Times are milliseconds since 1970.
+
+    \b
+    Example:
+      aiokafka tokens list --owner User:alice
+    """
+    async with session.admin() as admin:
+        found = await admin.tokens.describe(owners or None)
+    session.output.rows(map(token_row, sorted(found, key=lambda each: each.token_id)), _TOKEN)
+
+
+@command(tokens, "create")
+@click.option("--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it.")
+@click.option("--owner", metavar="User:NAME", help="For this user instead of oneself.")
+@click.option("--hours", type=Finite(0), help="Its longest life; else the broker's.")
+async def create_token(
+    session: Session, renewers: tuple[str, ...], owner: str | None, hours: float | None
+) -> None:
+    """Create a token, and show it with its secret: it logs in by SCRAM as token id and password.
+
+    \b
+    Example:
+      aiokafka tokens create --renewer User:worker --hours 12 --output json
+    """
+    lifetime = -1 if hours is None else int(hours * _HOUR_MS)
+    async with session.admin() as admin:
+        made = await admin.tokens.create(renewers, owner, lifetime)
+    row = {**token_row(made), "password": made.password}
+    session.output.rows([row], ("token_id", "password", "owner", "expires", "ends"))
+
+
+@command(tokens, "renew", prints=False)
+@click.argument("token_id")
+@click.option("--hours", type=Finite(0), help="For how long; else as configured.")
+async def renew_token(session: Session, token_id: str, hours: float | None) -> None:
+    """Let a token live on.
+
+    \b
+    Example:
+      aiokafka tokens renew 1RLGmGJkTWqk-P3FhcBN2w --hours 12
+    """
+    period = -1 if hours is None else int(hours * _HOUR_MS)
+    async with session.admin() as admin:
+        until = await admin.tokens.renew(await _secret_of(admin, token_id), period)
+    session.output.done(f"{token_id}: expires at {until} (milliseconds since 1970)")
+
+
+@command(tokens, "expire", prints=False)
+@click.argument("token_id")
+@YES
+async def expire_token(session: Session, token_id: str, yes: bool) -> None:
+    """End a token at once.
+
+    \b
+    Example:
+      aiokafka tokens expire 1RLGmGJkTWqk-P3FhcBN2w --yes
+    """
+    agree(f"End the token {token_id}?", yes)
+    async with session.admin() as admin:
+        await admin.tokens.expire(await _secret_of(admin, token_id))
+    session.output.done(f"{token_id}: expired")
+
+
+async def _secret_of(admin: AIOKafkaAdminClient, token_id: str) -> bytes:
+    for token in await admin.tokens.describe():
+        if token.token_id == token_id:
+            return token.hmac
+    raise DelegationTokenNotFound(f"no token {token_id!r} that this user may see")
