@@ -25,6 +25,12 @@ NOT_IN_A_CONSUMER = (
     *("aiokafka._interception", "aiokafka.consumer._interception"),
 )
 
+NOT_IN_AN_ADMIN_CLIENT = (
+    *("aiokafka.admin.topics", "aiokafka.admin.groups", "aiokafka.admin.tokens"),
+    *("aiokafka.admin.configs", "aiokafka.admin._upstream_calls", "aiokafka.admin.enums"),
+    *("aiokafka.protocol.messages.topics", "aiokafka.consumer", "aiokafka.producer"),
+)
+
 
 def loaded_by(line: str) -> set[str]:
     program = f"import sys, asyncio; before = set(sys.modules); {line}; "
@@ -41,6 +47,7 @@ def loaded_by(line: str) -> set[str]:
         ("import aiokafka", ("aiokafka.errors", "aiokafka.client", "dataclasses", *NOT_AT_FIRST)),
         ("from aiokafka import AIOKafkaProducer", ("aiokafka.consumer", *NOT_AT_FIRST)),
         ("from aiokafka import AIOKafkaConsumer", (*NOT_IN_A_CONSUMER, *NOT_AT_FIRST)),
+        ("from aiokafka.admin import AIOKafkaAdminClient", NOT_IN_AN_ADMIN_CLIENT),
     ],
 )
 def test_only_what_is_used_is_loaded(line: str, unwanted: tuple[str, ...]) -> None:

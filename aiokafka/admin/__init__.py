@@ -9,273 +9,129 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
-    from aiokafka.admin._broker_values import (
-        Broker,
-        ClusterDescription,
-        FeatureLevels,
-        Features,
-        LogDir,
-        LogDirReplica,
-        Quorum,
-        QuorumReplica,
-    )
-    from aiokafka.admin._config_values import (
-        ConfigChange,
-        ConfigKey,
-        ConfigSetting,
-        ConfigSynonym,
-    )
-    from aiokafka.admin._declared import DeclaredTopic, TopicStep
-    from aiokafka.admin._delegation_token import DelegationToken
-    from aiokafka.admin._group_values import (
-        GroupDescription,
-        GroupListing,
-        GroupMember,
-        StreamsTasks,
-    )
-    from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
-    from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
-    from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
-    from aiokafka.admin._raw import SendTo
-    from aiokafka.admin._reset_values import OffsetReset, ResetKind, ResetRule
-    from aiokafka.admin._share_offsets import ShareOffset
-    from aiokafka.admin._topic_values import (
-        PartitionDescription,
-        Reassignment,
-        TopicCreation,
-        TopicDescription,
-        TopicListing,
-        TopicSetting,
-    )
-    from aiokafka.admin._transaction_values import (
-        ActiveProducer,
-        FencedProducer,
-        HangingTransaction,
-        TransactionDescription,
-        TransactionListing,
-    )
-    from aiokafka.admin._user_values import NewScramCredential, ScramCredential
-    from aiokafka.admin.acls import Acls
-    from aiokafka.admin.brokers import Brokers
-    from aiokafka.admin.client import AIOKafkaAdminClient
-    from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-    from aiokafka.admin.configs import Configs
-    from aiokafka.admin.enums import (
-        AclOperation,
-        AclPermission,
-        ConfigOperation,
-        ConfigSource,
-        ConfigType,
-        ElectionType,
-        FeatureUpgradeType,
-        GroupState,
-        GroupType,
-        PatternType,
-        QuotaName,
-        ResourceType,
-        ScramMechanism,
-        TopicAction,
-        TransactionState,
-    )
-    from aiokafka.admin.groups import Groups
-    from aiokafka.admin.new_partitions import NewPartitions
-    from aiokafka.admin.new_topic import NewTopic
-    from aiokafka.admin.offsets import Offsets
-    from aiokafka.admin.quotas import Quotas
-    from aiokafka.admin.records import Records
-    from aiokafka.admin.records_to_delete import RecordsToDelete
-    from aiokafka.admin.tokens import Tokens
-    from aiokafka.admin.topics import Topics
-    from aiokafka.admin.transactions import Transactions
-    from aiokafka.admin.users import Users
-
-__all__ = [
-    "AIOKafkaAdminClient",
-    "AclBinding",
-    "AclFilter",
-    "AclOperation",
-    "AclPermission",
-    "Acls",
-    "ActiveProducer",
-    "Broker",
-    "Brokers",
-    "ClusterDescription",
-    "ConfigChange",
-    "ConfigKey",
-    "ConfigOperation",
-    "ConfigResource",
-    "ConfigResourceType",
-    "ConfigSetting",
-    "ConfigSource",
-    "ConfigSynonym",
-    "ConfigType",
-    "Configs",
-    "DeclaredTopic",
-    "DelegationToken",
-    "ElectionType",
-    "FeatureLevels",
-    "FeatureUpgradeType",
-    "Features",
-    "FencedProducer",
-    "GroupDescription",
-    "GroupLag",
-    "GroupListing",
-    "GroupMember",
-    "GroupState",
-    "GroupType",
-    "Groups",
-    "HangingTransaction",
-    "ListedOffset",
-    "LogDir",
-    "LogDirReplica",
-    "NewPartitions",
-    "NewScramCredential",
-    "NewTopic",
-    "OffsetReset",
-    "OffsetSpec",
-    "Offsets",
-    "PartitionDescription",
-    "PartitionLag",
-    "PartitionOwner",
-    "PatternType",
-    "Quorum",
-    "QuorumReplica",
-    "QuotaEntity",
-    "QuotaFilter",
-    "QuotaName",
-    "Quotas",
-    "Reassignment",
-    "Records",
-    "RecordsToDelete",
-    "ResetKind",
-    "ResetRule",
-    "ResourcePattern",
-    "ResourceType",
-    "ScramCredential",
-    "ScramMechanism",
-    "SendTo",
-    "ShareOffset",
-    "StreamsTasks",
-    "Tokens",
-    "TopicAction",
-    "TopicCreation",
-    "TopicDescription",
-    "TopicListing",
-    "TopicSetting",
-    "TopicStep",
-    "Topics",
-    "TransactionDescription",
-    "TransactionListing",
-    "TransactionState",
-    "Transactions",
-    "Users",
-]
-
-_HOMES = {
-    "AIOKafkaAdminClient": "client",
-    "AclBinding": "_acl_values",
-    "AclFilter": "_acl_values",
-    "AclOperation": "enums",
-    "AclPermission": "enums",
-    "Acls": "acls",
-    "ActiveProducer": "_transaction_values",
-    "Broker": "_broker_values",
-    "Brokers": "brokers",
-    "ClusterDescription": "_broker_values",
-    "ConfigChange": "_config_values",
-    "ConfigKey": "_config_values",
-    "ConfigOperation": "enums",
-    "ConfigResource": "config_resource",
-    "ConfigResourceType": "config_resource",
-    "ConfigSetting": "_config_values",
-    "ConfigSource": "enums",
-    "ConfigSynonym": "_config_values",
-    "ConfigType": "enums",
-    "Configs": "configs",
-    "DeclaredTopic": "_declared",
-    "DelegationToken": "_delegation_token",
-    "ElectionType": "enums",
-    "FeatureLevels": "_broker_values",
-    "FeatureUpgradeType": "enums",
-    "Features": "_broker_values",
-    "FencedProducer": "_transaction_values",
-    "GroupDescription": "_group_values",
-    "GroupLag": "_lag_values",
-    "GroupListing": "_group_values",
-    "GroupMember": "_group_values",
-    "GroupState": "enums",
-    "GroupType": "enums",
-    "Groups": "groups",
-    "HangingTransaction": "_transaction_values",
-    "ListedOffset": "_offset_values",
-    "LogDir": "_broker_values",
-    "LogDirReplica": "_broker_values",
-    "NewPartitions": "new_partitions",
-    "NewScramCredential": "_user_values",
-    "NewTopic": "new_topic",
-    "OffsetReset": "_reset_values",
-    "OffsetSpec": "_offset_values",
-    "Offsets": "offsets",
-    "PartitionDescription": "_topic_values",
-    "PartitionLag": "_lag_values",
-    "PartitionOwner": "_lag_values",
-    "PatternType": "enums",
-    "Quorum": "_broker_values",
-    "QuorumReplica": "_broker_values",
-    "QuotaEntity": "_quota_values",
-    "QuotaFilter": "_quota_values",
-    "QuotaName": "enums",
-    "Quotas": "quotas",
-    "Reassignment": "_topic_values",
-    "Records": "records",
-    "RecordsToDelete": "records_to_delete",
-    "ResetKind": "_reset_values",
-    "ResetRule": "_reset_values",
-    "ResourcePattern": "_acl_values",
-    "ResourceType": "enums",
-    "ScramCredential": "_user_values",
-    "ScramMechanism": "enums",
-    "SendTo": "_raw",
-    "ShareOffset": "_share_offsets",
-    "StreamsTasks": "_group_values",
-    "Tokens": "tokens",
-    "TopicAction": "enums",
-    "TopicCreation": "_topic_values",
-    "TopicDescription": "_topic_values",
-    "TopicListing": "_topic_values",
-    "TopicSetting": "_topic_values",
-    "TopicStep": "_declared",
-    "Topics": "topics",
-    "TransactionDescription": "_transaction_values",
-    "TransactionListing": "_transaction_values",
-    "TransactionState": "enums",
-    "Transactions": "transactions",
-    "Users": "users",
+# The modules and the public names that each of them has.
+_NAMES = {
+    "acls": "AclBinding AclFilter Acls ResourcePattern",
+    "brokers": (
+        "Broker Brokers ClusterDescription FeatureLevels Features LogDir LogDirReplica Quorum "
+        "QuorumReplica"
+    ),
+    "client": "AIOKafkaAdminClient SendTo",
+    "config_resource": "ConfigResource ConfigResourceType",
+    "configs": "ConfigChange ConfigKey ConfigSetting ConfigSynonym Configs",
+    "enums": (
+        "AclOperation AclPermission ConfigOperation ConfigSource ConfigType ElectionType "
+        "FeatureUpgradeType GroupState GroupType PatternType QuotaName ResourceType "
+        "ScramMechanism TopicAction TransactionState"
+    ),
+    "_group_descriptions": "GroupDescription GroupListing GroupMember StreamsTasks",
+    "_group_offsets": "OffsetReset ResetKind ResetRule ShareOffset",
+    "groups": "Groups",
+    "_lag": "GroupLag PartitionLag PartitionOwner",
+    "new_partitions": "NewPartitions",
+    "new_topic": "NewTopic",
+    "offsets": "ListedOffset OffsetSpec Offsets",
+    "quotas": "QuotaEntity QuotaFilter Quotas",
+    "records": "Records",
+    "records_to_delete": "RecordsToDelete",
+    "_replicas": "Reassignment",
+    "results": "",
+    "tokens": "DelegationToken Tokens",
+    "topics": (
+        "DeclaredTopic PartitionDescription TopicCreation TopicDescription TopicListing "
+        "TopicSetting TopicStep Topics"
+    ),
+    "transactions": (
+        "ActiveProducer FencedProducer HangingTransaction TransactionDescription "
+        "TransactionListing Transactions"
+    ),
+    "users": "NewScramCredential ScramCredential Users",
 }
-_SUBMODULES = frozenset(
-    (
-        "acls",
-        "brokers",
-        "client",
-        "config_resource",
-        "configs",
-        "enums",
-        "groups",
-        "new_partitions",
-        "new_topic",
-        "offsets",
-        "quotas",
-        "records",
-        "records_to_delete",
-        "results",
-        "tokens",
-        "topics",
-        "transactions",
-        "users",
-    )
-)
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+_SUBMODULES = {home for home in _NAMES if not home.startswith("_")}
+
+if TYPE_CHECKING:  # which reads these imports in place of __all__
+    from aiokafka.admin._group_descriptions import GroupDescription as GroupDescription
+    from aiokafka.admin._group_descriptions import GroupListing as GroupListing
+    from aiokafka.admin._group_descriptions import GroupMember as GroupMember
+    from aiokafka.admin._group_descriptions import StreamsTasks as StreamsTasks
+    from aiokafka.admin._group_offsets import OffsetReset as OffsetReset
+    from aiokafka.admin._group_offsets import ResetKind as ResetKind
+    from aiokafka.admin._group_offsets import ResetRule as ResetRule
+    from aiokafka.admin._group_offsets import ShareOffset as ShareOffset
+    from aiokafka.admin._lag import GroupLag as GroupLag
+    from aiokafka.admin._lag import PartitionLag as PartitionLag
+    from aiokafka.admin._lag import PartitionOwner as PartitionOwner
+    from aiokafka.admin._replicas import Reassignment as Reassignment
+    from aiokafka.admin.acls import AclBinding as AclBinding
+    from aiokafka.admin.acls import AclFilter as AclFilter
+    from aiokafka.admin.acls import Acls as Acls
+    from aiokafka.admin.acls import ResourcePattern as ResourcePattern
+    from aiokafka.admin.brokers import Broker as Broker
+    from aiokafka.admin.brokers import Brokers as Brokers
+    from aiokafka.admin.brokers import ClusterDescription as ClusterDescription
+    from aiokafka.admin.brokers import FeatureLevels as FeatureLevels
+    from aiokafka.admin.brokers import Features as Features
+    from aiokafka.admin.brokers import LogDir as LogDir
+    from aiokafka.admin.brokers import LogDirReplica as LogDirReplica
+    from aiokafka.admin.brokers import Quorum as Quorum
+    from aiokafka.admin.brokers import QuorumReplica as QuorumReplica
+    from aiokafka.admin.client import AIOKafkaAdminClient as AIOKafkaAdminClient
+    from aiokafka.admin.client import SendTo as SendTo
+    from aiokafka.admin.config_resource import ConfigResource as ConfigResource
+    from aiokafka.admin.config_resource import ConfigResourceType as ConfigResourceType
+    from aiokafka.admin.configs import ConfigChange as ConfigChange
+    from aiokafka.admin.configs import ConfigKey as ConfigKey
+    from aiokafka.admin.configs import Configs as Configs
+    from aiokafka.admin.configs import ConfigSetting as ConfigSetting
+    from aiokafka.admin.configs import ConfigSynonym as ConfigSynonym
+    from aiokafka.admin.enums import AclOperation as AclOperation
+    from aiokafka.admin.enums import AclPermission as AclPermission
+    from aiokafka.admin.enums import ConfigOperation as ConfigOperation
+    from aiokafka.admin.enums import ConfigSource as ConfigSource
+    from aiokafka.admin.enums import ConfigType as ConfigType
+    from aiokafka.admin.enums import ElectionType as ElectionType
+    from aiokafka.admin.enums import FeatureUpgradeType as FeatureUpgradeType
+    from aiokafka.admin.enums import GroupState as GroupState
+    from aiokafka.admin.enums import GroupType as GroupType
+    from aiokafka.admin.enums import PatternType as PatternType
+    from aiokafka.admin.enums import QuotaName as QuotaName
+    from aiokafka.admin.enums import ResourceType as ResourceType
+    from aiokafka.admin.enums import ScramMechanism as ScramMechanism
+    from aiokafka.admin.enums import TopicAction as TopicAction
+    from aiokafka.admin.enums import TransactionState as TransactionState
+    from aiokafka.admin.groups import Groups as Groups
+    from aiokafka.admin.new_partitions import NewPartitions as NewPartitions
+    from aiokafka.admin.new_topic import NewTopic as NewTopic
+    from aiokafka.admin.offsets import ListedOffset as ListedOffset
+    from aiokafka.admin.offsets import Offsets as Offsets
+    from aiokafka.admin.offsets import OffsetSpec as OffsetSpec
+    from aiokafka.admin.quotas import QuotaEntity as QuotaEntity
+    from aiokafka.admin.quotas import QuotaFilter as QuotaFilter
+    from aiokafka.admin.quotas import Quotas as Quotas
+    from aiokafka.admin.records import Records as Records
+    from aiokafka.admin.records_to_delete import RecordsToDelete as RecordsToDelete
+    from aiokafka.admin.tokens import DelegationToken as DelegationToken
+    from aiokafka.admin.tokens import Tokens as Tokens
+    from aiokafka.admin.topics import DeclaredTopic as DeclaredTopic
+    from aiokafka.admin.topics import PartitionDescription as PartitionDescription
+    from aiokafka.admin.topics import TopicCreation as TopicCreation
+    from aiokafka.admin.topics import TopicDescription as TopicDescription
+    from aiokafka.admin.topics import TopicListing as TopicListing
+    from aiokafka.admin.topics import Topics as Topics
+    from aiokafka.admin.topics import TopicSetting as TopicSetting
+    from aiokafka.admin.topics import TopicStep as TopicStep
+    from aiokafka.admin.transactions import ActiveProducer as ActiveProducer
+    from aiokafka.admin.transactions import FencedProducer as FencedProducer
+    from aiokafka.admin.transactions import HangingTransaction as HangingTransaction
+    from aiokafka.admin.transactions import TransactionDescription as TransactionDescription
+    from aiokafka.admin.transactions import TransactionListing as TransactionListing
+    from aiokafka.admin.transactions import Transactions as Transactions
+    from aiokafka.admin.users import NewScramCredential as NewScramCredential
+    from aiokafka.admin.users import ScramCredential as ScramCredential
+    from aiokafka.admin.users import Users as Users
+else:
+    __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

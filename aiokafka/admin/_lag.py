@@ -1,4 +1,4 @@
-"""How far groups are behind: offsets of groups beside those of partitions."""
+"""Lag of groups: their committed offsets beside the ends of partitions, in records and in time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,83 @@ from dataclasses import dataclass, field, replace
 
 from aiokafka import _seams
 from aiokafka._tasks import both, together
-from aiokafka.admin._first_records import Place, first_timestamps
-from aiokafka.admin._group_describe import describe_groups
-from aiokafka.admin._group_offsets import Offsets, fetch_offsets
-from aiokafka.admin._group_values import GroupDescription
-from aiokafka.admin._items import attempt, outcome
-from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
-from aiokafka.admin._leaders import leaders_of
-from aiokafka.admin._list_offsets import list_offsets
-from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
-from aiokafka.admin._routing import Router
-from aiokafka.admin._share_offsets import Offsets as ShareOffsets
-from aiokafka.admin._share_offsets import fetch_share_offsets
-from aiokafka.admin.enums import GroupType
-from aiokafka.errors import KafkaError
+from aiokafka.admin._group_descriptions import GroupDescription, describe_groups
+from aiokafka.admin._group_offsets import Offsets, ShareOffsets, fetch_offsets, fetch_share_offsets
+from aiokafka.admin._items import attempt, by_leader, by_topic, leaders_of, name_of, outcome
+from aiokafka.admin._routing import Call, Router, raise_for
+from aiokafka.admin._values import Value
+from aiokafka.admin.enums import GroupState, GroupType
+from aiokafka.admin.offsets import ListedOffset, OffsetSpec, list_offsets
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.messages.fetch import (
+    LAST_VERSION_WITH_NAMES,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+from aiokafka.record.reader import RecordReader
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-__all__ = ["Ends", "find_ends", "lag_of_groups"]
+# -- Values
+
+
+@dataclass(frozen=True)
+class PartitionOwner(Value):
+    """The member of a group that a partition is assigned to."""
+
+    member_id: str
+    #: The name of a static member.
+    instance_id: str | None
+    client_id: str
+    #: Where it connects from.
+    host: str
+
+
+@dataclass(frozen=True)
+class PartitionLag(Value):
+    """How far a group is behind in a partition."""
+
+    #: What the group has committed: the offset of the next record it will read; of a share group
+    #: the first one that is not acknowledged by all. None without one.
+    committed: int | None
+    #: The first offset of the partition. None if it could not be found out: see `error`.
+    start_offset: int | None
+    #: The offset that the next record gets. None if it could not be found out.
+    end_offset: int | None
+    #: The end for a `read_committed` consumer: before the first open transaction.
+    stable_offset: int | None
+    #: Offsets from the committed one to the end. More than the number of records in a compacted
+    #: topic, and where there are transactions. None without a committed offset or an end. Of a
+    #: share group the records that are yet to be delivered, where the broker tells (Kafka 4.2).
+    lag: int | None
+    #: The same to `stable_offset`: what is left for a `read_committed` consumer.
+    stable_lag: int | None
+    #: Offsets that were deleted before the group has read them; part of `lag`.
+    lost: int | None
+    #: The timestamp of the first unread record, in milliseconds since 1970. None if there is none,
+    #: if the group has nothing committed, or if it was not asked for or could not be read.
+    unread_since: int | None
+    #: Milliseconds from `unread_since` to now; 0 if nothing is unread, None if it is not known.
+    time_lag_ms: int | None
+    #: The member that has the partition; None if no member has.
+    owner: PartitionOwner | None
+    #: Why the offsets of the partition are not known, such as a deleted topic.
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True)
+class GroupLag(Value):
+    """How far a group is behind."""
+
+    group_id: str
+    type: GroupType
+    state: GroupState
+    #: The partitions that the group has offsets for, and those that its members are assigned.
+    partitions: Mapping[TopicPartition, PartitionLag]
+    #: The sum over partitions where it is known.
+    lag: int
+    #: The greatest of all partitions in milliseconds; None if it is known for none.
+    time_lag_ms: int | None
 
 
 @dataclass
@@ -226,3 +286,112 @@ def _one(
 def _distance(committed: int | None, end: int | None) -> int | None:
     """Return how many offsets there are; none if the log was cut below the committed one."""
     return None if committed is None or end is None else max(0, end - committed)
+
+
+# -- Timestamps of single records, by small fetches
+
+Place = tuple[TopicPartition, int]
+"""A partition and an offset in it."""
+Found = dict[TopicPartition, "int | KafkaError | None"]
+Read = dict[int, "int | None"]
+"""Timestamps by offset."""
+
+# Most batches fit into this. A greater one comes alone: the first of a response always comes whole
+# (KIP-74). Before Kafka 0.10.1 one that does not fit does not come at all.
+_FEW_BYTES = 32 * 1024
+_OLD_BYTES = 1024 * 1024
+_RESPONSE_BYTES = 1024 * 1024
+_FIRST_THAT_COMES_WHOLE = 3
+
+
+async def first_timestamps(
+    router: Router, places: Iterable[Place], deadline: float
+) -> dict[Place, int]:
+    """Return the timestamp of the first record at or after each place, in milliseconds.
+
+    A place where none can be read is left out. There is one request at a time to each broker, which
+    does not wait for others, and a response has about a megabyte.
+    """
+    offsets: dict[TopicPartition, list[int]] = {}
+    for tp, offset in sorted(set(places)):
+        offsets.setdefault(tp, []).append(offset)
+
+    async def send(
+        node_id: int, part: list[TopicPartition]
+    ) -> Mapping[TopicPartition, Read | KafkaError]:
+        read: dict[TopicPartition, Read] = {tp: {} for tp in part}
+        failed: dict[TopicPartition, KafkaError] = {}
+        # A request can ask for one place in a partition: groups that are elsewhere go after it.
+        while wanted := {
+            tp: offsets[tp][len(read[tp])]
+            for tp in part
+            if tp not in failed and len(read[tp]) < len(offsets[tp])
+        }:
+            news = await _fetch(router, node_id, wanted, deadline)
+            for tp, each in (news or dict.fromkeys(wanted)).items():
+                if isinstance(each, KafkaError) and each.retriable:
+                    failed[tp] = each
+                else:
+                    read[tp][wanted[tp]] = each if isinstance(each, int) else None
+        return {**read, **failed}
+
+    found = await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
+    return {
+        (tp, offset): timestamp
+        for tp, read in found.items()
+        if not isinstance(read, KafkaError)
+        for offset, timestamp in read.items()
+        if timestamp is not None
+    }
+
+
+async def _fetch(
+    router: Router, node_id: int, offsets: Mapping[TopicPartition, int], deadline: float
+) -> Found:
+    """Return what one response says; of partitions for which there was no room, nothing."""
+    call = Call(
+        FetchRequest,
+        lambda version: _request(version, offsets),
+        max_version=LAST_VERSION_WITH_NAMES,
+    )
+    response = await router.send(node_id, call, deadline)
+    raise_for(response.error_code, None, f"records of node {node_id}")
+    found: Found = {}
+    for topic in response.responses:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.topic, each.partition_index)
+            if tp not in offsets:
+                continue
+            if each.error_code:
+                found[tp] = for_code(each.error_code)(name_of(tp))
+            elif each.records:
+                found[tp] = _timestamp(each.records, tp, offsets[tp])
+                await asyncio.sleep(0)  # Decompressing may take a while.
+    return found
+
+
+def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
+    limit = _FEW_BYTES if version >= _FIRST_THAT_COMES_WHOLE else _OLD_BYTES
+
+    def entry(tp: TopicPartition) -> FetchPartition:
+        return FetchPartition(
+            partition=tp.partition, fetch_offset=offsets[tp], partition_max_bytes=limit
+        )
+
+    topics = by_topic(offsets, entry)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=_RESPONSE_BYTES,
+        topics=[FetchTopic(topic=name, partitions=found) for name, found in topics.items()],
+    )
+
+
+def _timestamp(data: bytes | bytearray | memoryview, tp: TopicPartition, offset: int) -> int | None:
+    """Return the timestamp of the first record; None if it cannot be read."""
+    reader = RecordReader(data, tp.topic, tp.partition, position=offset, include_control=True)
+    try:
+        records = reader.take(1)
+    except KafkaError:
+        return None
+    return records[0].timestamp if records else None

@@ -1,4 +1,4 @@
-"""Which API each call of the rooms cannot do without, and so the first release that has it."""
+"""The API that each call by noun needs, and so the first release that has it."""
 
 from __future__ import annotations
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from aiokafka.admin._by_topic import by_topic, name_of, numbers_by_topic, partitions_in
-from aiokafka.admin._items import outcome, settle
+from aiokafka.admin._items import (
+    GONE,
+    by_topic,
+    name_of,
+    numbers_by_topic,
+    outcome,
+    partitions_in,
+    settle,
+)
 from aiokafka.admin._routing import Call, Router, error_of, raise_for, remaining_ms
-from aiokafka.admin._topic_changes import GONE
-from aiokafka.admin._topic_values import Reassignment
+from aiokafka.admin._values import Value
 from aiokafka.admin.enums import ElectionType
 from aiokafka.errors import (
     ElectionNotNeeded,
@@ -19,6 +26,19 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages import replicas as wire
 from aiokafka.structs import TopicPartition
+
+
+@dataclass(frozen=True)
+class Reassignment(Value):
+    """A move of a partition to other brokers that is under way (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    """All that there are now: those to stay, to come and to go."""
+    adding: tuple[int, ...]
+    """Those that copy the partition."""
+    removing: tuple[int, ...]
+    """Those that will go when the others are in sync."""
+
 
 Elected = dict[TopicPartition, bool | KafkaError]
 

@@ -1,10 +1,14 @@
-"""Send an admin request to the broker that can serve it, until a deadline."""
+"""Send one admin request to a broker that can serve it, until a deadline.
+
+`Router` finds the broker and retries: any broker, a named one, the controller, or a coordinator.
+Requests about several items, each with an outcome of its own, are in `_items`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_after_reading
 from aiokafka._retry import OutOfTimeError, until, within
-from aiokafka.admin._arguments import as_int
-from aiokafka.admin._controllers import refuse
+from aiokafka._typing import later
+from aiokafka.admin._values import as_int
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerIdNotRegistered,
@@ -28,19 +32,27 @@ from aiokafka.errors import (
     RequestTimedOutError,
     UnknownTopicId,
     UnknownTopicOrPartitionError,
+    UnsupportedEndpointType,
     for_code,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from aiokafka.protocol.schema import Struct, fields
 from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
+    from aiokafka.admin.client import AIOKafkaAdminClient
     from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection
-    from aiokafka.protocol.messages.metadata import MetadataResponse
     from aiokafka.protocol.schema import Request, Response
+else:
+    AIOKafkaAdminClient = later("aiokafka.admin.client.AIOKafkaAdminClient")
 
 R = TypeVar("R", bound="Response")
 T = TypeVar("T")
@@ -425,3 +437,123 @@ def codes_in(message: Struct) -> Iterator[int]:
             for item in value:
                 if isinstance(item, Struct):
                     yield from codes_in(item)
+
+
+# -- Controllers as the only servers (KIP-919)
+
+#: Keys of the APIs that a controller of Kafka 4.3 lists and that clients may use.
+SERVED = frozenset(
+    (
+        *(18, 60),  # ApiVersions, DescribeCluster
+        *(19, 20, 37),  # topics: create, delete, add partitions
+        *(29, 30, 31),  # access control lists
+        *(32, 33, 44),  # configurations
+        *(38, 39, 40, 41),  # delegation tokens
+        *(43, 45, 46),  # elections and reassignments
+        *(49, 50, 51),  # quotas: alter; SCRAM users
+        *(55, 80, 81),  # the quorum
+        *(57, 64),  # features, unregistering
+    )
+)
+
+
+def refuse(request: type[Request[Any]]) -> None:
+    """Raise UnsupportedEndpointType for what no controller serves."""
+    if request.API_KEY not in SERVED:
+        name = request.__name__.removesuffix("Request")
+        raise UnsupportedEndpointType(
+            f"{name}: controllers do not serve it: connect by bootstrap_servers"
+        )
+
+
+# -- Metadata
+
+_FIRST_WITH_OPERATIONS = 8
+_LAST_OF_THE_CLUSTER = 10  # then DescribeCluster tells
+
+
+async def fetch_metadata(
+    router: Router,
+    topics: Sequence[str] | None,
+    deadline: float,
+    *,
+    operations: bool = False,
+    cluster_operations: bool = False,
+    asked: set[int] | None = None,
+) -> MetadataResponse:
+    """Fetch metadata of these topics, or of all topics with None, from any broker that was not
+    `asked` before, as `Router.to_any` does.
+
+    Creates no topic. Without topics the brokers may be controllers, see `Router`. With `operations`
+    also what the user may do with topics, and with `cluster_operations` with the cluster, where
+    brokers can tell.
+    """
+    if router.is_for_controllers and topics is not None and not topics:
+        return await router.all_nodes(deadline)
+    call = _call(topics, operations, cluster_operations)
+
+    async def attempt() -> MetadataResponse:
+        response = await router.to_any(call, deadline, asked)
+        if not response.brokers:
+            # It has just started. That it knows of no topics and groups either says nothing.
+            raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
+        return response
+
+    return _complete(await router.retry(attempt, deadline), topics)
+
+
+async def metadata_of(
+    router: Router, node_id: int, topics: Sequence[str], deadline: float
+) -> MetadataResponse:
+    """Fetch what one broker knows of these topics, in one attempt. Creates no topic."""
+    return _complete(await router.send(node_id, _call(topics), deadline), topics)
+
+
+def _call(
+    topics: Sequence[str] | None, operations: bool = False, cluster_operations: bool = False
+) -> Call[MetadataResponse]:
+    def build(version: int) -> MetadataRequest:
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        if version < 4 and wanted:
+            wanted = None  # Before version 4, asking for a topic by name may create it.
+        if version == 0 and wanted is None:
+            wanted = []  # In version 0 an empty list asks for all topics.
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        if version >= _FIRST_WITH_OPERATIONS:
+            request.include_topic_authorized_operations = operations
+        if _FIRST_WITH_OPERATIONS <= version <= _LAST_OF_THE_CLUSTER:
+            request.include_cluster_authorized_operations = cluster_operations
+        return request
+
+    return Call(MetadataRequest, build)
+
+
+def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
+    """Leave these topics in a response, in order; those it does not name are unknown."""
+    if topics:
+        found = {topic.name: topic for topic in response.topics}
+        response.topics = [found.get(name) or _unknown(name) for name in topics]
+    return response
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=UnknownTopicOrPartitionError.errno, name=name, is_internal=False, partitions=[]
+    )
+
+
+# -- Base class of `admin.topics`, `admin.groups` and so on
+
+
+class AdminApi:
+    """Calls about one noun, in an attribute of the admin client.
+
+    A call raises IllegalStateError if the client is not started or is closed already.
+    """
+
+    def __init__(self, client: AIOKafkaAdminClient) -> None:
+        self._client = client
+        self._router = client._router
+
+    def _deadline(self, timeout_ms: float | None) -> float:
+        return self._client._deadline(timeout_ms)

@@ -1,17 +1,145 @@
-"""Access control lists: who may do what."""
+"""Access control lists: who may do what (`admin.acls`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from aiokafka.admin import _acls
-from aiokafka.admin._acl_values import AclBinding, AclFilter, check_binding, check_filter
-from aiokafka.admin._room import Room
+from aiokafka.admin._items import outcome, settle
+from aiokafka.admin._routing import AdminApi, Call, error_of
+from aiokafka.admin._values import Value
+from aiokafka.admin.enums import AclOperation, AclPermission, PatternType, ResourceType
+from aiokafka.errors import (
+    AdminItemsError,
+    KafkaError,
+    KafkaProtocolError,
+    UnsupportedVersionError,
+    for_code,
+)
+from aiokafka.protocol.messages.acls import (
+    AclCreation,
+    AclDescription,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+)
 
-__all__ = ["Acls"]
+__all__ = ["AclBinding", "AclFilter", "Acls", "ResourcePattern"]
 
 
-class Acls(Room):
+# -- Entries and filters
+
+_NOT_IN_ENTRIES = {"UNKNOWN", "ANY", "MATCH"}
+
+
+@dataclass(frozen=True)
+class ResourcePattern(Value):
+    """The resources that an ACL is about. It can be a key of a dict."""
+
+    resource_type: ResourceType
+    """TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER."""
+
+    name: str
+    """The name, or with PREFIXED its beginning. "*" as a LITERAL stands for every name. The only
+    CLUSTER is "kafka-cluster"."""
+
+    pattern_type: PatternType = PatternType.LITERAL
+    """LITERAL, or PREFIXED (KIP-290, Kafka 2.0)."""
+
+
+@dataclass(frozen=True)
+class AclBinding(Value):
+    """One entry of an access control list: who may or may not do what, and from where."""
+
+    pattern: ResourcePattern
+    principal: str
+    """Such as ``User:alice``; ``User:*`` stands for every user."""
+
+    operation: AclOperation
+    permission: AclPermission = AclPermission.ALLOW
+    host: str = "*"
+    """The address of the client; "*" stands for every address."""
+
+
+@dataclass(frozen=True)
+class AclFilter(Value):
+    """Chooses entries of access control lists; what is not given matches everything."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    """With MATCH, all entries that apply to the resource `name`: the literal ones, those for "*",
+    and those whose prefix fits."""
+
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+
+    @classmethod
+    def of(cls, binding: AclBinding) -> AclFilter:
+        """Return a filter that chooses exactly this entry."""
+        pattern = binding.pattern
+        return cls(
+            resource_type=pattern.resource_type,
+            name=pattern.name,
+            pattern_type=pattern.pattern_type,
+            principal=binding.principal,
+            host=binding.host,
+            operation=binding.operation,
+            permission=binding.permission,
+        )
+
+
+def check_binding(binding: Any) -> AclBinding:
+    """Raise TypeError or ValueError for what cannot be an entry."""
+    if not isinstance(binding, AclBinding):
+        raise TypeError(f"bindings: must be AclBinding objects, not {binding!r}")
+    pattern = binding.pattern
+    for value, cls in (
+        (pattern.resource_type, ResourceType),
+        (pattern.pattern_type, PatternType),
+        (binding.operation, AclOperation),
+        (binding.permission, AclPermission),
+    ):
+        if not isinstance(value, cls):
+            raise TypeError(f"bindings: {value!r} must be of {cls.__name__}")
+        if value.name in _NOT_IN_ENTRIES:
+            raise ValueError(f"bindings: {cls.__name__}.{value.name} is for filters only")
+    kind, colon, name = binding.principal.partition(":")
+    if not (kind and colon and name):
+        raise ValueError(
+            f"bindings: {binding.principal!r} must be a principal such as 'User:alice'"
+        )
+    for what, text in (("a name", pattern.name), ("a host", binding.host)):
+        if not text:
+            raise ValueError(f"bindings: {what} must not be empty")
+    return binding
+
+
+def check_filter(argument: str, wanted: Any) -> AclFilter:
+    """Raise TypeError or ValueError for what cannot be a filter."""
+    if not isinstance(wanted, AclFilter):
+        raise TypeError(f"{argument}: must be an AclFilter, not {wanted!r}")
+    for value, cls in (
+        (wanted.resource_type, ResourceType),
+        (wanted.pattern_type, PatternType),
+        (wanted.operation, AclOperation),
+        (wanted.permission, AclPermission),
+    ):
+        if not isinstance(value, cls):
+            raise TypeError(f"{argument}: {value!r} must be of {cls.__name__}")
+        if value.name == "UNKNOWN":
+            raise ValueError(f"{argument}: {cls.__name__}.UNKNOWN chooses nothing")
+    return wanted
+
+
+class Acls(AdminApi):
     """Calls about access control lists: `admin.acls`.
 
     A cluster without `authorizer.class.name` refuses them with SecurityDisabled, and a user without
@@ -29,7 +157,20 @@ class Acls(Room):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = check_filter("filter", AclFilter() if filter is None else filter)
-        return await _acls.describe(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> DescribeAclsRequest:
+            return DescribeAclsRequest(**_fields(wanted, version))
+
+        async def ask(left: list[AclFilter]) -> dict[AclFilter, list[AclBinding] | KafkaError]:
+            response = await self._router.to_any(Call(DescribeAclsRequest, build), deadline)
+            if response.error_code:
+                return {wanted: for_code(response.error_code)(response.error_message or "describe")}
+            return {
+                wanted: [_binding(each, one) for each in response.resources for one in each.acls]
+            }
+
+        return (await settle(self._router, [wanted], ask, deadline))[wanted]
 
     async def create(
         self, bindings: Iterable[AclBinding], *, timeout_ms: float | None = None
@@ -44,7 +185,20 @@ class Acls(Room):
         several were given. Raises ValueError for an entry that cannot be.
         """
         wanted = [check_binding(binding) for binding in bindings]
-        await _acls.create(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(left: list[AclBinding]) -> dict[AclBinding, KafkaError | None]:
+            def build(version: int) -> CreateAclsRequest:
+                return CreateAclsRequest(creations=[_creation(one, version) for one in left])
+
+            response = await self._router.to_any(Call(CreateAclsRequest, build), deadline)
+            _check_count(len(response.results), len(left))
+            found: dict[AclBinding, KafkaError | None] = {}
+            for binding, result in zip(left, response.results, strict=True):
+                found[binding] = error_of(result.error_code, result.error_message, binding)
+            return found
+
+        await settle(self._router, wanted, ask, deadline)
 
     async def delete(
         self, filters: Iterable[AclFilter], *, timeout_ms: float | None = None
@@ -60,5 +214,118 @@ class Acls(Room):
         AdminItemsError, by filter, if several were given. Where a filter could delete some
         entries and others not, its error is itself an AdminItemsError, by entry.
         """
-        wanted = [check_filter("filters", one) for one in filters]
-        return await _acls.delete(self._router, wanted, self._deadline(timeout_ms))
+        chosen = [check_filter("filters", one) for one in filters]
+        deadline = self._deadline(timeout_ms)
+        gone: dict[AclFilter, dict[AclBinding, KafkaError | None]] = {}
+
+        async def ask(left: list[AclFilter]) -> Mapping[AclFilter, list[AclBinding] | KafkaError]:
+            def build(version: int) -> DeleteAclsRequest:
+                return DeleteAclsRequest(
+                    filters=[DeleteAclsFilter(**_fields(one, version)) for one in left]
+                )
+
+            response = await self._router.to_any(Call(DeleteAclsRequest, build), deadline)
+            _check_count(len(response.filter_results), len(left))
+            found: dict[AclFilter, list[AclBinding] | KafkaError] = {}
+            for wanted, result in zip(left, response.filter_results, strict=True):
+                known = gone.setdefault(wanted, {})
+                found[wanted] = _deleted(wanted, result, known)
+            return found
+
+        return await settle(self._router, chosen, ask, deadline)
+
+
+# -- Requests
+
+_FIRST_WITH_PATTERNS = 1  # versions of the three APIs; KIP-290
+
+
+def _deleted(
+    wanted: AclFilter,
+    result: DeleteAclsFilterResult,
+    known: dict[AclBinding, KafkaError | None],
+) -> list[AclBinding] | KafkaError:
+    """Return what a filter has deleted in all attempts, or its error.
+
+    Where single entries could not be deleted, the error is one that may pass, if there is such;
+    else that of the only entry, or an AdminItemsError by entry.
+    """
+    failed = error_of(result.error_code, result.error_message, wanted)
+    if failed is not None:
+        return failed
+    named = {_binding(each, each): each for each in result.matching_acls}
+    for binding in [binding for binding, error in known.items() if error is not None]:
+        if binding not in named:
+            del known[binding]  # it has gone, although it could not be deleted before
+    for binding, each in named.items():
+        known[binding] = error_of(each.error_code, each.error_message, binding)
+    passing = [error for error in known.values() if error is not None and error.retriable]
+    if passing:
+        return passing[0]
+    try:
+        return list(outcome(known))
+    except AdminItemsError as failures:
+        return failures
+    except KafkaError as error:
+        return error
+
+
+def _check_count(count: int, wanted: int) -> None:
+    if count != wanted:
+        raise KafkaProtocolError(f"the response has {count} results for {wanted} items")
+
+
+def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
+    if version >= _FIRST_WITH_PATTERNS:
+        return wanted.pattern_type
+    if wanted.pattern_type not in (PatternType.ANY, PatternType.LITERAL):
+        raise UnsupportedVersionError(
+            f"{wanted.pattern_type.name} patterns in DescribeAcls and others need Kafka 2.0"
+        )
+    return PatternType.LITERAL  # there are no others
+
+
+def _fields(wanted: AclFilter, version: int) -> dict[str, Any]:
+    """Return what the requests that look for entries have in common."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": _pattern_of(wanted, version),
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _creation(binding: AclBinding, version: int) -> AclCreation:
+    pattern = binding.pattern
+    if version < _FIRST_WITH_PATTERNS and pattern.pattern_type is not PatternType.LITERAL:
+        raise UnsupportedVersionError("CreateAcls: PREFIXED patterns need Kafka 2.0 (KIP-290)")
+    return AclCreation(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        resource_pattern_type=pattern.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )
+
+
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl,
+    each: AclDescription | DeleteAclsMatchingAcl,
+) -> AclBinding:
+    """Return an entry of a resource; a response to a deletion has both in one."""
+    return AclBinding(
+        ResourcePattern(
+            ResourceType(resource.resource_type),
+            resource.resource_name,
+            PatternType(resource.pattern_type),
+        ),
+        each.principal,
+        AclOperation(each.operation),
+        AclPermission(each.permission_type),
+        each.host,
+    )

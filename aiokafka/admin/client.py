@@ -1,9 +1,11 @@
-"""The admin client: public methods, each a call of the module that does the work."""
+"""The admin client: any request, calls of aiokafka, and newer calls by noun, such as `topics`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,21 +17,24 @@ from aiokafka._partitions import as_partition
 from aiokafka._tasks import made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import Self, Unpack, later
-from aiokafka.admin import _cluster, _raw
-from aiokafka.admin._arguments import as_new_topics, items_of, refuse_other_names
-from aiokafka.admin._raw import SendTo
-from aiokafka.admin._routing import R, Router
+from aiokafka.admin._items import by_leader, by_node, settle
+from aiokafka.admin._routing import Call, R, Router, codes_in, fetch_metadata
+from aiokafka.admin._values import as_new_topics, items_of, refuse_other_names
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import AdminItemsError, IllegalStateError
-from aiokafka.protocol.messages.metadata import MetadataResponse
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.errors import (
+    AdminItemsError,
+    IllegalStateError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from aiokafka.protocol.schema import Request
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.admin._delegation_token import DelegationToken
     from aiokafka.admin.acls import Acls
     from aiokafka.admin.brokers import Brokers
     from aiokafka.admin.config_resource import ConfigResource
@@ -47,14 +52,14 @@ if TYPE_CHECKING:
         TopicDict,
         TopicResults,
     )
-    from aiokafka.admin.tokens import Tokens
+    from aiokafka.admin.tokens import DelegationToken, Tokens
     from aiokafka.admin.topics import Topics
     from aiokafka.admin.transactions import Transactions
     from aiokafka.admin.users import Users
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import AdminOptions
 else:
-    DelegationToken = later("aiokafka.admin._delegation_token.DelegationToken")
+    DelegationToken = later("aiokafka.admin.tokens.DelegationToken")
     ConfigResource = later("aiokafka.admin.config_resource.ConfigResource")
     AlterConfigsResult = later("aiokafka.admin.results.AlterConfigsResult")
     ClusterDict = later("aiokafka.admin.results.ClusterDict")
@@ -77,9 +82,49 @@ else:
     Transactions = later("aiokafka.admin.transactions.Transactions")
     Users = later("aiokafka.admin.users.Users")
 
-_ANY = SendTo.any()
-
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
+
+
+@dataclass(frozen=True)
+class SendTo:
+    """Says which broker a request is for: made by `any`, `controller`, `broker`, `leader`,
+    `coordinator` or `transaction_coordinator`."""
+
+    kind: str
+    target: Any = None
+
+    @classmethod
+    def any(cls) -> SendTo:
+        """Choose any broker; another one if the first is silent."""
+        return cls("any")
+
+    @classmethod
+    def controller(cls) -> SendTo:
+        """Choose the controller, or with KRaft a broker that forwards to it."""
+        return cls("controller")
+
+    @classmethod
+    def broker(cls, broker_id: int) -> SendTo:
+        """Choose this broker."""
+        return cls("broker", broker_id)
+
+    @classmethod
+    def leader(cls, partition: TopicPartition) -> SendTo:
+        """Choose the leader of a partition."""
+        return cls("leader", as_partition(partition))
+
+    @classmethod
+    def coordinator(cls, group_id: str) -> SendTo:
+        """Choose the coordinator of a group."""
+        return cls("group", group_id)
+
+    @classmethod
+    def transaction_coordinator(cls, transactional_id: str) -> SendTo:
+        """Choose the coordinator of a transactional id."""
+        return cls("transaction", transactional_id)
+
+
+_ANY = SendTo.any()
 
 
 class AIOKafkaAdminClient(Reporting):
@@ -91,7 +136,7 @@ class AIOKafkaAdminClient(Reporting):
     the change is sent again, so it may be reported as made already. Cancelling a call does not take
     back what has been sent.
 
-    The methods here are those of aiokafka. All others stand in rooms, which are attributes:
+    The methods here are those of aiokafka. All other calls are grouped by noun, in attributes:
     `acls`, `groups`, `records` and so on.
 
     `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
@@ -223,84 +268,84 @@ class AIOKafkaAdminClient(Reporting):
             raise IllegalStateError(f"the admin client is {state}")
         return self._router.deadline(timeout_ms)
 
-    # -- rooms
+    # -- newer calls, by noun
 
     @cached_property
     def acls(self) -> Acls:
         """Calls about access control lists."""
         from aiokafka.admin import acls
 
-        return acls.Acls(self._router, self._deadline)
+        return acls.Acls(self)
 
     @cached_property
     def brokers(self) -> Brokers:
         """Calls about brokers, controllers and the cluster."""
         from aiokafka.admin import brokers
 
-        return brokers.Brokers(self._router, self._deadline)
+        return brokers.Brokers(self)
 
     @cached_property
     def configs(self) -> Configs:
         """Calls about configurations."""
         from aiokafka.admin import configs
 
-        return configs.Configs(self._router, self._deadline)
+        return configs.Configs(self)
 
     @cached_property
     def groups(self) -> Groups:
         """Calls about groups and their offsets."""
         from aiokafka.admin import groups
 
-        return groups.Groups(self._router, self._deadline)
+        return groups.Groups(self)
 
     @cached_property
     def offsets(self) -> Offsets:
         """Calls about the offsets of partitions."""
         from aiokafka.admin import offsets
 
-        return offsets.Offsets(self._router, self._deadline)
+        return offsets.Offsets(self)
 
     @cached_property
     def quotas(self) -> Quotas:
         """Calls about client quotas."""
         from aiokafka.admin import quotas
 
-        return quotas.Quotas(self._router, self._deadline)
+        return quotas.Quotas(self)
 
     @cached_property
     def records(self) -> Records:
         """Calls about records."""
         from aiokafka.admin import records
 
-        return records.Records(self._router, self._deadline)
+        return records.Records(self)
 
     @cached_property
     def tokens(self) -> Tokens:
         """Calls about delegation tokens."""
         from aiokafka.admin import tokens
 
-        return tokens.Tokens(self._router, self._deadline)
+        return tokens.Tokens(self)
 
     @cached_property
     def topics(self) -> Topics:
         """Calls about topics."""
         from aiokafka.admin import topics
 
-        return topics.Topics(self._router, self._deadline)
+        return topics.Topics(self)
 
     @cached_property
     def transactions(self) -> Transactions:
         """Calls about transactions and their producers."""
         from aiokafka.admin import transactions
 
-        return transactions.Transactions(self._router, self._deadline)
+        return transactions.Transactions(self)
 
     @cached_property
     def users(self) -> Users:
         """Calls about users and their SCRAM credentials."""
         from aiokafka.admin import users
 
-        return users.Users(self._router, self._deadline)
+        return users.Users(self)
 
     # -- any request
 
@@ -325,7 +370,24 @@ class AIOKafkaAdminClient(Reporting):
         UnsupportedVersionError, ValueError for fields that the version lacks, and TypeError for
         values of another type than a field's.
         """
-        return await _raw.send(self._router, request, to, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        router = self._router
+        call: Call[R] = Call(type(request), lambda version: request, codes_in)
+        if to.kind == "any":
+            return await router.to_any(call, deadline)
+        if to.kind == "controller":
+            return await router.to_controller(call, deadline)
+        if to.kind == "broker":
+            return await router.to_node(to.target, call, deadline)
+        if to.kind == "leader":
+
+            async def ask(node_id: int, part: list[TopicPartition]) -> dict[TopicPartition, R]:
+                return dict.fromkeys(part, await router.send(node_id, call, deadline))
+
+            found = await by_leader(router, [to.target], ask, deadline)
+            return found[to.target]
+        kind = CoordinationType.GROUP if to.kind == "group" else CoordinationType.TRANSACTION
+        return await router.to_coordinator(to.target, call, deadline, kind=kind)
 
     async def send_to_all(
         self, request: Request[R], *, timeout_ms: float | None = None
@@ -334,7 +396,19 @@ class AIOKafkaAdminClient(Reporting):
 
         Raises the error of a broker: AdminItemsError if there are several.
         """
-        return await _raw.send_to_all(self._router, request, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        call: Call[R] = Call(type(request), lambda version: request)
+        metadata = await fetch_metadata(self._router, [], deadline)
+
+        async def one(node_id: int, _: list[int]) -> dict[int, R]:
+            return {node_id: await self._router.send_to_named(node_id, call, deadline)}
+
+        return await settle(
+            self._router,
+            sorted(broker.node_id for broker in metadata.brokers),
+            lambda left: by_node({node_id: [node_id] for node_id in left}, one),
+            deadline,
+        )
 
     # -- topics
 
@@ -351,11 +425,11 @@ class AIOKafkaAdminClient(Reporting):
         settings. The controller responds when it has decided; other brokers may learn of the topic
         a moment later. Changes beyond the user's quota are delayed and sent again.
         """
-        from aiokafka.admin import _topics
+        from aiokafka.admin import _upstream_calls
 
         wanted = as_new_topics("new_topics", new_topics)
         deadline = self._deadline(timeout_ms)
-        return await _topics.create_topics(self._router, wanted, validate_only, deadline)
+        return await _upstream_calls.create_topics(self._router, wanted, validate_only, deadline)
 
     async def delete_topics(
         self,
@@ -366,10 +440,10 @@ class AIOKafkaAdminClient(Reporting):
 
         Errors of single topics are not raised: see `topic_errors` and `topic_error_codes`.
         """
-        from aiokafka.admin import _topics
+        from aiokafka.admin import _upstream_calls
 
         refuse_other_names("topics", topics)
-        return await _topics.delete_topics(self._router, topics, self._deadline(timeout_ms))
+        return await _upstream_calls.delete_topics(self._router, topics, self._deadline(timeout_ms))
 
     async def create_partitions(
         self,
@@ -382,16 +456,17 @@ class AIOKafkaAdminClient(Reporting):
         Raises the first error of a topic, such as InvalidPartitionsError; other topics of the call
         may have been changed.
         """
-        from aiokafka.admin import _topics
+        from aiokafka.admin import _upstream_calls
 
         deadline = self._deadline(timeout_ms)
-        return await _topics.create_partitions(
+        return await _upstream_calls.create_partitions(
             self._router, topic_partitions, validate_only, deadline
         )
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics, internal ones included."""
-        return await _cluster.list_topics(self._router, self._deadline())
+        response = await fetch_metadata(self._router, None, self._deadline())
+        return [str(topic.name) for topic in response.topics]
 
     async def describe_topics(
         self, topics: list[str] | tuple[str, ...] | Set[str] | None = None
@@ -401,7 +476,21 @@ class AIOKafkaAdminClient(Reporting):
         A topic that does not exist is returned with its `error_code`. It is not created.
         """
         refuse_other_names("topics", topics)
-        return await _cluster.describe_topics(self._router, topics, self._deadline())
+        deadline = self._deadline()
+        wanted = None if topics is None else list(topics)
+        if wanted is not None and not wanted:
+            return []
+        asked: set[int] = set()
+        response = await fetch_metadata(self._router, wanted, deadline, asked=asked)
+        found = {topic.name: topic for topic in response.topics}
+        gone = UnknownTopicOrPartitionError.errno
+        missing = [str(name) for name, topic in found.items() if topic.error_code == gone]
+        by = self._router.second_opinion_by(asked, deadline)
+        if missing and by is not None:
+            with suppress(KafkaError):
+                second = await fetch_metadata(self._router, missing, by, asked=asked)
+                found |= {topic.name: topic for topic in second.topics}
+        return [_topic(topic) for topic in found.values()]
 
     async def delete_records(
         self,
@@ -412,14 +501,14 @@ class AIOKafkaAdminClient(Reporting):
 
         Raises the first error of a partition, such as OffsetOutOfRangeError.
         """
-        from aiokafka.admin import _records
+        from aiokafka.admin import records
 
         before = {
             as_partition(tp): _before(tp, to)
             for tp, to in items_of("records_to_delete", records_to_delete)
         }
         try:
-            return await _records.delete_each(
+            return await records.delete_records(
                 self._router, before, self._deadline(timeout_ms), fail_fast=True
             )
         except AdminItemsError as failed:
@@ -429,11 +518,20 @@ class AIOKafkaAdminClient(Reporting):
 
     async def describe_cluster(self) -> ClusterDict:
         """Return a dict with the brokers, the id of the cluster and the id of the controller."""
-        return await _cluster.describe_cluster(self._router, self._deadline())
+        response = await fetch_metadata(self._router, [], self._deadline())
+        return {
+            "throttle_time_ms": response.throttle_time_ms,
+            "brokers": [
+                {"node_id": b.node_id, "host": b.host, "port": b.port, "rack": b.rack}
+                for b in response.brokers
+            ],
+            "cluster_id": response.cluster_id,
+            "controller_id": response.controller_id,
+        }
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
         """Return a response about topics, None for all: a name inside 0.14 that tests use."""
-        return await _cluster.fetch_metadata(self._router, topics, self._deadline())
+        return await fetch_metadata(self._router, topics, self._deadline())
 
     # Names inside 0.14, too: programs send requests for which it has no call.
 
@@ -454,9 +552,9 @@ class AIOKafkaAdminClient(Reporting):
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
         """Return the settings of topics, brokers and groups: one result per broker asked."""
-        from aiokafka.admin import _configs
+        from aiokafka.admin import _upstream_calls
 
-        return await _configs.describe_configs(
+        return await _upstream_calls.describe_configs(
             self._router, config_resources, include_synonyms, self._deadline()
         )
 
@@ -467,9 +565,9 @@ class AIOKafkaAdminClient(Reporting):
 
         Errors of single resources are not raised: see `resources`.
         """
-        from aiokafka.admin import _configs
+        from aiokafka.admin import _upstream_calls
 
-        return await _configs.alter_configs(self._router, config_resources, self._deadline())
+        return await _upstream_calls.alter_configs(self._router, config_resources, self._deadline())
 
     # -- groups
 
@@ -486,10 +584,10 @@ class AIOKafkaAdminClient(Reporting):
             group_coordinator_id: the broker to ask; by default it is looked up.
             include_authorized_operations: also return what the user may do with each group.
         """
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         refuse_other_names("group_ids", group_ids)
-        return await _groups.describe_groups(
+        return await _upstream_groups.describe_groups(
             self._router,
             group_ids,
             group_coordinator_id,
@@ -501,16 +599,18 @@ class AIOKafkaAdminClient(Reporting):
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
         """Return (group, protocol type) of the groups on these brokers (default: all)."""
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
-        return await _groups.list_groups(self._router, broker_ids, self._deadline())
+        return await _upstream_groups.list_groups(self._router, broker_ids, self._deadline())
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
         """Return the id of the broker that coordinates a group (type 0) or transactional id (1)."""
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         deadline = self._deadline()
-        return await _groups.find_coordinator(self._router, group_id, coordinator_type, deadline)
+        return await _upstream_groups.find_coordinator(
+            self._router, group_id, coordinator_type, deadline
+        )
 
     async def list_consumer_group_offsets(
         self,
@@ -528,12 +628,11 @@ class AIOKafkaAdminClient(Reporting):
         group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
         2.5).
         """
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
-        query = _groups.OffsetQuery(group_id, tps, require_stable)
-        return await _groups.list_offsets(
-            self._router, query, group_coordinator_id, self._deadline()
+        return await _upstream_groups.list_offsets(
+            self._router, group_id, tps, require_stable, group_coordinator_id, self._deadline()
         )
 
     async def remove_members_from_consumer_group(
@@ -546,10 +645,10 @@ class AIOKafkaAdminClient(Reporting):
         FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800). Raises
         UnknownMemberIdError for a name that is not in the group, after the others were removed.
         """
-        from aiokafka.admin import _groups
+        from aiokafka.admin import _upstream_groups
 
         refuse_other_names("group_instance_ids", group_instance_ids)
-        await _groups.remove_members(
+        await _upstream_groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
 
@@ -568,11 +667,7 @@ class AIOKafkaAdminClient(Reporting):
         broker creates tokens only for a client that authenticated by SASL or a client certificate,
         and not by a token. Other brokers learn of the token a moment later.
         """
-        from aiokafka.admin import _tokens
-
-        return await _tokens.create(
-            self._router, owner, renewers, max_lifetime_ms, self._deadline()
-        )
+        return await self.tokens.create(renewers, owner, max_lifetime_ms)
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
         """Extend the life of a token by a period; -1 takes the broker's default. Owner and renewers
@@ -581,26 +676,39 @@ class AIOKafkaAdminClient(Reporting):
         Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
         DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
-        from aiokafka.admin import _tokens
-
-        return await _tokens.renew(self._router, hmac, renew_period_ms, self._deadline())
+        return await self.tokens.renew(hmac, renew_period_ms)
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
         """Let a token expire after a period, with -1 at once.
 
         Returns and raises the same as `renew_delegation_token`.
         """
-        from aiokafka.admin import _tokens
-
-        return await _tokens.expire(self._router, hmac, expiry_period_ms, self._deadline())
+        return await self.tokens.expire(hmac, expiry_period_ms)
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
         """Return the tokens of these owners; by default every token that the user may see."""
-        from aiokafka.admin import _tokens
+        return await self.tokens.describe(owners)
 
-        return await _tokens.describe(self._router, owners, self._deadline())
+
+def _topic(topic: MetadataResponseTopic) -> TopicDict:
+    return {
+        "error_code": topic.error_code,
+        "topic": topic.name or "",
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "error_code": partition.error_code,
+                "partition": partition.partition_index,
+                "leader": partition.leader_id,
+                "replicas": list(partition.replica_nodes),
+                "isr": list(partition.isr_nodes),
+                "offline_replicas": list(partition.offline_replicas),
+            }
+            for partition in topic.partitions
+        ],
+    }
 
 
 def _before(tp: TopicPartition, to: RecordsToDelete) -> int:

@@ -1,31 +1,184 @@
-"""Settings of topics, brokers, groups and other resources."""
+"""Settings of topics, brokers, groups and other resources (`admin.configs`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.admin import _alter_configs
-from aiokafka.admin._arguments import items_of
-from aiokafka.admin._config_values import (
-    Change,
-    ConfigKey,
-    ConfigSetting,
-    Plain,
-    ResourceLike,
-    changes_of,
-    key_of,
-    text_of,
-)
-from aiokafka.admin._room import Room
+from aiokafka.admin._items import GONE, V, by_node, settle
+from aiokafka.admin._routing import AdminApi, Call, R, Router, error_of, raise_for
+from aiokafka.admin._values import Value, items_of
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin.enums import ConfigOperation, ConfigSource, ConfigType
+from aiokafka.errors import KafkaError, KafkaProtocolError, UnsupportedVersionError
+from aiokafka.protocol.messages import configs as wire
+from aiokafka.protocol.messages import incremental_alter_configs as incremental
 
-__all__ = ["Configs"]
+__all__ = [
+    "Change",
+    "ConfigChange",
+    "ConfigKey",
+    "ConfigSetting",
+    "ConfigSynonym",
+    "Configs",
+    "Plain",
+    "ResourceLike",
+]
+
+
+# -- Resources, settings and changes
+
+
+class ConfigKey(NamedTuple):
+    """A resource that has a configuration, as a key of dicts: its type and its name."""
+
+    type: ConfigResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigKey:
+        """Return the key of a topic."""
+        return cls(ConfigResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: int | None = None) -> ConfigKey:
+        """Return the key of a broker, by default that of the settings which all brokers share."""
+        return cls(ConfigResourceType.BROKER, "" if broker_id is None else str(broker_id))
+
+    @classmethod
+    def broker_logger(cls, broker_id: int) -> ConfigKey:
+        """Return the key of the log levels of a broker."""
+        return cls(ConfigResourceType.BROKER_LOGGER, str(broker_id))
+
+    @classmethod
+    def group(cls, name: str) -> ConfigKey:
+        """Return the key of a group."""
+        return cls(ConfigResourceType.GROUP, name)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> ConfigKey:
+        """Return the key of a subscription to metrics of clients (KIP-714)."""
+        return cls(ConfigResourceType.CLIENT_METRICS, name)
+
+    def __str__(self) -> str:
+        kind = self.type.name.lower()
+        return f"{kind} {self.name}" if self.name else f"every {kind}"
+
+
+ResourceLike = ConfigKey | ConfigResource | tuple[ConfigResourceType | str, str]
+Plain = str | int | float | bool
+
+
+class ConfigSynonym(NamedTuple):
+    """A setting that counts if those before it are not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True)
+class ConfigSetting(Value):
+    """A setting of a resource."""
+
+    name: str
+    value: str | None
+    """None if it is sensitive, or has no value."""
+    source: ConfigSource
+    type: ConfigType
+    """UNKNOWN before Kafka 2.6."""
+    is_sensitive: bool
+    is_read_only: bool
+    """Whether only a restart of the broker changes it."""
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    """The settings that could have given the value, first that which does; if asked for."""
+    documentation: str | None = None
+    """If asked for, from Kafka 2.6 on (KIP-569)."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing sets it."""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@dataclass(frozen=True)
+class ConfigChange(Value):
+    """What to do with a setting. `value` may be a str, a number or a bool; None to delete."""
+
+    operation: ConfigOperation
+    value: Plain | None = None
+
+    @classmethod
+    def set(cls, value: Plain) -> ConfigChange:
+        """Return the change that sets a value."""
+        return cls(ConfigOperation.SET, value)
+
+    @classmethod
+    def delete(cls) -> ConfigChange:
+        """Return the change that goes back to the default."""
+        return cls(ConfigOperation.DELETE)
+
+    @classmethod
+    def append(cls, value: Plain) -> ConfigChange:
+        """Return the change that adds to a list what it does not have."""
+        return cls(ConfigOperation.APPEND, value)
+
+    @classmethod
+    def subtract(cls, value: Plain) -> ConfigChange:
+        """Return the change that takes something off a list."""
+        return cls(ConfigOperation.SUBTRACT, value)
+
+
+Change = ConfigChange | Plain | None
+
+
+def key_of(resource: Any) -> ConfigKey:
+    """Return the key of a resource, however it is given.
+
+    Raises TypeError or ValueError for what is none.
+    """
+    if isinstance(resource, ConfigResource):
+        key = ConfigKey(resource.resource_type, resource.name)
+    elif isinstance(resource, tuple) and len(resource) == 2 and isinstance(resource[1], str):
+        key = ConfigKey(ConfigResource(*resource).resource_type, resource[1])
+    else:
+        raise TypeError(f"{resource!r}: must be a ConfigKey, a ConfigResource, or (type, name)")
+    of_broker = key.type is ConfigResourceType.BROKER and key.name
+    if (of_broker or key.type is ConfigResourceType.BROKER_LOGGER) and not (
+        key.name.isascii() and key.name.isdigit()
+    ):
+        raise ValueError(f"{key}: the name must be the id of a broker")
+    return key
+
+
+def text_of(name: str, value: object) -> str:
+    """Return the value of a setting as Kafka has it. Raises TypeError for other types."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise TypeError(f"{name}={value!r}: must be a str, a number or a bool")
+    return str(value)
+
+
+def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
+    """Return changes with their values as text: a plain value sets, None deletes."""
+    found = {}
+    for name, change in changes.items():
+        if change is None:
+            change = ConfigChange.delete()
+        if not isinstance(change, ConfigChange):
+            change = ConfigChange.set(change)
+        deletes = change.operation is ConfigOperation.DELETE
+        value = None if deletes else text_of(name, change.value)
+        found[name] = ConfigChange(ConfigOperation(change.operation), value)
+    return found
+
 
 T = TypeVar("T")
 
 
-class Configs(Room):
+class Configs(AdminApi):
     """Calls about configurations: `admin.configs`.
 
     A resource is given as a `ConfigKey`, such as `ConfigKey.topic("orders")`, as a tuple of type
@@ -56,7 +209,7 @@ class Configs(Room):
         for resource in _several("resources", resources):
             names = resource.configs if isinstance(resource, ConfigResource) else None
             wanted[key_of(resource)] = None if names is None else list(names)
-        return await _alter_configs.describe_each(
+        return await describe_configs(
             self._router,
             wanted,
             include_synonyms,
@@ -86,9 +239,7 @@ class Configs(Room):
         wanted = {
             key_of(resource): changes_of(each) for resource, each in items_of("changes", changes)
         }
-        await _alter_configs.alter_each(
-            self._router, wanted, validate_only, self._deadline(timeout_ms)
-        )
+        await alter_configs(self._router, wanted, validate_only, self._deadline(timeout_ms))
 
     async def set_exactly(
         self,
@@ -111,9 +262,29 @@ class Configs(Room):
         """
         key = key_of(resource)
         wanted = {name: text_of(name, value) for name, value in configs.items()}
-        await _alter_configs.replace_each(
-            self._router, {key: wanted}, validate_only, self._deadline(timeout_ms)
-        )
+        deadline = self._deadline(timeout_ms)
+
+        async def send(node: int, keys: list[ConfigKey]) -> Found[bool]:
+            def build(version: int) -> wire.AlterConfigsRequest:
+                resources = [
+                    wire.AlterConfigsResource(
+                        resource_type=key.type,
+                        resource_name=key.name,
+                        configs=[
+                            wire.AlterableConfig(name=name, value=value)
+                            for name, value in wanted.items()
+                        ],
+                    )
+                    for key in keys
+                ]
+                return wire.AlterConfigsRequest(resources=resources, validate_only=validate_only)
+
+            response = await _ask(
+                self._router, node, Call(wire.AlterConfigsRequest, build), deadline
+            )
+            return _outcomes(response.responses)
+
+        await _settle(self._router, [key], send, deadline, is_change=True)
 
     async def list_resources(
         self,
@@ -132,10 +303,188 @@ class Configs(Room):
         if types is not None:
             named = _several("types", types)
             wanted = [ConfigResource(each, "").resource_type for each in named]
-        return await _alter_configs.list_resources(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+        only_metrics = wanted == [ConfigResourceType.CLIENT_METRICS]
+
+        def build(version: int) -> wire.ListConfigResourcesRequest:
+            if version >= 1:
+                return wire.ListConfigResourcesRequest(resource_types=list(wanted or ()))
+            if not only_metrics:
+                raise UnsupportedVersionError(
+                    "ListConfigResources: others than client metrics need Kafka 4.1 (KIP-1142)"
+                )
+            return wire.ListConfigResourcesRequest()
+
+        async def attempt() -> wire.ListConfigResourcesResponse:
+            response = await self._router.to_any(
+                Call(wire.ListConfigResourcesRequest, build), deadline
+            )
+            raise_for(response.error_code, None, "ListConfigResources")
+            return response
+
+        response = await self._router.retry(attempt, deadline)
+        return sorted(
+            _key(each.resource_type, each.resource_name)
+            for each in response.config_resources
+            if each.resource_type in _KNOWN  # a newer broker may have more
+        )
 
 
 def _several(argument: str, items: Iterable[T]) -> list[T]:
     if isinstance(items, str | ConfigKey | ConfigResource):
         raise TypeError(f"{argument}: must be several, not one {type(items).__name__}")
     return list(items)
+
+
+# -- Requests
+
+_ANY = -1  # where a resource has no broker of its own
+OF_ONE_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+_KNOWN = frozenset(kind.value for kind in ConfigResourceType)
+
+Settings = dict[str, ConfigSetting]
+Found = dict[ConfigKey, V | KafkaError]
+
+
+async def describe_configs(
+    router: Router,
+    wanted: Mapping[ConfigKey, list[str] | None],
+    include_synonyms: bool,
+    include_documentation: bool,
+    deadline: float,
+) -> dict[ConfigKey, Settings]:
+    """Return the settings of resources: those of these names, or all with None."""
+
+    async def send(node: int, keys: list[ConfigKey]) -> Found[Settings]:
+        def build(version: int) -> wire.DescribeConfigsRequest:
+            request = wire.DescribeConfigsRequest(
+                resources=[
+                    wire.DescribeConfigsResource(
+                        resource_type=key.type,
+                        resource_name=key.name,
+                        configuration_keys=wanted[key],
+                    )
+                    for key in keys
+                ],
+            )
+            if version >= 1:
+                request.include_synonyms = include_synonyms
+            if version >= 3:
+                request.include_documentation = include_documentation
+            return request
+
+        call = Call(wire.DescribeConfigsRequest, build)
+        if node == _ANY:
+            response = await router.to_any_sure(call, deadline)
+        else:
+            response = await router.send_to_named(node, call, deadline)
+        found: Found[Settings] = {}
+        for each in response.results:
+            key = _key(each.resource_type, each.resource_name)
+            error = error_of(each.error_code, each.error_message, key)
+            found[key] = error or {entry.name: _setting(entry) for entry in each.configs}
+        return found
+
+    return await _settle(router, wanted, send, deadline)
+
+
+def _setting(entry: wire.DescribeConfigsResourceResult) -> ConfigSetting:
+    source = entry.config_source
+    if source == -1:  # version 0 has no more detail
+        source = ConfigSource.DEFAULT_CONFIG if entry.is_default else ConfigSource.UNKNOWN
+    return ConfigSetting(
+        name=entry.name,
+        value=entry.value,
+        source=ConfigSource(source),
+        type=ConfigType(entry.config_type),
+        is_sensitive=entry.is_sensitive,
+        is_read_only=entry.read_only,
+        synonyms=tuple(
+            ConfigSynonym(each.name, each.value, ConfigSource(each.source))
+            for each in entry.synonyms
+        ),
+        documentation=entry.documentation or None,
+    )
+
+
+async def alter_configs(
+    router: Router,
+    changes: Mapping[ConfigKey, Mapping[str, ConfigChange]],
+    validate_only: bool,
+    deadline: float,
+) -> None:
+    """Change single settings of resources."""
+
+    async def send(node: int, keys: list[ConfigKey]) -> Found[bool]:
+        def build(version: int) -> incremental.IncrementalAlterConfigsRequest:
+            resources = [
+                incremental.AlterConfigsResource(
+                    resource_type=key.type,
+                    resource_name=key.name,
+                    configs=[
+                        incremental.AlterableConfig(
+                            name=name,
+                            config_operation=change.operation,
+                            value=None if change.value is None else str(change.value),
+                        )
+                        for name, change in changes[key].items()
+                    ],
+                )
+                for key in keys
+            ]
+            return incremental.IncrementalAlterConfigsRequest(
+                resources=resources, validate_only=validate_only
+            )
+
+        call = Call(incremental.IncrementalAlterConfigsRequest, build)
+        response = await _ask(router, node, call, deadline)
+        return _outcomes(response.responses)
+
+    await _settle(router, changes, send, deadline, is_change=True)
+
+
+def _outcomes(
+    responses: Iterable[
+        wire.AlterConfigsResourceResponse | incremental.AlterConfigsResourceResponse
+    ],
+) -> Found[bool]:
+    found: Found[bool] = {}
+    for each in responses:
+        key = _key(each.resource_type, each.resource_name)
+        found[key] = error_of(each.error_code, each.error_message, key) or True
+    return found
+
+
+def _key(kind: int, name: str) -> ConfigKey:
+    if kind not in _KNOWN:
+        raise KafkaProtocolError(f"a resource of an unknown type, {kind}: {name!r}")
+    return ConfigKey(ConfigResourceType(kind), name)
+
+
+async def _settle(
+    router: Router,
+    keys: Iterable[ConfigKey],
+    send: Callable[[int, list[ConfigKey]], Awaitable[Mapping[ConfigKey, V | KafkaError]]],
+    deadline: float,
+    *,
+    is_change: bool = False,
+) -> dict[ConfigKey, V]:
+    """Ask the brokers that the resources belong to, all at once."""
+    # A controller describes itself; the active one stores settings. Levels of logs are not stored.
+    at_active = router.is_for_controllers and is_change
+    own = OF_ONE_BROKER[1:] if at_active else OF_ONE_BROKER
+
+    async def ask(left: list[ConfigKey]) -> Mapping[ConfigKey, V | KafkaError]:
+        nodes: dict[int, list[ConfigKey]] = {}
+        for key in left:
+            node = int(key.name) if key.type in own and key.name else _ANY
+            nodes.setdefault(node, []).append(key)
+        return await by_node(nodes, send)
+
+    return await settle(router, keys, ask, deadline, final=GONE)
+
+
+async def _ask(router: Router, node: int, call: Call[R], deadline: float) -> R:
+    if node == _ANY:
+        return await router.to_any(call, deadline)
+    return await router.send_to_named(node, call, deadline)

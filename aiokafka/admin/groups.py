@@ -1,34 +1,42 @@
-"""The groups of a cluster, of every type, and their offsets."""
+"""Groups of every type, and their offsets (`admin.groups`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin import (
-    _group_changes,
-    _group_describe,
-    _group_list,
-    _group_offsets,
-    _lag,
-    _reset,
-    _share_offsets,
+from aiokafka.admin._group_descriptions import GroupDescription, GroupListing, describe_groups
+from aiokafka.admin._group_offsets import (
+    Chosen,
+    OffsetReset,
+    ResetRule,
+    ShareOffset,
+    alter_share_offsets,
+    commit_offsets,
+    delete_offsets,
+    delete_share_offsets,
+    fetch_offsets,
+    fetch_share_offsets,
+    not_empty,
+    reset_offsets,
 )
-from aiokafka.admin._arguments import as_enums, as_names, as_partitions, items_of
-from aiokafka.admin._group_values import GroupDescription, GroupListing
-from aiokafka.admin._lag_values import GroupLag
-from aiokafka.admin._reset_values import OffsetReset, ResetRule
-from aiokafka.admin._room import Room
-from aiokafka.admin._share_offsets import ShareOffset
+from aiokafka.admin._items import by_coordinator, of_every_broker, settle
+from aiokafka.admin._lag import GroupLag, lag_of_groups
+from aiokafka.admin._routing import AdminApi, Call, Router, error_of, raise_for
+from aiokafka.admin._values import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin.enums import GroupState, GroupType
-from aiokafka.protocol.messages.leave_group import MemberIdentity
+from aiokafka.errors import AdminItemsError, KafkaError, NonEmptyGroup, UnsupportedVersionError
+from aiokafka.protocol.messages import groups as wire
+from aiokafka.protocol.messages.groups import DeleteGroupsRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Groups"]
 
 
-class Groups(Room):
+class Groups(AdminApi):
     """Calls about groups: `admin.groups`.
 
     A group is asked for at its coordinator, which is looked up again when it has moved. Several
@@ -58,13 +66,22 @@ class Groups(Room):
         AdminItemsError has the error of each by its id, and the groups of the others as results.
         Groups that the user may not describe are left out by the brokers.
         """
-        wanted = _group_list.GroupFilter(
+        wanted = GroupFilter(
             states=as_enums("states", states, GroupState),
             types=as_enums("types", types, GroupType),
             protocol_types=as_names("protocol_types", protocol_types),
             prefix=prefix,
         )
-        return await _group_list.list_groups(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(node_id: int) -> list[GroupListing]:
+            return await _list_one(self._router, node_id, wanted, deadline)
+
+        found = await of_every_broker(self._router, ask, deadline)
+        groups = {group.group_id: group for group in found.values if wanted.passes(group)}
+        if found.errors:
+            raise AdminItemsError(found.errors, groups)
+        return groups
 
     async def describe(
         self,
@@ -86,7 +103,7 @@ class Groups(Room):
         AdminItemsError if several groups were asked for.
         """
         names = as_names("group_ids", group_ids)
-        return await _group_describe.describe_groups(
+        return await describe_groups(
             self._router, names, include_authorized_operations, self._deadline(timeout_ms)
         )
 
@@ -110,7 +127,7 @@ class Groups(Room):
         no offsets, which is not an error. Raises the error of a group, AdminItemsError if several
         were asked for.
         """
-        return await _group_offsets.fetch_offsets(
+        return await fetch_offsets(
             self._router, _by_group(groups), require_stable, self._deadline(timeout_ms)
         )
 
@@ -131,7 +148,7 @@ class Groups(Room):
         asked for.
         """
         names = as_names("group_ids", group_ids)
-        return await _lag.lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
+        return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
 
     async def delete(self, group_ids: Iterable[str], *, timeout_ms: float | None = None) -> None:
         """Delete groups without members, with their offsets (Java: deleteConsumerGroups, KIP-229,
@@ -145,7 +162,15 @@ class Groups(Room):
         several groups were asked for. A group whose response was lost may be reported as not found.
         """
         names = as_names("group_ids", group_ids)
-        await _group_changes.delete_groups(self._router, names, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def send(node_id: int, part: list[str]) -> dict[str, KafkaError | None]:
+            call = Call(DeleteGroupsRequest, lambda version: DeleteGroupsRequest(groups_names=part))
+            response = await self._router.send(node_id, call, deadline)
+            codes = {each.group_id: each.error_code for each in response.results}
+            return {group_id: _deleted(group_id, code) for group_id, code in codes.items()}
+
+        await by_coordinator(self._router, names, send, deadline)
 
     async def remove_members(
         self,
@@ -180,12 +205,33 @@ class Groups(Room):
             **{name: _static(name, reason) for name in named[0]},
         }
         if all_members:
-            found = await _group_describe.describe_groups(self._router, [group_id], False, deadline)
+            found = await describe_groups(self._router, [group_id], False, deadline)
             for each in found[group_id].members:
                 name = each.instance_id or each.member_id
                 dynamic = MemberIdentity(member_id=name, reason=reason)
                 members[name] = _static(name, reason) if each.instance_id else dynamic
-        await _group_changes.remove_members(self._router, group_id, members, deadline)
+
+        async def ask(left: list[str]) -> dict[str, KafkaError | None]:
+            def build(version: int) -> LeaveGroupRequest:
+                if version < _FIRST_LEAVE_OF_SEVERAL:
+                    raise UnsupportedVersionError("LeaveGroup: removing members needs Kafka 2.4")
+                wanted = [members[name] for name in left]
+                return LeaveGroupRequest(group_id=group_id, members=wanted)
+
+            call = Call(LeaveGroupRequest, build, lambda answer: [answer.error_code])
+            response = await self._router.to_coordinator(group_id, call, deadline)
+            raise_for(response.error_code, None, f"group {group_id!r}")
+            codes = {
+                (each.group_instance_id or each.member_id): each.error_code
+                for each in response.members
+            }
+            return {
+                name: error_of(codes[name], None, f"group {group_id!r}, member {name!r}")
+                for name in left
+                if name in codes
+            }
+
+        await settle(self._router, members, ask, deadline)
         return tuple(members)
 
     async def alter_offsets(
@@ -211,7 +257,7 @@ class Groups(Room):
             as_partition(tp): _committed(tp, value) for tp, value in items_of("offsets", offsets)
         }
         deadline = self._deadline(timeout_ms)
-        await _group_changes.commit_offsets(self._router, group_id, wanted, deadline)
+        await commit_offsets(self._router, group_id, wanted, deadline)
 
     async def delete_offsets(
         self,
@@ -233,7 +279,7 @@ class Groups(Room):
         """
         wanted = as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
-        await _group_changes.delete_offsets(self._router, group_id, wanted, deadline)
+        await delete_offsets(self._router, group_id, wanted, deadline)
 
     async def reset_offsets(
         self,
@@ -263,12 +309,12 @@ class Groups(Room):
         """
         if not isinstance(rule, ResetRule):
             raise TypeError(f"rule: must be a ResetRule, not {rule!r}")
-        chosen = _reset.Chosen(
+        chosen = Chosen(
             None if partitions is None else tuple(as_partitions("partitions", partitions)),
             None if topics is None else tuple(as_names("topics", topics)),
         )
         deadline = self._deadline(timeout_ms)
-        return await _reset.reset_offsets(self._router, group_id, rule, chosen, dry_run, deadline)
+        return await reset_offsets(self._router, group_id, rule, chosen, dry_run, deadline)
 
     async def share_offsets(
         self,
@@ -287,7 +333,7 @@ class Groups(Room):
         group: AdminItemsError if several were asked for.
         """
         deadline = self._deadline(timeout_ms)
-        return await _share_offsets.fetch_share_offsets(self._router, _by_group(groups), deadline)
+        return await fetch_share_offsets(self._router, _by_group(groups), deadline)
 
     async def alter_share_offsets(
         self,
@@ -312,7 +358,7 @@ class Groups(Room):
             for tp, value in items_of("offsets", offsets)
         }
         deadline = self._deadline(timeout_ms)
-        await _share_offsets.alter_share_offsets(self._router, group_id, wanted, deadline)
+        await alter_share_offsets(self._router, group_id, wanted, deadline)
 
     async def delete_share_offsets(
         self, group_id: str, topics: Iterable[str], *, timeout_ms: float | None = None
@@ -330,7 +376,7 @@ class Groups(Room):
         """
         names = as_names("topics", topics)
         deadline = self._deadline(timeout_ms)
-        await _share_offsets.delete_share_offsets(self._router, group_id, names, deadline)
+        await delete_share_offsets(self._router, group_id, names, deadline)
 
 
 def _static(name: str, reason: str) -> MemberIdentity:
@@ -355,3 +401,74 @@ def _by_group(
 
 def _wanted(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition] | None:
     return None if partitions is None else as_partitions("groups", partitions)
+
+
+# -- ListGroups
+
+_FIRST_WITH_STATES = 4
+_FIRST_WITH_TYPES = 5
+
+
+@dataclass(frozen=True)
+class GroupFilter:
+    """Which groups to list; what is empty lets all pass."""
+
+    states: Collection[GroupState] = ()
+    types: Collection[GroupType] = ()
+    protocol_types: Collection[str] = ()
+    prefix: str = ""
+
+    def passes(self, group: GroupListing) -> bool:
+        """Say whether a group is wanted. Brokers filter by state and type only if they know them.
+
+        An old broker's groups are of unknown type, which is classic.
+        """
+        return (
+            group.group_id.startswith(self.prefix)
+            and (not self.states or group.state in self.states)
+            and (not self.types or group.type in (*self.types, GroupType.UNKNOWN))
+            and (not self.protocol_types or group.protocol_type in self.protocol_types)
+        )
+
+
+async def _list_one(
+    router: Router, node_id: int, wanted: GroupFilter, deadline: float
+) -> list[GroupListing]:
+    call = Call(wire.ListGroupsRequest, lambda version: _request(version, wanted))
+    response = await router.send(node_id, call, deadline)
+    # A broker that has just started loads its groups first.
+    raise_for(response.error_code, None, f"groups of node {node_id}")
+    return [
+        GroupListing(
+            group_id=group.group_id,
+            type=GroupType.of(group.group_type),
+            state=GroupState.of(group.group_state),
+            protocol_type=group.protocol_type,
+            coordinator=node_id,
+        )
+        for group in response.groups
+    ]
+
+
+def _request(version: int, wanted: GroupFilter) -> wire.ListGroupsRequest:
+    request = wire.ListGroupsRequest()
+    if wanted.states and version < _FIRST_WITH_STATES:
+        raise UnsupportedVersionError("ListGroups: groups by state need Kafka 2.6 (KIP-518)")
+    if version >= _FIRST_WITH_STATES:
+        request.states_filter = [state.value for state in wanted.states]
+    if version >= _FIRST_WITH_TYPES:
+        request.types_filter = [kind.value for kind in wanted.types]
+    elif wanted.types and GroupType.CLASSIC not in wanted.types:
+        raise UnsupportedVersionError("ListGroups: groups by type need Kafka 3.8 (KIP-848)")
+    return request
+
+
+# -- DeleteGroups, LeaveGroup
+
+_FIRST_LEAVE_OF_SEVERAL = 3
+
+
+def _deleted(group_id: str, code: int) -> KafkaError | None:
+    if code == NonEmptyGroup.errno:
+        return not_empty(group_id)
+    return error_of(code, None, f"group {group_id!r}")

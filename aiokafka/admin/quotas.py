@@ -1,20 +1,98 @@
-"""Client quotas: how much clients may send, fetch and ask for."""
+"""Client quotas: how much clients may send, fetch and ask for (`admin.quotas`, KIP-546)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from aiokafka.admin import _quotas
-from aiokafka.admin._arguments import items_of
-from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
-from aiokafka.admin._room import Room
+from aiokafka.admin._items import settle
+from aiokafka.admin._routing import AdminApi, Call
+from aiokafka.admin._values import Value, items_of
+from aiokafka.admin.enums import QuotaName
+from aiokafka.errors import KafkaError, KafkaProtocolError, for_code
+from aiokafka.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterEntryData,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    EntityData,
+    OpData,
+)
 
-__all__ = ["Quotas"]
+__all__ = ["QuotaEntity", "QuotaFilter", "Quotas"]
 
 
-class Quotas(Room):
+# -- Entities and filters
+
+KINDS = {"user": "user", "client-id": "client_id", "ip": "ip"}
+"""Kafka's names of the parts of an entity, and the fields that have them."""
+
+
+@dataclass(frozen=True)
+class QuotaEntity(Value):
+    """What a quota is about: a user, a client id, both of them together, or an address.
+
+    `QuotaName.DEFAULT` in place of a name stands for all that have no quota of their own. It can be
+    a key of a dict. Raises TypeError and ValueError for what cannot be one.
+    """
+
+    user: str | QuotaName | None = None
+    client_id: str | QuotaName | None = None
+    ip: str | QuotaName | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if QuotaName.ANY in (self.user, self.client_id, self.ip):
+            raise ValueError("QuotaName.ANY is for filters only")
+        if self.user is self.client_id is self.ip is None:
+            raise ValueError("give a user, a client_id or an ip")
+        if self.ip is not None and not self.user is self.client_id is None:
+            raise ValueError("ip: must stand alone")
+
+    def __str__(self) -> str:
+        """Return it as Kafka's tools write it: "user=alice, client-id=<default>"."""
+        return ", ".join(f"{kind}={_text(name)}" for kind, name in parts(self).items())
+
+
+@dataclass(frozen=True)
+class QuotaFilter(Value):
+    """Chooses quotas; what is not given matches everything.
+
+    Each field is a name, `QuotaName.DEFAULT` for the quota of those without one, or `QuotaName.ANY`
+    for every quota that has the field. Raises TypeError for what cannot be one.
+    """
+
+    user: str | QuotaName | None = None
+    client_id: str | QuotaName | None = None
+    ip: str | QuotaName | None = None
+    strict: bool = False
+    """Take only quotas that have the fields given and no others."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+def parts(value: QuotaEntity | QuotaFilter) -> dict[str, str | QuotaName]:
+    """Return the parts that are given, by Kafka's names of them."""
+    found = {kind: getattr(value, name) for kind, name in KINDS.items()}
+    return {kind: name for kind, name in found.items() if name is not None}
+
+
+def _check(value: QuotaEntity | QuotaFilter) -> None:
+    for kind, name in parts(value).items():
+        if not isinstance(name, str | QuotaName):
+            raise TypeError(f"{KINDS[kind]}: must be a str or a QuotaName, not {name!r}")
+        if name == "" and kind != "client-id":  # a client may have no id
+            raise ValueError(f"{KINDS[kind]}: must not be empty")
+
+
+def _text(name: str | QuotaName) -> str:
+    return f"<{name.name.lower()}>" if isinstance(name, QuotaName) else name
+
+
+class Quotas(AdminApi):
     """Calls about client quotas (KIP-546, Kafka 2.6): `admin.quotas`.
 
     Quotas have the names that Kafka gives them: `producer_byte_rate` and `consumer_byte_rate` in
@@ -35,7 +113,25 @@ class Quotas(Room):
         wanted = QuotaFilter() if filter is None else filter
         if not isinstance(wanted, QuotaFilter):
             raise TypeError(f"filter: must be a QuotaFilter, not {filter!r}")
-        return await _quotas.describe(self._router, wanted, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> DescribeClientQuotasRequest:
+            components = [_component(kind, name) for kind, name in parts(wanted).items()]
+            return DescribeClientQuotasRequest(components=components, strict=wanted.strict)
+
+        async def ask(
+            left: list[QuotaFilter],
+        ) -> dict[QuotaFilter, dict[QuotaEntity, Limits] | KafkaError]:
+            response = await self._router.to_any(Call(DescribeClientQuotasRequest, build), deadline)
+            if response.error_code:
+                return {wanted: for_code(response.error_code)(response.error_message or "describe")}
+            found = {
+                _entity(entry.entity): {each.key: each.value for each in entry.values}
+                for entry in response.entries or ()
+            }
+            return {wanted: found}
+
+        return (await settle(self._router, [wanted], ask, deadline))[wanted]
 
     async def alter(
         self,
@@ -74,12 +170,28 @@ class Quotas(Room):
         Raises the error of an entity: AdminItemsError, by entity, if several were given.
         """
         for entity, limits in items_of("changes", changes):
-            _check(entity, limits)
+            _check_limits(entity, limits)
         deadline = self._deadline(timeout_ms)
-        await _quotas.alter(self._router, changes, validate_only, deadline)
+
+        async def ask(left: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
+            def build(version: int) -> AlterClientQuotasRequest:
+                entries = [
+                    AlterEntryData(entity=_parts_of(entity), ops=_ops(changes[entity]))
+                    for entity in left
+                ]
+                return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+
+            response = await self._router.to_any(Call(AlterClientQuotasRequest, build), deadline)
+            found: dict[QuotaEntity, KafkaError | None] = {}
+            for each in response.entries:
+                entity, code, message = _entity(each.entity), each.error_code, each.error_message
+                found[entity] = for_code(code)(f"{entity}: {message or ''}") if code else None
+            return found
+
+        await settle(self._router, changes, ask, deadline)
 
 
-def _check(entity: Any, limits: Mapping[Any, Any]) -> None:
+def _check_limits(entity: Any, limits: Mapping[Any, Any]) -> None:
     if not isinstance(entity, QuotaEntity):
         raise TypeError(f"entity: must be a QuotaEntity, not {entity!r}")
     for key, value in limits.items():
@@ -91,3 +203,45 @@ def _check(entity: Any, limits: Mapping[Any, Any]) -> None:
             raise TypeError(f"changes: {key}={value!r}: must be a number, or None to remove it")
         if not math.isfinite(value):
             raise ValueError(f"changes: {key}={value!r}: must be finite")
+
+
+# -- Requests
+
+Limits = dict[str, float]
+Changes = Mapping[QuotaEntity, Mapping[str, "float | None"]]
+
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+_MATCHES = {QuotaName.DEFAULT: _DEFAULT, QuotaName.ANY: _ANY}
+
+
+def _component(kind: str, name: str | QuotaName) -> ComponentData:
+    if isinstance(name, QuotaName):
+        return ComponentData(entity_type=kind, match_type=_MATCHES[name], match=None)
+    return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
+
+
+def _parts_of(entity: QuotaEntity) -> list[EntityData]:
+    return [
+        EntityData(entity_type=kind, entity_name=None if isinstance(name, QuotaName) else name)
+        for kind, name in parts(entity).items()
+    ]
+
+
+def _ops(changes: Mapping[str, float | None]) -> list[OpData]:
+    return [
+        OpData(key=key, value=0.0 if value is None else float(value), remove=value is None)
+        for key, value in changes.items()
+    ]
+
+
+def _entity(told: Iterable[EntityData]) -> QuotaEntity:
+    names: dict[str, str | QuotaName] = {}
+    for each in told:
+        if each.entity_type not in KINDS:
+            raise KafkaProtocolError(f"a quota of an unknown kind, {each.entity_type!r}")
+        name = QuotaName.DEFAULT if each.entity_name is None else each.entity_name
+        names[KINDS[each.entity_type]] = name
+    try:
+        return QuotaEntity(**names)
+    except ValueError as error:
+        raise KafkaProtocolError(f"a quota of an impossible entity: {error}") from error

@@ -1,19 +1,25 @@
-"""The records of partitions."""
+"""The records of partitions (`admin.records`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin._arguments import as_int, items_of
-from aiokafka.admin._records import delete_each
-from aiokafka.admin._room import Room
+from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
+from aiokafka.admin._routing import AdminApi, Call, Router, error_of, remaining_ms
+from aiokafka.admin._values import as_int, items_of
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.messages.records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from aiokafka.structs import TopicPartition
 
 __all__ = ["Records"]
 
 
-class Records(Room):
+class Records(AdminApi):
     """Calls about records: `admin.records`."""
 
     async def delete(
@@ -35,4 +41,38 @@ class Records(Room):
         for tp, offset in wanted.items():
             if offset < -1:
                 raise ValueError(f"before: {tp}={offset!r}: must be an offset, or -1 for all")
-        return await delete_each(self._router, wanted, self._deadline(timeout_ms))
+        return await delete_records(self._router, wanted, self._deadline(timeout_ms))
+
+
+# -- DeleteRecords
+
+
+async def delete_records(
+    router: Router,
+    before: Mapping[TopicPartition, int],
+    deadline: float,
+    *,
+    fail_fast: bool = False,
+) -> dict[TopicPartition, int]:
+    """Return the first offset that is left in each partition; raise what failed."""
+
+    def entry(tp: TopicPartition) -> DeleteRecordsPartition:
+        return DeleteRecordsPartition(partition_index=tp.partition, offset=before[tp])
+
+    async def send(
+        node_id: int, part: list[TopicPartition]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        def build(version: int) -> DeleteRecordsRequest:
+            topics = [
+                DeleteRecordsTopic(name=name, partitions=found)
+                for name, found in by_topic(part, entry).items()
+            ]
+            return DeleteRecordsRequest(topics=topics, timeout_ms=remaining_ms(deadline))
+
+        response = await router.send(node_id, Call(DeleteRecordsRequest, build), deadline)
+        return {
+            tp: error_of(each.error_code, None, name_of(tp)) or each.low_watermark
+            for tp, each in partitions_in(response.topics)
+        }
+
+    return await by_leader(router, before, send, deadline, fail_fast=fail_fast)

@@ -1,4 +1,4 @@
-"""Topics: their names, partitions, replicas and leaders."""
+"""Topics: their names, partitions, replicas and leaders (`admin.topics`)."""
 
 from __future__ import annotations
 
@@ -6,28 +6,155 @@ import fnmatch
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin import _describe_topics, _readiness, _replicas, _topic_changes
-from aiokafka.admin._arguments import as_new_topics, items_of
-from aiokafka.admin._declared import DeclaredTopic, TopicStep, carry_out, declared_of, plan
-from aiokafka.admin._room import Room
-from aiokafka.admin._topic_values import (
+from aiokafka.admin._items import GONE, by_node, settle
+from aiokafka.admin._replicas import (
     Reassignment,
-    TopicCreation,
-    TopicDescription,
-    TopicListing,
+    elect_all,
+    elect_each,
+    list_reassignments,
+    reassign_each,
 )
-from aiokafka.admin.enums import ElectionType
+from aiokafka.admin._routing import (
+    AdminApi,
+    Call,
+    Router,
+    error_of,
+    fetch_metadata,
+    metadata_of,
+    remaining_ms,
+)
+from aiokafka.admin._values import Value, as_new_topics, items_of, uuid_of
+from aiokafka.admin.configs import (
+    ConfigChange,
+    ConfigKey,
+    ConfigSetting,
+    Plain,
+    alter_configs,
+    describe_configs,
+    text_of,
+)
+from aiokafka.admin.enums import (
+    AclOperation,
+    ConfigSource,
+    ElectionType,
+    TopicAction,
+    operations_of,
+)
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
+from aiokafka.errors import (
+    IllegalArgumentError,
+    InconsistentTopicId,
+    KafkaError,
+    KafkaProtocolError,
+    LeaderNotAvailableError,
+    UnknownTopicId,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka.protocol.messages import metadata as old
+from aiokafka.protocol.messages import topics as wire
+from aiokafka.protocol.messages.metadata import MetadataResponseTopic
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
-__all__ = ["Topics"]
+__all__ = [
+    "DeclaredTopic",
+    "PartitionDescription",
+    "TopicCreation",
+    "TopicDescription",
+    "TopicListing",
+    "TopicSetting",
+    "TopicStep",
+    "Topics",
+]
 
 
-class Topics(Room):
+# -- Values
+
+
+@dataclass(frozen=True)
+class TopicListing(Value):
+    """A topic, in short."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    """None before Kafka 2.8."""
+    is_internal: bool
+    """Whether Kafka keeps its own state in it."""
+    partitions: int
+    """How many."""
+    replication_factor: int
+    """The most replicas that a partition has."""
+
+
+@dataclass(frozen=True)
+class PartitionDescription(Value):
+    """Where a partition is. Brokers are given by their ids."""
+
+    partition: int
+    leader: int | None
+    """None while there is none."""
+    leader_epoch: int | None
+    """How often the leader has changed; None before Kafka 2.1."""
+    replicas: tuple[int, ...]
+    """The first is the preferred leader."""
+    isr: tuple[int, ...]
+    """The replicas in sync."""
+    offline_replicas: tuple[int, ...]
+    """On brokers or disks that do not run. Empty before Kafka 1.0."""
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    """Not in sync, but with all that is committed (KIP-966). None if brokers do not say."""
+    last_known_eligible_leader_replicas: tuple[int, ...] | None = None
+    """The last that were eligible, where none is any more (KIP-966)."""
+
+
+@dataclass(frozen=True)
+class TopicDescription(Value):
+    """A topic with its partitions."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    """None before Kafka 2.8."""
+    is_internal: bool
+    """Whether Kafka keeps its own state in it."""
+    partitions: tuple[PartitionDescription, ...]
+    """In order."""
+    authorized_operations: frozenset[AclOperation] | None = None
+    """What the user may do with the topic; None if it was not asked for, or before Kafka 2.3."""
+
+
+@dataclass(frozen=True)
+class TopicSetting(Value):
+    """A setting that a new topic has."""
+
+    value: str | None
+    """None if it is sensitive."""
+    source: ConfigSource
+    is_sensitive: bool
+    is_read_only: bool
+
+
+@dataclass(frozen=True)
+class TopicCreation(Value):
+    """A topic that was created, or could be (KIP-525). Brokers before Kafka 2.4 tell nothing."""
+
+    topic_id: uuid.UUID | None
+    """None before Kafka 2.8, and if the topic was only checked."""
+    num_partitions: int | None
+    """None if the broker does not say, or the user may not see it."""
+    replication_factor: int | None
+    """None as above."""
+    configs: Mapping[str, TopicSetting] | None
+    """Its settings, defaults included; None as above."""
+
+
+class Topics(AdminApi):
     """Calls about topics: `admin.topics`.
 
     A topic is given by its name or, from Kafka 3.1 on, by its id as a `uuid.UUID`.
@@ -52,13 +179,20 @@ class Topics(Room):
             pattern = re.compile(fnmatch.translate(pattern))
         elif not isinstance(pattern, re.Pattern | None):
             raise TypeError(f"pattern={pattern!r}: must be a str or a compiled expression")
-        found = await _describe_topics.list_each(self._router, self._deadline(timeout_ms))
-        return [
-            topic
-            for topic in found
+        response = await fetch_metadata(self._router, None, self._deadline(timeout_ms))
+        found = [
+            TopicListing(
+                name=str(topic.name),
+                topic_id=uuid_of(topic.topic_id),
+                is_internal=topic.is_internal,
+                partitions=len(topic.partitions),
+                replication_factor=max((len(p.replica_nodes) for p in topic.partitions), default=0),
+            )
+            for topic in response.topics
             if (include_internal or not topic.is_internal)
-            and (pattern is None or pattern.fullmatch(topic.name))
+            and (pattern is None or pattern.fullmatch(str(topic.name)))
         ]
+        return sorted(found, key=lambda topic: topic.name)
 
     async def describe(
         self,
@@ -81,9 +215,9 @@ class Topics(Room):
         deadline = self._deadline(timeout_ms)
         operations = include_authorized_operations
         if wanted is None:
-            every = await _describe_topics.describe_all(self._router, operations, deadline)
+            every = await describe_all_topics(self._router, operations, deadline)
             return dict(every.items())
-        return await _describe_topics.describe_each(self._router, wanted, operations, deadline)
+        return await describe_topics(self._router, wanted, operations, deadline)
 
     async def create(
         self,
@@ -108,9 +242,7 @@ class Topics(Room):
         names = [topic.name for topic in wanted]
         if len(set(names)) < len(names):
             raise ValueError(f"topics: each may be given once, not {names}")
-        return await _topic_changes.create_each(
-            self._router, wanted, validate_only, self._deadline(timeout_ms)
-        )
+        return await create_topics(self._router, wanted, validate_only, self._deadline(timeout_ms))
 
     async def delete(
         self, topics: Iterable[str | uuid.UUID], *, timeout_ms: float | None = None
@@ -121,7 +253,7 @@ class Topics(Room):
         UnknownTopicId, TopicDeletionDisabled: AdminItemsError if several topics were given.
         """
         wanted = _topics("topics", topics)
-        await _topic_changes.delete_each(self._router, wanted, self._deadline(timeout_ms))
+        await delete_topics(self._router, wanted, self._deadline(timeout_ms))
 
     async def create_partitions(
         self,
@@ -144,9 +276,7 @@ class Topics(Room):
         for name, new in items_of("topics", topics):
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
                 raise TypeError(f"topics: {name}={new!r}: must be an int or a NewPartitions")
-        await _topic_changes.grow_each(
-            self._router, topics, validate_only, self._deadline(timeout_ms)
-        )
+        await create_partitions(self._router, topics, validate_only, self._deadline(timeout_ms))
 
     async def wait_until_ready(
         self, topics: Iterable[str], *, timeout_ms: float | None = None
@@ -161,7 +291,22 @@ class Topics(Room):
             if not isinstance(topic, str):
                 raise TypeError(f"topics: {topic!r}: must be a name; ids are not waited for")
             names.append(topic)
-        await _readiness.wait_until_ready(self._router, names, self._deadline(timeout_ms))
+        deadline = self._deadline(timeout_ms)
+
+        async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
+            cluster = await fetch_metadata(self._router, [], deadline)
+            nodes = [broker.node_id for broker in cluster.brokers]
+            views = await by_node(
+                {node: [(node, name) for name in left] for node in nodes},
+                lambda node, items: _view(
+                    self._router, node, [name for _, name in items], deadline
+                ),
+            )
+            return {
+                name: _judge({node: views[node, name] for node in nodes}, name) for name in left
+            }
+
+        await settle(self._router, names, ask, deadline)
 
     async def elect_leaders(
         self,
@@ -185,9 +330,9 @@ class Topics(Room):
         kind = ElectionType(election_type)
         if partitions is None:
             deadline = self._deadline(timeout_ms)
-            return await _replicas.elect_all(self._router, kind, deadline)
+            return await elect_all(self._router, kind, deadline)
         wanted = [as_partition(tp) for tp in partitions]
-        return await _replicas.elect_each(self._router, wanted, kind, self._deadline(timeout_ms))
+        return await elect_each(self._router, wanted, kind, self._deadline(timeout_ms))
 
     async def reassign(
         self,
@@ -213,7 +358,7 @@ class Topics(Room):
         for tp, brokers in wanted.items():
             if not brokers or len(set(brokers)) < len(brokers):
                 raise ValueError(f"moves: {tp}: {brokers}: must be one broker or more, each once")
-        await _replicas.reassign_each(
+        await reassign_each(
             self._router, wanted, allow_replication_factor_change, self._deadline(timeout_ms)
         )
 
@@ -226,7 +371,7 @@ class Topics(Room):
         a first attempt was lost: AdminItemsError if several were given.
         """
         wanted = dict.fromkeys(as_partition(tp) for tp in partitions)
-        await _replicas.reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
+        await reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
 
     async def reassignments(
         self,
@@ -241,7 +386,7 @@ class Topics(Room):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await _replicas.list_reassignments(self._router, wanted, self._deadline(timeout_ms))
+        return await list_reassignments(self._router, wanted, self._deadline(timeout_ms))
 
     async def apply(
         self,
@@ -281,3 +426,546 @@ def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str 
         if not isinstance(topic, str | uuid.UUID):
             raise TypeError(f"{argument}: {topic!r}: must be a name, or an id as a uuid.UUID")
     return wanted
+
+
+# -- CreateTopics, DeleteTopics, CreatePartitions
+
+Topic = str | uuid.UUID
+_FIRST_WITH_DEFAULTS = 4
+
+
+async def create_topics(
+    router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
+) -> dict[str, TopicCreation]:
+    """Create topics, or check whether they could be; return what each is like."""
+    wanted = {topic.name: topic for topic in topics}
+
+    async def ask(left: list[str]) -> dict[str, TopicCreation | KafkaError]:
+        chosen = [wanted[name] for name in left]
+        response = await send_create_topics(router, chosen, validate_only, deadline)
+        return {
+            each.name: error_of(each.error_code, each.error_message, each.name) or _creation(each)
+            for each in response.topics
+        }
+
+    return await settle(router, wanted, ask, deadline)
+
+
+async def send_create_topics(
+    router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
+) -> wire.CreateTopicsResponse:
+    """Return the response of the controller, with the error codes of topics."""
+
+    def build(version: int) -> wire.CreateTopicsRequest:
+        return wire.CreateTopicsRequest(
+            topics=[_creatable(topic, version) for topic in topics],
+            timeout_ms=remaining_ms(deadline),
+            validate_only=validate_only,
+        )
+
+    call = Call(wire.CreateTopicsRequest, build, lambda r: [t.error_code for t in r.topics])
+    return await router.to_controller(call, deadline)
+
+
+def _creatable(topic: NewTopic, version: int) -> wire.CreatableTopic:
+    """Return a new topic as a version of the request has it.
+
+    Raises UnsupportedVersionError for numbers that are left to brokers which have no defaults.
+    """
+    is_open = -1 in (topic.num_partitions, topic.replication_factor)
+    if version < _FIRST_WITH_DEFAULTS and is_open and not topic.replica_assignments:
+        raise UnsupportedVersionError(
+            f"CreateTopics: {topic.name}: to leave the numbers of partitions and replicas to the "
+            "brokers needs Kafka 2.4 (KIP-464): give both"
+        )
+    return wire.CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            wire.CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.replica_assignments.items()
+        ],
+        configs=[
+            wire.CreatableTopicConfig(
+                name=name, value=None if value is None else text_of(name, value)
+            )
+            for name, value in topic.topic_configs.items()
+        ],
+    )
+
+
+def _creation(topic: wire.CreatableTopicResult) -> TopicCreation:
+    configs = None
+    if topic.configs and not topic.topic_config_error_code:
+        configs = {
+            each.name: TopicSetting(
+                each.value, ConfigSource(each.config_source), each.is_sensitive, each.read_only
+            )
+            for each in topic.configs
+        }
+    return TopicCreation(
+        topic_id=uuid_of(topic.topic_id),
+        num_partitions=topic.num_partitions if topic.num_partitions >= 0 else None,
+        replication_factor=topic.replication_factor if topic.replication_factor >= 0 else None,
+        configs=configs,
+    )
+
+
+async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float) -> None:
+    """Delete topics by name or id."""
+
+    async def ask(left: list[Topic]) -> dict[Topic, bool | KafkaError]:
+        response = await send_delete_topics(router, left, deadline)
+        found: dict[Topic, bool | KafkaError] = {}
+        for each in response.responses:
+            topic_id = uuid_of(each.topic_id)
+            item: Topic = topic_id if topic_id in left else str(each.name)
+            found[item] = error_of(each.error_code, each.error_message, item) or True
+        return found
+
+    await settle(router, topics, ask, deadline, final=GONE)
+
+
+async def send_delete_topics(
+    router: Router, topics: Sequence[Topic], deadline: float
+) -> wire.DeleteTopicsResponse:
+    """Return the response of the controller, with the error codes of topics."""
+
+    def build(version: int) -> wire.DeleteTopicsRequest:
+        timeout_ms = remaining_ms(deadline)
+        if version >= 6:
+            states = [_state(topic) for topic in topics]
+            return wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+        names = [topic for topic in topics if isinstance(topic, str)]
+        if len(names) < len(topics):
+            raise UnsupportedVersionError("DeleteTopics: topics by id need Kafka 2.8")
+        return wire.DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
+
+    call = Call(wire.DeleteTopicsRequest, build, lambda r: [t.error_code for t in r.responses])
+    return await router.to_controller(call, deadline)
+
+
+def _state(topic: Topic) -> wire.DeleteTopicState:
+    if isinstance(topic, uuid.UUID):
+        return wire.DeleteTopicState(name=None, topic_id=topic.bytes)
+    return wire.DeleteTopicState(name=topic, topic_id=ZERO_UUID)
+
+
+async def create_partitions(
+    router: Router,
+    topics: Mapping[str, NewPartitions | int],
+    validate_only: bool,
+    deadline: float,
+) -> None:
+    """Add partitions to topics, or check whether that could be done."""
+    wanted = dict(topics.items())
+
+    async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
+        chosen = {name: wanted[name] for name in left}
+        response = await send_create_partitions(router, chosen, validate_only, deadline)
+        return {
+            each.name: error_of(each.error_code, each.error_message, each.name) or True
+            for each in response.results
+        }
+
+    await settle(router, wanted, ask, deadline, final=GONE)
+
+
+async def send_create_partitions(
+    router: Router,
+    topics: Mapping[str, NewPartitions | int],
+    validate_only: bool,
+    deadline: float,
+) -> wire.CreatePartitionsResponse:
+    """Return the response of the controller, with the error codes of topics."""
+    wanted = [_grown(name, new) for name, new in topics.items()]
+
+    def build(version: int) -> wire.CreatePartitionsRequest:
+        return wire.CreatePartitionsRequest(
+            topics=wanted, timeout_ms=remaining_ms(deadline), validate_only=validate_only
+        )
+
+    call = Call(wire.CreatePartitionsRequest, build, lambda r: [t.error_code for t in r.results])
+    return await router.to_controller(call, deadline)
+
+
+def _grown(name: str, new: NewPartitions | int) -> wire.CreatePartitionsTopic:
+    """Return a topic with more partitions as the request has it."""
+    new = NewPartitions(new) if isinstance(new, int) else new
+    assignments = None
+    if new.new_assignments is not None:
+        assignments = [
+            wire.CreatePartitionsAssignment(broker_ids=list(b)) for b in new.new_assignments
+        ]
+    return wire.CreatePartitionsTopic(name=name, count=new.total_count, assignments=assignments)
+
+
+# -- DescribeTopicPartitions (KIP-966), or Metadata before Kafka 3.7
+
+_FINAL = (*GONE, KafkaProtocolError)
+_FIRST_WITH_IDS = 12  # in Metadata, where a topic may be asked for by its id alone
+
+Found = dict[str, TopicDescription | KafkaError]
+
+
+async def describe_topics(
+    router: Router, topics: Iterable[Topic], operations: bool, deadline: float
+) -> dict[Topic, TopicDescription]:
+    """Describe topics by name or id."""
+
+    async def ask(left: list[Topic]) -> dict[Topic, TopicDescription | KafkaError]:
+        ids = [topic for topic in left if isinstance(topic, uuid.UUID)]
+        names = await _names_of(router, ids, deadline) if ids else {}
+        wanted = [topic for topic in left if isinstance(topic, str)]
+        wanted += [name for name in names.values() if isinstance(name, str)]
+        wanted = list(dict.fromkeys(wanted))  # a topic may be given by its name and its id
+        found = await _by_name(router, wanted, operations, deadline) if wanted else {}
+        answers: dict[Topic, TopicDescription | KafkaError] = dict(found.items())
+        for topic_id, name in names.items():
+            described = name if isinstance(name, KafkaError) else found.get(name)
+            if isinstance(described, TopicDescription) and described.topic_id != topic_id:
+                described = UnknownTopicId(f"{topic_id}: {name} has another id by now")
+            if described is not None:
+                answers[topic_id] = described
+        return answers
+
+    return await settle(router, topics, ask, deadline, final=_FINAL)
+
+
+async def describe_all_topics(
+    router: Router, operations: bool, deadline: float
+) -> dict[str, TopicDescription]:
+    """Describe all topics, in the order of their names."""
+
+    async def ask(left: list[None]) -> dict[None, Found | KafkaError]:
+        found = await _by_name(router, None, operations, deadline)
+        # Others are not there, but a topic of two ages is: it is read from the beginning.
+        halves = [each for each in found.values() if isinstance(each, InconsistentTopicId)]
+        return {None: halves[0] if halves else found}
+
+    found = (await settle(router, [None], ask, deadline, final=_FINAL))[None]
+    return {
+        name: each for name, each in sorted(found.items()) if isinstance(each, TopicDescription)
+    }
+
+
+async def _names_of(
+    router: Router, ids: list[uuid.UUID], deadline: float
+) -> dict[uuid.UUID, str | KafkaError]:
+    """Return the name that each id stands for."""
+
+    def build(version: int) -> old.MetadataRequest:
+        if version < _FIRST_WITH_IDS:
+            raise UnsupportedVersionError("Metadata: topics by id need Kafka 3.1")
+        topics = [old.MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
+        return old.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+    response = await router.to_any_sure(Call(old.MetadataRequest, build), deadline)
+    found: dict[uuid.UUID, str | KafkaError] = {}
+    for topic in response.topics:
+        topic_id = uuid.UUID(bytes=bytes(topic.topic_id))
+        found[topic_id] = error_of(topic.error_code, None, topic_id) or str(topic.name)
+    return {each: found.get(each, UnknownTopicId(str(each))) for each in ids}
+
+
+async def _by_name(
+    router: Router, names: list[str] | None, operations: bool, deadline: float
+) -> Found:
+    """Describe these topics, or all with None, by the best API that the brokers have. Two brokers
+    are asked for what the first one does not know."""
+    asked: set[int] = set()
+    found = await _by_one(router, names, operations, deadline, asked)
+    missing = [n for n, each in found.items() if isinstance(each, UnknownTopicOrPartitionError)]
+    by = router.second_opinion_by(asked, deadline)
+    if missing and by is not None:
+        with suppress(KafkaError):
+            found |= await _by_one(router, missing, operations, by, asked)
+    return found
+
+
+async def _by_one(
+    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
+) -> Found:
+    try:
+        return await _in_pages(router, names, operations, deadline, asked)
+    except UnsupportedVersionError:
+        return await _by_metadata(router, names, operations, deadline, asked)
+
+
+async def _in_pages(
+    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
+) -> Found:
+    """Describe topics page by page (KIP-966), each from any broker."""
+    pages: dict[str, list[wire.DescribeTopicPartitionsResponseTopic]] = {}
+    cursor: wire.Cursor | None = None
+    while True:
+
+        def build(
+            version: int, cursor: wire.Cursor | None = cursor
+        ) -> wire.DescribeTopicPartitionsRequest:
+            topics = [wire.TopicRequest(name=name) for name in sorted(names or ())]
+            return wire.DescribeTopicPartitionsRequest(topics=topics, cursor=cursor)
+
+        call = Call(wire.DescribeTopicPartitionsRequest, build)
+        response = await router.to_any(call, deadline, asked if cursor is None else None)
+        for topic in response.topics:
+            pages.setdefault(str(topic.name), []).append(topic)
+        following = response.next_cursor
+        if following is None:
+            return {name: _merged(parts, operations) for name, parts in pages.items()}
+        if cursor is not None and _place(following) <= _place(cursor):
+            raise KafkaProtocolError(f"DescribeTopicPartitions: the cursor stays at {following}")
+        cursor = following
+
+
+def _place(cursor: wire.Cursor) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
+
+
+def _merged(
+    parts: list[wire.DescribeTopicPartitionsResponseTopic], operations: bool
+) -> TopicDescription | KafkaError:
+    """Return a topic of one or more pages."""
+    last = parts[-1]
+    for part in parts:
+        error = error_of(part.error_code, None, last.name)
+        if error is not None:
+            return error
+        if part.topic_id != last.topic_id:
+            return InconsistentTopicId(f"{last.name}: it was created again between two pages")
+    found = _topic(last, (_paged(each) for part in parts for each in part.partitions))
+    return found if operations else replace(found, authorized_operations=None)
+
+
+def _paged(each: wire.DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
+    eligible, last_known = each.eligible_leader_replicas, each.last_known_elr
+    return replace(
+        _partition(each),
+        eligible_leader_replicas=None if eligible is None else tuple(eligible),
+        last_known_eligible_leader_replicas=None if last_known is None else tuple(last_known),
+    )
+
+
+async def _by_metadata(
+    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
+) -> Found:
+    response = await fetch_metadata(router, names, deadline, operations=operations, asked=asked)
+    return {str(topic.name): _described(topic) for topic in response.topics}
+
+
+def _described(topic: old.MetadataResponseTopic) -> TopicDescription | KafkaError:
+    error = error_of(topic.error_code, None, topic.name)
+    if error is not None:
+        return error
+    return _topic(topic, map(_partition, topic.partitions))
+
+
+def _topic(
+    topic: wire.DescribeTopicPartitionsResponseTopic | old.MetadataResponseTopic,
+    partitions: Iterable[PartitionDescription],
+) -> TopicDescription:
+    found = {each.partition: each for each in partitions}
+    return TopicDescription(
+        name=str(topic.name),
+        topic_id=uuid_of(topic.topic_id),
+        is_internal=topic.is_internal,
+        partitions=tuple(found[index] for index in sorted(found)),
+        authorized_operations=operations_of(topic.topic_authorized_operations),
+    )
+
+
+def _partition(
+    each: wire.DescribeTopicPartitionsResponsePartition | old.MetadataResponsePartition,
+) -> PartitionDescription:
+    return PartitionDescription(
+        partition=each.partition_index,
+        leader=each.leader_id if each.leader_id >= 0 else None,
+        leader_epoch=each.leader_epoch if each.leader_epoch >= 0 else None,
+        replicas=tuple(each.replica_nodes),
+        isr=tuple(each.isr_nodes),
+        offline_replicas=tuple(each.offline_replicas),
+    )
+
+
+# -- Readiness: every broker knows the topic
+
+View = MetadataResponseTopic | KafkaError
+
+
+async def _view(
+    router: Router, node: int, names: list[str], deadline: float
+) -> dict[tuple[int, str], View]:
+    """Return what one broker knows of these topics."""
+    response = await metadata_of(router, node, names, deadline)
+    return {(node, str(topic.name)): topic for topic in response.topics}
+
+
+def _judge(views: Mapping[int, View], name: str) -> bool | KafkaError:
+    """Return whether a topic is ready, else an error that may pass, or one that does not."""
+    if not views:
+        return UnknownTopicOrPartitionError(f"{name}: no broker is there")
+    known = [len(v.partitions) for v in views.values() if not isinstance(v, KafkaError)]
+    most = max(known, default=0)
+    for node, view in views.items():
+        where = f"{name}, as node {node} knows it"
+        if isinstance(view, KafkaError):
+            return view
+        error = error_of(view.error_code, None, where)
+        if error is not None:
+            return error
+        if not view.partitions or len(view.partitions) < most:
+            return LeaderNotAvailableError(f"{where}: {len(view.partitions)} partitions yet")
+        for partition in view.partitions:
+            if partition.leader_id < 0:
+                return LeaderNotAvailableError(f"{where}: partition {partition.partition_index}")
+    return True
+
+
+# -- Declared topics: plan the steps, then carry them out
+
+
+@dataclass(frozen=True)
+class DeclaredTopic(Value):
+    """What a topic is to be like. None leaves a thing as it is, or to the broker's defaults."""
+
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, Plain] | None = None
+    """All settings that the topic is to have of its own; others go back to their defaults."""
+
+
+@dataclass(frozen=True)
+class TopicStep(Value):
+    """One thing to do for a declared state."""
+
+    topic: str
+    action: TopicAction
+    partitions: int | None = None
+    """To create or to grow to; None for the broker's default."""
+    replication_factor: int | None = None
+    """To create; None for the broker's default."""
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    """What to set, by name; None goes back to the default."""
+
+
+def declared_of(
+    topics: Mapping[str, DeclaredTopic | Mapping[str, Any] | None],
+) -> dict[str, DeclaredTopic | None]:
+    """Return declarations, which may be given as plain dicts. Raises TypeError or ValueError."""
+    if not isinstance(topics, Mapping):
+        raise TypeError(f"declared: must be a dict by topic, not {type(topics).__name__}")
+    found: dict[str, DeclaredTopic | None] = {}
+    for name, given in topics.items():
+        wanted = _declared(name, given)
+        if wanted is not None:
+            for key in ("partitions", "replication_factor"):
+                number = getattr(wanted, key)
+                if number is None:
+                    continue
+                if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                    raise ValueError(f"{name}: {key}={number!r}: must be 1 or more")
+            for key, value in (wanted.configs or {}).items():
+                text_of(f"{name}: {key}", value)
+        found[name] = wanted
+    return found
+
+
+def _declared(name: str, given: DeclaredTopic | Mapping[str, Any] | None) -> DeclaredTopic | None:
+    if isinstance(given, Mapping):
+        known = DeclaredTopic.__dataclass_fields__
+        if unknown := sorted(map(str, given.keys() - known.keys())):
+            raise TypeError(f"{name}: {', '.join(unknown)}: it may have {', '.join(known)}")
+        return DeclaredTopic(**given)
+    if given is not None and not isinstance(given, DeclaredTopic):
+        raise TypeError(f"{name}={given!r}: must be a DeclaredTopic, a dict, or None")
+    return given
+
+
+async def plan(
+    router: Router, declared: Mapping[str, DeclaredTopic | None], deadline: float
+) -> list[TopicStep]:
+    """Return what has to be done, in the order in which to do it.
+
+    Raises IllegalArgumentError if something cannot be done to a topic that exists.
+    """
+    present = await describe_all_topics(router, False, deadline)
+    keys = {
+        ConfigKey.topic(name): None
+        for name, wanted in declared.items()
+        if wanted is not None and wanted.configs is not None and name in present
+    }
+    settings = await describe_configs(router, keys, False, False, deadline)
+    steps: list[TopicStep] = []
+    for name, wanted in declared.items():
+        topic = present.get(name)
+        if wanted is None:
+            steps += [TopicStep(name, TopicAction.DELETE)] if topic else []
+        elif topic is None:
+            configs = {key: text_of(key, value) for key, value in (wanted.configs or {}).items()}
+            steps.append(
+                TopicStep(
+                    name, TopicAction.CREATE, wanted.partitions, wanted.replication_factor, configs
+                )
+            )
+        else:
+            steps += _changes(topic, wanted, settings.get(ConfigKey.topic(name), {}))
+    return sorted(steps, key=lambda step: step.action)
+
+
+def _changes(
+    topic: TopicDescription, wanted: DeclaredTopic, settings: Mapping[str, ConfigSetting]
+) -> list[TopicStep]:
+    """Return what has to be done to a topic that exists."""
+    name, count = topic.name, len(topic.partitions)
+    factor = max((len(each.replicas) for each in topic.partitions), default=0)
+    if wanted.replication_factor not in (None, factor):
+        raise IllegalArgumentError(
+            f"{name}: it has {factor} replicas, not {wanted.replication_factor}: use reassign"
+        )
+    if wanted.partitions is not None and wanted.partitions < count:
+        raise IllegalArgumentError(
+            f"{name}: it has {count} partitions, and cannot have {wanted.partitions}"
+        )
+    steps = []
+    if wanted.partitions is not None and wanted.partitions > count:
+        steps.append(TopicStep(name, TopicAction.GROW, wanted.partitions))
+    if wanted.configs is not None:
+        changes: dict[str, str | None] = {}
+        for key, value in wanted.configs.items():
+            setting = settings.get(key)
+            if setting is None or setting.value != text_of(key, value) or not _is_own(setting):
+                changes[key] = text_of(key, value)
+        for key, setting in settings.items():
+            if _is_own(setting) and key not in wanted.configs:
+                changes[key] = None
+        if changes:
+            steps.append(TopicStep(name, TopicAction.CONFIGURE, configs=changes))
+    return steps
+
+
+def _is_own(setting: ConfigSetting) -> bool:
+    return setting.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+async def carry_out(router: Router, steps: Sequence[TopicStep], deadline: float) -> None:
+    """Do all steps, those of one action at once."""
+    by_action: dict[TopicAction, list[TopicStep]] = {action: [] for action in TopicAction}
+    for step in steps:
+        by_action[step.action].append(step)
+    new = [
+        NewTopic(step.topic, step.partitions, step.replication_factor, None, step.configs)
+        for step in by_action[TopicAction.CREATE]
+    ]
+    await create_topics(router, new, False, deadline)
+    counts = {step.topic: step.partitions or 0 for step in by_action[TopicAction.GROW]}
+    await create_partitions(router, counts, False, deadline)
+    changes = {
+        ConfigKey.topic(step.topic): {
+            key: ConfigChange.delete() if value is None else ConfigChange.set(value)
+            for key, value in step.configs.items()
+        }
+        for step in by_action[TopicAction.CONFIGURE]
+    }
+    await alter_configs(router, changes, False, deadline)
+    await delete_topics(router, [step.topic for step in by_action[TopicAction.DELETE]], deadline)

@@ -1,30 +1,134 @@
-"""Transactions, and the producers that write in them."""
+"""Transactions, and the producers that write in them (`admin.transactions`, KIP-664)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafka import _seams
 from aiokafka._partitions import as_partition
-from aiokafka.admin import _hanging, _producers, _transactions
-from aiokafka.admin._room import Room
-from aiokafka.admin._transaction_values import (
-    ActiveProducer,
-    FencedProducer,
-    HangingTransaction,
-    TransactionDescription,
-    TransactionListing,
+from aiokafka.admin._items import (
+    attempt,
+    by_coordinator,
+    by_leader,
+    name_of,
+    numbers_by_topic,
+    of_every_broker,
+    outcome,
+    partitions_in,
 )
+from aiokafka.admin._routing import (
+    AdminApi,
+    Call,
+    Router,
+    error_of,
+    fetch_metadata,
+    raise_for,
+    remaining_ms,
+)
+from aiokafka.admin._values import Value
 from aiokafka.admin.enums import TransactionState
+from aiokafka.client import CoordinationType
+from aiokafka.errors import (
+    AdminItemsError,
+    KafkaError,
+    LeaderNotAvailableError,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+from aiokafka.protocol.messages import list_transactions as listing
+from aiokafka.protocol.messages import transaction_admin as wire
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.structs import TopicPartition
 
-__all__ = ["Transactions"]
+__all__ = [
+    "ActiveProducer",
+    "FencedProducer",
+    "HangingTransaction",
+    "TransactionDescription",
+    "TransactionListing",
+    "Transactions",
+]
+
+
+# -- Values
+
+
+@dataclass(frozen=True)
+class TransactionListing(Value):
+    """A transactional id and where its transaction stands."""
+
+    transactional_id: str
+    producer_id: int
+    state: TransactionState
+    coordinator: int
+    """Id of the broker that coordinates it."""
+
+
+@dataclass(frozen=True)
+class TransactionDescription(Value):
+    """What the coordinator knows of a transactional id."""
+
+    transactional_id: str
+    coordinator: int
+    """Id of the broker that coordinates it."""
+
+    state: TransactionState
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    """Milliseconds after which the coordinator aborts a transaction."""
+
+    start_ms: int | None
+    """When the open transaction began, in milliseconds since 1970; None if there is none."""
+
+    partitions: frozenset[TopicPartition]
+    """The partitions of the open transaction."""
+
+
+@dataclass(frozen=True)
+class ActiveProducer(Value):
+    """What the leader of a partition knows of an idempotent or transactional producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    """Timestamp of the newest batch, in milliseconds since 1970; -1 if there is none."""
+
+    coordinator_epoch: int | None
+    """The epoch of the coordinator that ended the last transaction; None if none did."""
+
+    transaction_start_offset: int | None
+    """The first offset of the open transaction; None if there is none."""
+
+
+@dataclass(frozen=True)
+class FencedProducer(Value):
+    """The session of a transactional id that fenced the former one."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True)
+class HangingTransaction(Value):
+    """A transaction that is open in a partition, and that no coordinator will end."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+    transactional_id: str | None
+    """The id that has this producer; None if no coordinator knows of one."""
+
 
 # Kafka's own default for transaction.max.timeout.ms, and the time its tools add to it.
 _LONGEST_MS = 900_000 + 300_000
 
 
-class Transactions(Room):
+class Transactions(AdminApi):
     """Calls about transactions and their producers: `admin.transactions`."""
 
     async def describe(
@@ -41,7 +145,7 @@ class Transactions(Room):
         AdminItemsError if several were asked for.
         """
         ids = _ids(transactional_ids)
-        return await _transactions.describe(self._router, ids, self._deadline(timeout_ms))
+        return await describe_transactions(self._router, ids, self._deadline(timeout_ms))
 
     async def producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -55,7 +159,7 @@ class Transactions(Room):
         Raises the error of a partition: AdminItemsError if several were asked for.
         """
         wanted = [as_partition(tp) for tp in partitions]
-        return await _producers.describe(self._router, wanted, self._deadline(timeout_ms))
+        return await describe_producers(self._router, wanted, self._deadline(timeout_ms))
 
     async def abort(
         self,
@@ -86,13 +190,36 @@ class Transactions(Room):
         for name, number in (("producer_id", producer_id), ("producer_epoch", producer_epoch)):
             if number < 0:
                 raise ValueError(f"{name}={number!r}: must be at least 0")
-        await _producers.abort(
-            self._router,
-            as_partition(partition),
-            (producer_id, producer_epoch),
-            0 if coordinator_epoch is None else max(coordinator_epoch, 0),
-            self._deadline(timeout_ms),
-        )
+        partition = as_partition(partition)
+        coordinator_epoch = 0 if coordinator_epoch is None else max(coordinator_epoch, 0)
+        deadline = self._deadline(timeout_ms)
+
+        def build(version: int) -> wire.WriteTxnMarkersRequest:
+            marker = wire.WritableTxnMarker(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transaction_result=False,
+                topics=[
+                    wire.WritableTxnMarkerTopic(
+                        name=partition.topic, partition_indexes=[partition.partition]
+                    )
+                ],
+                coordinator_epoch=coordinator_epoch,
+            )
+            return wire.WriteTxnMarkersRequest(markers=[marker])
+
+        async def send(
+            node_id: int, part: list[TopicPartition]
+        ) -> dict[TopicPartition, KafkaError | None]:
+            call = Call(wire.WriteTxnMarkersRequest, build)
+            response = await self._router.send(node_id, call, deadline)
+            return {
+                tp: error_of(each.error_code, None, name_of(tp))
+                for marker in response.markers
+                for tp, each in partitions_in(marker.topics)
+            }
+
+        await by_leader(self._router, [partition], send, deadline)
 
     async def fence(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
@@ -109,7 +236,7 @@ class Transactions(Room):
         AdminItemsError if several were given.
         """
         ids = _ids(transactional_ids)
-        return await _transactions.fence(self._router, ids, self._deadline(timeout_ms))
+        return await fence_producers(self._router, ids, self._deadline(timeout_ms))
 
     async def force_terminate(
         self, transactional_id: str, *, timeout_ms: float | None = None
@@ -129,8 +256,8 @@ class Transactions(Room):
         """
         (name,) = _ids([transactional_id])
         deadline = self._deadline(timeout_ms)
-        await _transactions.check_known(self._router, name, deadline)
-        await _transactions.fence(self._router, [name], deadline)
+        await check_known(self._router, name, deadline)
+        await fence_producers(self._router, [name], deadline)
 
     async def find_hanging(
         self,
@@ -157,9 +284,22 @@ class Transactions(Room):
         if older_than_ms < 0:
             raise ValueError(f"older_than_ms={older_than_ms!r}: must be at least 0")
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await _hanging.find_hanging(
-            self._router, wanted, older_than_ms, self._deadline(timeout_ms)
+        deadline = self._deadline(timeout_ms)
+        asked = await _all_partitions(self._router, deadline) if wanted is None else wanted
+        first = await _look(self._router, asked, wanted is None, deadline)
+        found = await _uncared_for(
+            self._router, first.are_open(_seams.wall_time() * 1000 - older_than_ms), deadline
         )
+        now = await _look(self._router, {one.partition for one in found}, True, deadline)
+        by_partition: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
+            tp: [] for tp in first.producers
+        }
+        for one in found:
+            kept = by_partition[one.partition]
+            if isinstance(kept, list) and _is_still_open(one, now.producers.get(one.partition, ())):
+                kept.append(one)
+        by_partition |= first.errors | now.errors
+        return [one for part in outcome(by_partition).values() for one in part]
 
     async def list(
         self,
@@ -185,12 +325,12 @@ class Transactions(Room):
         brokers do not respond in time, AdminItemsError has the error of each by its id, and what
         the others have listed, by transactional id, as results.
         """
-        wanted = _transactions.TransactionFilter(
+        wanted = TransactionFilter(
             _states(states), tuple(producer_ids), duration_ms, transactional_id_pattern
         )
         if duration_ms is not None and duration_ms < 0:
             raise ValueError(f"duration_ms={duration_ms!r}: must be at least 0")
-        return await _transactions.list_all(self._router, wanted, self._deadline(timeout_ms))
+        return await list_transactions(self._router, wanted, self._deadline(timeout_ms))
 
 
 def _ids(transactional_ids: Iterable[Any]) -> tuple[str, ...]:
@@ -209,3 +349,301 @@ def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
         if not isinstance(state, TransactionState) or state is TransactionState.UNKNOWN:
             raise ValueError(f"states: {state!r}: must be a TransactionState other than UNKNOWN")
     return found
+
+
+# -- Requests to coordinators: list, describe and fence
+
+_FIRST_WITH_DURATION = 1
+_FIRST_WITH_PATTERN = 2
+
+# Brokers refuse more than transaction.max.timeout.ms; the new session opens no transaction.
+_FENCING_TIMEOUT_MS = 60_000
+
+
+@dataclass(frozen=True)
+class TransactionFilter:
+    """Which transactions to list; what is empty lets all pass."""
+
+    states: Collection[TransactionState] = ()
+    producer_ids: Collection[int] = ()
+    duration_ms: int | None = None
+    pattern: str | None = None
+
+
+async def list_transactions(
+    router: Router, wanted: TransactionFilter, deadline: float
+) -> list[TransactionListing]:
+    """Return the transactions of all brokers that pass."""
+
+    async def ask(node_id: int) -> list[TransactionListing]:
+        return await _list_one(router, node_id, wanted, deadline)
+
+    found = await of_every_broker(router, ask, deadline)
+    transactions = {one.transactional_id: one for one in found.values}
+    if found.errors:
+        raise AdminItemsError(found.errors, transactions)
+    return list(transactions.values())
+
+
+async def _list_one(
+    router: Router, node_id: int, wanted: TransactionFilter, deadline: float
+) -> list[TransactionListing]:
+    call = Call(listing.ListTransactionsRequest, lambda version: _request(version, wanted))
+    response = await router.send(node_id, call, deadline)
+    raise_for(response.error_code, None, f"transactions of node {node_id}")
+    return [
+        TransactionListing(
+            transactional_id=each.transactional_id,
+            producer_id=each.producer_id,
+            state=TransactionState.of(each.transaction_state),
+            coordinator=node_id,
+        )
+        for each in response.transaction_states
+    ]
+
+
+def _request(version: int, wanted: TransactionFilter) -> listing.ListTransactionsRequest:
+    request = listing.ListTransactionsRequest(
+        state_filters=[state.value for state in wanted.states],
+        producer_id_filters=list(wanted.producer_ids),
+    )
+    if wanted.duration_ms is not None:
+        if version < _FIRST_WITH_DURATION:
+            raise UnsupportedVersionError("ListTransactions: duration_ms needs Kafka 3.8 (KIP-994)")
+        request.duration_filter = wanted.duration_ms
+    if wanted.pattern is not None:
+        if version < _FIRST_WITH_PATTERN:
+            raise UnsupportedVersionError(
+                "ListTransactions: transactional_id_pattern needs Kafka 4.1 (KIP-1152)"
+            )
+        request.transactional_id_pattern = wanted.pattern
+    return request
+
+
+async def describe_transactions(
+    router: Router, transactional_ids: Iterable[str], deadline: float
+) -> dict[str, TransactionDescription]:
+    """Return what coordinators know of transactional ids; raise what failed."""
+
+    async def send(node_id: int, ids: list[str]) -> dict[str, TransactionDescription | KafkaError]:
+        def build(version: int) -> wire.DescribeTransactionsRequest:
+            return wire.DescribeTransactionsRequest(transactional_ids=ids)
+
+        call = Call(wire.DescribeTransactionsRequest, build)
+        response = await router.send(node_id, call, deadline)
+        return {
+            each.transactional_id: _description(each, node_id)
+            for each in response.transaction_states
+        }
+
+    kind, in_half = CoordinationType.TRANSACTION, router.in_half(send, deadline)
+    return await by_coordinator(router, transactional_ids, in_half, deadline, kind=kind)
+
+
+def _description(each: wire.TransactionState, node_id: int) -> TransactionDescription | KafkaError:
+    if each.error_code:
+        return for_code(each.error_code)(f"transactional id {each.transactional_id!r}")
+    start = each.transaction_start_time_ms
+    return TransactionDescription(
+        transactional_id=each.transactional_id,
+        coordinator=node_id,
+        state=TransactionState.of(each.transaction_state),
+        producer_id=each.producer_id,
+        producer_epoch=each.producer_epoch,
+        timeout_ms=each.transaction_timeout_ms,
+        start_ms=start if start >= 0 else None,
+        partitions=frozenset(
+            TopicPartition(topic.topic, index)
+            for topic in each.topics
+            for index in topic.partitions
+        ),
+    )
+
+
+async def fence_producers(
+    router: Router, transactional_ids: Iterable[str], deadline: float
+) -> dict[str, FencedProducer]:
+    """Begin a session of each transactional id, and return it; raise what failed."""
+
+    async def one(node_id: int, name: str) -> FencedProducer | KafkaError:
+        def build(version: int) -> InitProducerIdRequest:
+            timeout = min(remaining_ms(deadline), _FENCING_TIMEOUT_MS)
+            return InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout)
+
+        try:
+            response = await router.send(node_id, Call(InitProducerIdRequest, build), deadline)
+        except KafkaError as error:
+            return error
+        if response.error_code:
+            return for_code(response.error_code)(f"transactional id {name!r}")
+        return FencedProducer(response.producer_id, response.producer_epoch)
+
+    async def send(node_id: int, ids: list[str]) -> dict[str, FencedProducer | KafkaError]:
+        return {name: await one(node_id, name) for name in ids}
+
+    kind = CoordinationType.TRANSACTION
+    return await by_coordinator(router, transactional_ids, send, deadline, kind=kind)
+
+
+async def check_known(router: Router, transactional_id: str, deadline: float) -> None:
+    """Raise TransactionalIdNotFound for an unknown id, unless brokers are too old to tell."""
+    try:
+        await describe_transactions(router, [transactional_id], deadline)
+    except UnsupportedVersionError:
+        return
+
+
+# -- Requests to leaders: describe producers, write abort markers (KIP-664)
+
+Producers = tuple[ActiveProducer, ...]
+
+
+async def describe_producers(
+    router: Router,
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    *,
+    final: tuple[type[KafkaError], ...] = (),
+) -> dict[TopicPartition, Producers]:
+    """Return the producers that leaders know of; raise what failed.
+
+    Errors of the types `final` are not waited for.
+    """
+
+    async def send(
+        node_id: int, part: list[TopicPartition]
+    ) -> dict[TopicPartition, Producers | KafkaError]:
+        def build(version: int) -> wire.DescribeProducersRequest:
+            topics = [
+                wire.TopicRequest(name=name, partition_indexes=numbers)
+                for name, numbers in numbers_by_topic(part).items()
+            ]
+            return wire.DescribeProducersRequest(topics=topics)
+
+        call = Call(wire.DescribeProducersRequest, build)
+        response = await router.send(node_id, call, deadline)
+        return {tp: _producers(tp, each) for tp, each in partitions_in(response.topics)}
+
+    in_half = router.in_half(send, deadline)
+    return await by_leader(router, partitions, in_half, deadline, final=final)
+
+
+def _producers(tp: TopicPartition, each: wire.PartitionResponse) -> Producers | KafkaError:
+    error = error_of(each.error_code, each.error_message, name_of(tp))
+    if error is not None:
+        return error
+    return tuple(
+        ActiveProducer(
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            last_sequence=one.last_sequence,
+            last_timestamp=one.last_timestamp,
+            coordinator_epoch=_or_none(one.coordinator_epoch),
+            transaction_start_offset=_or_none(one.current_txn_start_offset),
+        )
+        for one in each.active_producers
+    )
+
+
+def _or_none(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+# -- Hanging transactions: open in partitions, unknown to coordinators
+
+
+@dataclass
+class _Look:
+    """What leaders told: producers of each partition, and why there are none of others."""
+
+    producers: dict[TopicPartition, Producers] = field(default_factory=dict)
+    errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+
+    def are_open(self, latest: float) -> list[tuple[TopicPartition, ActiveProducer]]:
+        """Return the open transactions that were not written to after `latest` (milliseconds)."""
+        return [
+            (tp, each)
+            for tp, producers in self.producers.items()
+            for each in producers
+            if each.transaction_start_offset is not None and each.last_timestamp <= latest
+        ]
+
+
+async def _all_partitions(router: Router, deadline: float) -> list[TopicPartition]:
+    metadata = await fetch_metadata(router, None, deadline)
+    return [
+        TopicPartition(str(topic.name), each.partition_index)
+        for topic in metadata.topics
+        for each in topic.partitions
+    ]
+
+
+async def _look(
+    router: Router, partitions: Iterable[TopicPartition], may_be_gone: bool, deadline: float
+) -> _Look:
+    """Ask leaders for producers. With `may_be_gone` a partition that is gone has none.
+
+    A partition without a leader is not waited for: it may have none for long, and there are others.
+    """
+    final = (UnknownTopicOrPartitionError, LeaderNotAvailableError)
+    wanted = list(dict.fromkeys(partitions))
+    look = _Look()
+    found = await attempt(describe_producers(router, wanted, deadline, final=final), wanted)
+    for tp, each in found.items():
+        if not isinstance(each, KafkaError):
+            look.producers[tp] = each
+        elif not (may_be_gone and isinstance(each, UnknownTopicOrPartitionError)):
+            look.errors[tp] = each
+    return look
+
+
+async def _uncared_for(
+    router: Router, opened: Collection[tuple[TopicPartition, ActiveProducer]], deadline: float
+) -> list[HangingTransaction]:
+    """Return those of the open transactions that no coordinator knows to be open there."""
+    if not opened:
+        return []
+    ids = {each.producer_id for _, each in opened}
+    listed = await list_transactions(router, TransactionFilter(producer_ids=ids), deadline)
+    names = {one.producer_id: one.transactional_id for one in listed}
+    known = await _known(router, names.values(), deadline)
+    return [
+        HangingTransaction(tp, each, names.get(each.producer_id))
+        for tp, each in opened
+        if not _is_cared_for(tp, each, known.get(names.get(each.producer_id, "")))
+    ]
+
+
+async def _known(
+    router: Router, names: Collection[str], deadline: float
+) -> Mapping[str, TransactionDescription]:
+    """Describe transactional ids; one that has expired meanwhile is left out."""
+    found = await attempt(describe_transactions(router, names, deadline), names)
+    known: dict[str, TransactionDescription] = {}
+    for name, one in found.items():
+        if isinstance(one, TransactionDescription):
+            known[name] = one
+        elif not isinstance(one, TransactionalIdNotFound):
+            raise one
+    return known
+
+
+def _is_cared_for(
+    tp: TopicPartition, producer: ActiveProducer, known: TransactionDescription | None
+) -> bool:
+    """Say whether a coordinator has the transaction open in this partition, and so will end it."""
+    same = known is not None and known.producer_id == producer.producer_id
+    return known is not None and same and tp in known.partitions
+
+
+def _is_still_open(one: HangingTransaction, now: Producers) -> bool:
+    """Say whether a second look found the transaction, too.
+
+    A transaction that ended between the two questions, to leaders and then to coordinators, looks
+    like one that hangs: open there, unknown here. Its leader knows by now that it has ended.
+    """
+    start = one.producer.transaction_start_offset
+    return any(
+        each.producer_id == one.producer.producer_id and each.transaction_start_offset == start
+        for each in now
+    )

@@ -1,4 +1,4 @@
-"""The room for delegation tokens, on the fake cluster: made, used, renewed, expired."""
+"""`admin.tokens`, on the fake cluster: made, used, renewed, expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rooms of the admin client about users and what they may do, on a real Kafka."""
+"""Calls of the admin client about users and what they may do, on a real Kafka."""
 
 from __future__ import annotations
 

@@ -1,19 +1,27 @@
-"""Requests about consumer groups and their offsets."""
+"""aiokafka's calls of the admin client about consumer groups and their offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
-from aiokafka.admin._by_topic import numbers_by_topic
-from aiokafka.admin._every_broker import of_every_broker
-from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
+from aiokafka.admin._items import numbers_by_topic, of_every_broker
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedVersionError
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.errors import (
+    GroupIdNotFound,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka.protocol.messages import consumer_group_describe as consumer_wire
 from aiokafka.protocol.messages import groups as wire
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -128,31 +136,28 @@ async def find_coordinator(router: Router, key: str, key_type: int, deadline: fl
     return await router.retry(attempt, deadline)
 
 
-class OffsetQuery(NamedTuple):
-    """Which offsets of a group to list. With `partitions` None, all of them."""
-
-    group_id: str
-    partitions: Iterable[TopicPartition] | None
-    require_stable: bool
-
-
 async def list_offsets(
-    router: Router, query: OffsetQuery, coordinator_id: int | None, deadline: float
+    router: Router,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None,
+    require_stable: bool,
+    coordinator_id: int | None,
+    deadline: float,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offsets of a group; -1 for a requested partition without one."""
-    topics = None if query.partitions is None else numbers_by_topic(query.partitions)
+    topics = None if partitions is None else numbers_by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
-        request = _offset_fetch(version, query.group_id, topics)
-        request.require_stable = query.require_stable
+        request = _offset_fetch(version, group_id, topics)
+        request.require_stable = require_stable
         return request
 
     # From version 10 on topics are given by id, which this call does not know.
     call = Call(OffsetFetchRequest, build, _codes_in, max_version=9)
-    response = await _ask(router, query.group_id, coordinator_id, call, deadline)
+    response = await _ask(router, group_id, coordinator_id, call, deadline)
     # Gateways may leave out a partition without an offset, or call it unknown. Apache Kafka looks
     # at no topic here.
-    found = dict.fromkeys(query.partitions or (), _NO_OFFSET)
+    found = dict.fromkeys(partitions or (), _NO_OFFSET)
     for topic, p in _offsets(response):
         tp = TopicPartition(topic, p.partition_index)
         if p.error_code == UnknownTopicOrPartitionError.errno:
@@ -239,3 +244,73 @@ async def _ask(
     if coordinator_id is None:
         return await router.to_coordinator(group_id, call, deadline)
     return await router.to_node(coordinator_id, call, deadline)
+
+
+# -- Consumer groups (KIP-848) in the form of classic groups
+
+_PROTOCOL_TYPE = "consumer"
+# A classic member would have sent these bytes. Version 1 also has the partitions it owns.
+_METADATA_VERSION = 1
+
+
+def may_be_of_next_protocol(group: DescribedGroup) -> bool:
+    """Return whether a classic response leaves open that the group uses the consumer protocol.
+
+    A classic DescribeGroups reports such a group as "Dead", and from version 6 on as not found
+    (KIP-1043).
+    """
+    return group.error_code == GroupIdNotFound.errno or (
+        group.error_code == 0 and group.state == "Dead"
+    )
+
+
+def describe_call(
+    group_id: str, include_authorized_operations: bool
+) -> Call[consumer_wire.ConsumerGroupDescribeResponse]:
+    """Return the call that describes one group."""
+
+    def build(version: int) -> consumer_wire.ConsumerGroupDescribeRequest:
+        return consumer_wire.ConsumerGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=include_authorized_operations
+        )
+
+    return Call(
+        consumer_wire.ConsumerGroupDescribeRequest,
+        build,
+        lambda answer: [g.error_code for g in answer.groups],
+    )
+
+
+def result_of(response: consumer_wire.ConsumerGroupDescribeResponse) -> DescribeGroupsResult | None:
+    """Convert the response to the classic form; return None if the group uses another protocol."""
+    if any(group.error_code == GroupIdNotFound.errno for group in response.groups):
+        return None
+    groups = [_consumer_group(group) for group in response.groups]
+    return DescribeGroupsResult(response.throttle_time_ms, groups)
+
+
+def _consumer_group(group: consumer_wire.DescribedGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group.error_code,
+        group.group_id,
+        group.group_state,
+        _PROTOCOL_TYPE,
+        group.assignor_name,
+        [_consumer_member(member) for member in group.members],
+        authorized_operations=group.authorized_operations,
+    )
+
+
+def _consumer_member(member: consumer_wire.Member) -> DescribedMember:
+    owned = [(t.topic_name, list(t.partitions)) for t in member.assignment.topic_partitions]
+    topics = sorted(member.subscribed_topic_names)
+    metadata = ConsumerProtocolMemberMetadata(_METADATA_VERSION, topics, b"", owned)
+    assignment = ConsumerProtocolMemberAssignment(0, owned, b"")
+    return DescribedMember(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        metadata.encode(),
+        assignment.encode(),
+        group_instance_id=member.instance_id,
+    )
