@@ -672,7 +672,7 @@ class NodeSender:
             return None
         batch = queue.waiting[0]
         # One that is sent again goes alone, so that the order cannot change once more.
-        if queue.in_flight and (batch.attempts or not self._may_follow(queue)):
+        if queue.in_flight and (batch.goes_alone or not self._may_follow(queue)):
             return None
         if batch is queue.open:
             queue.seal()
@@ -692,7 +692,7 @@ class NodeSender:
         return (
             self._delivery.is_pipelined
             and queue.in_flight_from is self
-            and queue.in_flight[0].attempts == 1
+            and not queue.in_flight[0].goes_alone
         )
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
