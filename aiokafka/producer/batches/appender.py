@@ -95,8 +95,9 @@ class BufferMemory:
     6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have been
        too large for what is free. `_leave` calls `_serve` for those behind it. A deadline in the
        turn of the grant is ignored: the call goes on with step 3.
-    7. `stop()` refuses the waiters in the queue. Those of step 3 find the producer closed when they
-       run, and allocate nothing.
+    7. `stop()` refuses the waiters in the queue, and those that come to it later: they gave the
+       event loop a turn when it was called. Those of step 3 find the producer closed when they run,
+       and allocate nothing.
     8. Memory is counted by `take`, in the step that appends, and given back once, by whoever
        releases the batch: a batch has nothing to release the second time.
 
@@ -119,6 +120,7 @@ class BufferMemory:
         self._rest = 0
         """What the running task has not got of its quantum, as memory was short."""
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
+        self._refusal: Callable[[], BaseException] | None = None
         self._loop = loop
 
     @property
@@ -153,6 +155,8 @@ class BufferMemory:
         Raises KafkaTimeoutError at `deadline` (loop time). Then, or cancelled, nothing has
         changed.
         """
+        if self._refusal is not None:
+            raise self._refusal()
         waiter = self._join(need)
         try:
             async with timeout_at(deadline):
@@ -224,7 +228,8 @@ class BufferMemory:
         self._serve()
 
     def refuse_waiters(self, make_error: Callable[[], BaseException]) -> None:
-        """Fail every call that waits, each with an exception object of its own."""
+        """Fail every call that waits, now or later, each with an exception object of its own."""
+        self._refusal = make_error
         for waiter in self._waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(make_error())
