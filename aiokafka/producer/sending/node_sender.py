@@ -476,7 +476,9 @@ class NodeSender:
         if connection is not None and connection.is_ready:
             return True
         try:
-            connection = await self._client.connection(self.node_id)
+            # Another one would overtake what waits on this: in the write buffer, or at the broker.
+            if connection is None or not connection.is_open:
+                connection = await self._client.connection(self.node_id)
             if self._config.acks == 0 and connection is not self._connection:
                 # All that a broker can say of records which it does not lead.
                 why = f"node {self.node_id} has closed the connection of a producer with acks=0"
