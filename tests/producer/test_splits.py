@@ -129,3 +129,16 @@ def test_parts_of_large_batches_are_sent_one_behind_the_other(codec: str | None)
             return found
 
     assert not any(isinstance(one, BaseException) for one in simulate(main))
+
+
+async def test_the_first_part_goes_alone_to_a_leader_that_does_not_know_the_producer(
+    cluster: FakeCluster,
+) -> None:
+    """It would take the second part for the first of the producer, and refuse the first for
+    ever."""
+    cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1)
+    cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=1)
+    async with new_producer(cluster, linger_ms=20) as producer:
+        found = await results(await send_all(producer, numbers(50)))
+    assert not any(isinstance(one, BaseException) for one in found)
+    assert values(cluster) == numbers(50)
