@@ -45,29 +45,28 @@ __all__ = [
 
 
 _QUANTUM = 65_536
-"""Bytes that a waiter may allocate in its turn while few others wait. To wait costs as much CPU
-time as to append some twenty small records; a quantum has room for more than two hundred."""
+"""Bytes that a waiter may allocate in its turn while others wait. To wait costs as much CPU time as
+to append some twenty small records; a quantum has room for more than two hundred."""
 
-_LEAST_QUANTUM = 8192
-"""... and while many do."""
-
-_ROUND = 8
-"""When each waiter has had its turn, at most one part in so many of `buffer_memory` was granted: so
-long a waiter waits for its next turn, and brokers may be slow."""
+_ROUND = 1.0
+"""Seconds after which a waiter gets less: a fourth after twice as long, and so on. So many others
+wait, or the brokers are so slow, that with whole quanta a next turn may come after `max_block_ms`.
+"""
 
 _PER_TURN = 262_144
 """Bytes that are granted in one turn of the event loop, which would stand still otherwise."""
 
 
 class _Waiter:
-    """A call that waits for memory: `need` bytes at once, up to `quantum` in the same turn (0: not
-    known before its turn)."""
+    """A call that waits for memory since loop time `since`: for `need` bytes at once, and up to
+    `quantum` in the same turn (0: not known before its turn)."""
 
-    __slots__ = ("future", "grant", "need", "quantum")
+    __slots__ = ("future", "grant", "need", "quantum", "since")
 
-    def __init__(self, need: int, quantum: int, future: asyncio.Future[None]) -> None:
+    def __init__(self, need: int, quantum: int, since: float, future: asyncio.Future[None]) -> None:
         self.need = need
         self.quantum = quantum
+        self.since = since
         self.future = future
         self.grant = 0
         """Bytes that were granted to it, `need` at least."""
@@ -87,7 +86,8 @@ class BufferMemory:
        its record would fit, joins behind A.
     2. A batch is written. `give_back` adds its bytes to `free` and calls `_serve`, which takes
        waiters from the front of the queue while `free` suffices, and sets their results. Each is
-       granted a quantum of up to `_QUANTUM` bytes, the last one of the queue all that is left.
+       granted `_QUANTUM` bytes, or fewer if it has waited for more than `_ROUND`, and the last one
+       of the queue all that is left.
     3. The tasks of these waiters run next, one behind the other, and behind them `_end_turn`, as
        `_serve` calls for all of them in one step. A task that runs sets `room` to its grant before
        it allocates. Its further sends allocate from the grant, until it awaits something else.
@@ -185,7 +185,7 @@ class BufferMemory:
     def _join(self, need: int) -> _Waiter:
         """Put the running task into the queue, and end its grant."""
         is_first = self._rest > 0
-        waiter = _Waiter(need, self._rest, self._loop.create_future())
+        waiter = _Waiter(need, self._rest, self._loop.time(), self._loop.create_future())
         self._waiters[waiter] = None
         if is_first:
             self._waiters.move_to_end(waiter, last=False)
@@ -210,15 +210,15 @@ class BufferMemory:
         """Grant free bytes to waiters from the front of the queue (step 2)."""
         left = self.free
         granted = 0
-        share_of_round = self.size // (_ROUND * max(1, len(self._waiters)))
-        quantum = min(_QUANTUM, max(_LEAST_QUANTUM, share_of_round))
+        now = self._loop.time()
         while self._waiters and granted < _PER_TURN:
             waiter = next(iter(self._waiters))
             if not waiter.future.done():
                 # Smaller needs must not be served before this one again and again.
                 if left < waiter.need:
                     break
-                waiter.quantum = waiter.quantum or quantum
+                if not waiter.quantum:
+                    waiter.quantum = int(_QUANTUM / max(1.0, (now - waiter.since) / _ROUND) ** 2)
                 share = left if len(self._waiters) == 1 else min(left, waiter.quantum)
                 waiter.grant = max(waiter.need, share)
                 waiter.future.set_result(None)
