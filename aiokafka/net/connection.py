@@ -302,13 +302,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def retire(self) -> None:
         """Leave the connection to those that use it, and close it once none waits for a response.
 
-        It still takes requests: a producer keeps the order of its batches by one connection.
+        It still takes requests: a producer keeps the order of its batches by one connection. With
+        acks=0 nothing waits for a response, and the broker may still have to read some of them, so
+        that connection stays open.
         """
         self.is_retired = True
         self._close_if_left()
 
     def _close_if_left(self) -> None:
-        if self.is_retired and self.is_open and not self.awaited():
+        if not self.is_retired or self._exchange.has_silent:
+            return
+        if self.is_open and not self.awaited():
             self.close(KafkaConnectionError(f"{self.peer}: closed because it was too slow"))
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:

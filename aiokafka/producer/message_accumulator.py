@@ -252,12 +252,12 @@ class MessageAccumulator:
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Count `parts` in the place of `batch`, in memory and for those who flush."""
         self.pending.replace(batch, parts)
-        owed = -batch.release()
+        free = batch.release()
         for part in parts:
             part.reserve(part.builder.size)
-            owed += part.reserved
-        # What the parts take more than the whole is owed: their headers are new.
-        self.memory.take(owed)
+            free -= part.reserved
+        # Below zero if the parts take more than the whole, as their headers are new: it is owed.
+        self.memory.give_back(free)
 
     def seal_all(self) -> None:
         """Close every open batch, so that it need not wait for its linger time or for company."""

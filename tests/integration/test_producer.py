@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import uuid
 from collections import Counter
 
@@ -78,6 +79,24 @@ async def test_a_batch_too_large_is_split(kafka: Kafka, make_topic: MakeTopic) -
             await producer.send_and_wait(topic, b"x" * 3000)
     assert offsets == list(range(1000))
     found = await read(kafka.bootstrap_servers, topic, 1000)
+    assert [record.value for record in found] == payloads
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+async def test_batches_that_have_grown_are_split(
+    kafka: Kafka, make_topic: MakeTopic, codec: str | None
+) -> None:
+    """Several of them in a row, and the first that the leader gets from this producer."""
+    topic = await make_topic(config={"max.message.bytes": "50000"})
+    source = random.Random(1)
+    payloads = [b"%05d" % number + source.randbytes(495) for number in range(10_000)]
+    async with AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, compression_type=codec
+    ) as producer:
+        futures = [await producer.send(topic, payload) for payload in payloads]
+        offsets = [metadata.offset for metadata in await asyncio.gather(*futures)]
+    assert offsets == list(range(10_000))
+    found = await read(kafka.bootstrap_servers, topic, 10_000)
     assert [record.value for record in found] == payloads
 
 

@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from aiokafka.producer.batches.appender import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import Fail, FakeCluster, Hold
 from tests.support.producers import TOPIC, new_producer, results, values
 
 SMALL = {"buffer_memory": 20_000, "max_batch_size": 2000}
@@ -210,3 +210,22 @@ async def test_a_call_that_is_refused_in_the_turn_of_its_deadline() -> None:
     memory.refuse_waiters(lambda: ProducerClosed("stopped"))
     with pytest.raises(ProducerClosed):
         await waiting
+
+
+async def test_a_split_lets_no_call_overtake_those_that_wait(cluster: FakeCluster) -> None:
+    """The parts need less memory than the whole. That was free for any call but the first one."""
+    payloads = [b"x" * 100] * 50
+    async with new_producer(cluster, buffer_memory=100_000) as producer:
+        cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1)
+        release = asyncio.Event()
+        for payload in payloads:
+            await producer.send(TOPIC, payload, partition=0)
+        large = asyncio.ensure_future(producer.send(TOPIC, b"y" * 90_000, partition=0))
+        with cluster.intercept(ProduceRequest, Hold(release)) as held:
+            await held.wait()
+            small = asyncio.ensure_future(producer.send(TOPIC, b"small", partition=0))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            release.set()
+            await asyncio.gather(large, small)
+    assert values(cluster) == [*payloads, b"y" * 90_000, b"small"]

@@ -18,9 +18,9 @@ from aiokafka.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import FakeCluster, Silence
+from aiokafka.testing import FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, new_producer
+from tests.support.producers import TOPIC, new_producer, values
 
 
 async def test_a_producer_that_cannot_deliver_is_closing(
@@ -201,3 +201,32 @@ async def test_records_of_a_forgotten_producer_are_delivered(cluster: FakeCluste
             task.cancel()
     loop.set_exception_handler(None)
     await asyncio.sleep(0.01)
+
+
+async def test_a_call_that_gives_the_event_loop_a_turn_is_refused_at_once(
+    cluster: FakeCluster,
+) -> None:
+    """There is no room for its record, and it did not wait for that yet when `stop` was called."""
+    release = asyncio.Event()
+    async with new_producer(cluster, buffer_memory=400_000) as producer:
+        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        with cluster.intercept(ProduceRequest, Hold(release)):
+            # As many requests as may be in flight: until one is answered, no sender takes a turn.
+            for number in range(5):
+                await producer.send(TOPIC, b"x" * 17_000, partition=0)
+                while _in_flight(producer) <= number:
+                    await asyncio.sleep(0)
+            for _ in range(4):
+                await producer.send(TOPIC, b"x" * 70_000, partition=0)
+            late = asyncio.ensure_future(producer.send(TOPIC, b"x" * 200_000, partition=0))
+            stopping = asyncio.ensure_future(producer.stop())
+            with pytest.raises(ProducerClosed):
+                await late
+            assert not stopping.done()
+            release.set()
+            await stopping
+    assert len(values(cluster)) == 10
+
+
+def _in_flight(producer: AIOKafkaProducer) -> float:
+    return max(m.value for m in producer.metrics() if m.name == "requests-in-flight")

@@ -15,6 +15,7 @@ from aiokafka.metrics import ProducerMetricsCollector
 from aiokafka.producer.batches.appender import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, values
 
 BUFFER = 400_000
@@ -305,3 +306,25 @@ async def test_batches_do_not_grow_after_a_broker_has_refused_one(cluster: FakeC
     assert values(cluster, topic="small") == [b"%1000d" % n for n in range(2000)]
     sizes = [batch.size for batch in cluster.log("small", 0).batches]
     assert max(sizes) <= 16_384
+
+
+def test_no_task_waits_too_long_among_many() -> None:
+    """However slow the broker is: what the others may allocate in one turn each is no more than a
+    part of a small buffer."""
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            simulation.chaos(cluster).faults.slow(0, 0.2, 0.2)
+
+            async def send(_: int) -> None:
+                for _ in range(200):
+                    await producer.send(TOPIC, PAYLOAD, partition=0)
+
+            async with new_producer(
+                cluster, buffer_memory=100_000, max_block_ms=10_000
+            ) as producer:
+                await asyncio.gather(*tasks_of(50, send))
+            return len(values(cluster))
+
+    assert simulate(main) == 10_000

@@ -8,7 +8,8 @@ import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.testing import Edit, FakeCluster
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import Delay, Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, values
 
@@ -73,3 +74,30 @@ def test_another_broker_is_asked_than_the_one_that_names_the_former_leader() -> 
             return len(values(cluster))
 
     assert simulate(main) > 50
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_records_keep_their_order_when_other_requests_leave_their_connection(size: int) -> None:
+    """A request for metadata has no response for long, and what is sent behind it waits: at the
+    broker, or for room in the write buffer. New requests take another connection then. Records
+    would overtake there what the broker has still to read."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, acks=0, metadata_max_age_ms=2000) as producer:
+                await producer.send_and_wait(TOPIC, b"%9d" % 0, partition=0)
+                cluster.intercept(MetadataRequest, Delay(15), times=1)
+                cluster.intercept(ProduceRequest, Delay(0.01))
+                for number in range(1, 4000):
+                    value = b"%9d" % number
+                    if number < 200 or number >= 3000:
+                        await asyncio.sleep(0.08 if number < 200 else 0.02)
+                    else:
+                        value = value.ljust(size)
+                    await producer.send(TOPIC, value, partition=0)
+            await asyncio.sleep(60)
+            return values(cluster)
+
+    numbers = [int(value) for value in simulate(main) if value is not None]
+    assert numbers == list(range(4000))

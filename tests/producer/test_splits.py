@@ -109,3 +109,36 @@ def test_batches_grow_again_when_the_limit_of_a_topic_was_raised() -> None:
                 return len(cluster.log(TOPIC).batches) - before
 
     assert simulate(main) < 10
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_parts_of_large_batches_are_sent_one_behind_the_other(codec: str | None) -> None:
+    """Batches had grown behind others when a broker far away refused them. Each part waited for the
+    response to the one before it, and most records expired."""
+
+    async def main(simulation: Simulation) -> list[Any]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, config={"max.message.bytes": 200_000})
+            simulation.chaos(cluster).faults.slow(0, 0.1, 0.1)
+            source = random.Random(1)
+            payloads = [b"%9d" % n + source.randbytes(991) for n in range(4000)]
+            times = {"delivery_timeout_ms": 25_000, "request_timeout_ms": 20_000}
+            async with new_producer(cluster, compression_type=codec, **times) as producer:
+                found = await results(await send_all(producer, payloads))
+            assert values(cluster) == payloads
+            return found
+
+    assert not any(isinstance(one, BaseException) for one in simulate(main))
+
+
+async def test_the_first_part_goes_alone_to_a_leader_that_does_not_know_the_producer(
+    cluster: FakeCluster,
+) -> None:
+    """It would take the second part for the first of the producer, and refuse the first for
+    ever."""
+    cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1)
+    cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=1)
+    async with new_producer(cluster, linger_ms=20) as producer:
+        found = await results(await send_all(producer, numbers(50)))
+    assert not any(isinstance(one, BaseException) for one in found)
+    assert values(cluster) == numbers(50)

@@ -14,6 +14,7 @@ cdef class BufferMemory:
     cdef bint _is_granting
     cdef int64_t _rest
     cdef object _waiters
+    cdef object _refusal
     cdef object _loop
 
     cpdef take(self, int64_t size)

@@ -48,18 +48,25 @@ _QUANTUM = 65_536
 """Bytes that a waiter may allocate in its turn while others wait. To wait costs as much CPU time as
 to append some twenty small records; a quantum has room for more than two hundred."""
 
+_ROUND = 1.0
+"""Seconds after which a waiter gets less: a fourth after twice as long, and so on. So many others
+wait, or the brokers are so slow, that with whole quanta a next turn may come after `max_block_ms`.
+"""
+
 _PER_TURN = 262_144
 """Bytes that are granted in one turn of the event loop, which would stand still otherwise."""
 
 
 class _Waiter:
-    """A call that waits for memory: `need` bytes at once, up to `quantum` in the same turn."""
+    """A call that waits for memory since loop time `since`: for `need` bytes at once, and up to
+    `quantum` in the same turn (0: not known before its turn)."""
 
-    __slots__ = ("future", "grant", "need", "quantum")
+    __slots__ = ("future", "grant", "need", "quantum", "since")
 
-    def __init__(self, need: int, quantum: int, future: asyncio.Future[None]) -> None:
+    def __init__(self, need: int, quantum: int, since: float, future: asyncio.Future[None]) -> None:
         self.need = need
         self.quantum = quantum
+        self.since = since
         self.future = future
         self.grant = 0
         """Bytes that were granted to it, `need` at least."""
@@ -79,7 +86,8 @@ class BufferMemory:
        its record would fit, joins behind A.
     2. A batch is written. `give_back` adds its bytes to `free` and calls `_serve`, which takes
        waiters from the front of the queue while `free` suffices, and sets their results. Each is
-       granted `_QUANTUM` bytes, the last one of the queue all that is left.
+       granted `_QUANTUM` bytes, or fewer if it has waited for more than `_ROUND`, and the last one
+       of the queue all that is left.
     3. The tasks of these waiters run next, one behind the other, and behind them `_end_turn`, as
        `_serve` calls for all of them in one step. A task that runs sets `room` to its grant before
        it allocates. Its further sends allocate from the grant, until it awaits something else.
@@ -95,8 +103,9 @@ class BufferMemory:
     6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have been
        too large for what is free. `_leave` calls `_serve` for those behind it. A deadline in the
        turn of the grant is ignored: the call goes on with step 3.
-    7. `stop()` refuses the waiters in the queue. Those of step 3 find the producer closed when they
-       run, and allocate nothing.
+    7. `stop()` refuses the waiters in the queue, and those that come to it later: they gave the
+       event loop a turn when it was called. Those of step 3 find the producer closed when they run,
+       and allocate nothing.
     8. Memory is counted by `take`, in the step that appends, and given back once, by whoever
        releases the batch: a batch has nothing to release the second time.
 
@@ -119,6 +128,7 @@ class BufferMemory:
         self._rest = 0
         """What the running task has not got of its quantum, as memory was short."""
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
+        self._refusal: Callable[[], BaseException] | None = None
         self._loop = loop
 
     @property
@@ -153,6 +163,8 @@ class BufferMemory:
         Raises KafkaTimeoutError at `deadline` (loop time). Then, or cancelled, nothing has
         changed.
         """
+        if self._refusal is not None:
+            raise self._refusal()
         waiter = self._join(need)
         try:
             async with timeout_at(deadline):
@@ -173,7 +185,7 @@ class BufferMemory:
     def _join(self, need: int) -> _Waiter:
         """Put the running task into the queue, and end its grant."""
         is_first = self._rest > 0
-        waiter = _Waiter(need, self._rest or _QUANTUM, self._loop.create_future())
+        waiter = _Waiter(need, self._rest, self._loop.time(), self._loop.create_future())
         self._waiters[waiter] = None
         if is_first:
             self._waiters.move_to_end(waiter, last=False)
@@ -198,12 +210,15 @@ class BufferMemory:
         """Grant free bytes to waiters from the front of the queue (step 2)."""
         left = self.free
         granted = 0
+        now = self._loop.time()
         while self._waiters and granted < _PER_TURN:
             waiter = next(iter(self._waiters))
             if not waiter.future.done():
                 # Smaller needs must not be served before this one again and again.
                 if left < waiter.need:
                     break
+                if not waiter.quantum:
+                    waiter.quantum = int(_QUANTUM / max(1.0, (now - waiter.since) / _ROUND) ** 2)
                 share = left if len(self._waiters) == 1 else min(left, waiter.quantum)
                 waiter.grant = max(waiter.need, share)
                 waiter.future.set_result(None)
@@ -224,7 +239,8 @@ class BufferMemory:
         self._serve()
 
     def refuse_waiters(self, make_error: Callable[[], BaseException]) -> None:
-        """Fail every call that waits, each with an exception object of its own."""
+        """Fail every call that waits, now or later, each with an exception object of its own."""
+        self._refusal = make_error
         for waiter in self._waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(make_error())

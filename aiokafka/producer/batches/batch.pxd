@@ -19,6 +19,7 @@ cdef class ProducerBatch:
     cdef readonly bint has_grown
     cdef readonly bint is_doubtful
     cdef readonly bint is_unanswered
+    cdef readonly bint goes_alone
     cdef readonly object error
     cdef readonly int64_t producer_id
     cdef readonly int producer_epoch

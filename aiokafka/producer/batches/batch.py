@@ -265,6 +265,8 @@ class ProducerBatch:
         """A part of a batch that may have been written whole: see `split_batch`."""
         self.is_unanswered = False
         """A request with it got no response, or one that leaves open whether it is written."""
+        self.goes_alone = False
+        """It was sent before, or is a part of a batch that may have been written."""
         self.error: BaseException | None = None
         """What the last attempt failed with, or what keeps it from being sent."""
         self.producer_id = -1
@@ -320,6 +322,7 @@ class ProducerBatch:
         self.error = error
         if isinstance(error, _OPEN):
             self.is_unanswered = True
+        self.goes_alone = True
         self.transition(BatchState.SEALED)
 
     def note_append(self) -> None:
@@ -392,6 +395,9 @@ class ProducerBatch:
         # (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_identity and self.is_unanswered)
         part.is_unanswered = self.is_unanswered
+        # No broker has seen the parts of others: they are sent one behind the other, as new ones.
+        # One at a time, the parts of large batches would take longer than their records have.
+        part.goes_alone = part.is_doubtful
         part.error = self.error
         return part
 

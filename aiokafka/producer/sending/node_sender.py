@@ -476,7 +476,9 @@ class NodeSender:
         if connection is not None and connection.is_ready:
             return True
         try:
-            connection = await self._client.connection(self.node_id)
+            # Another one would overtake what waits on this: in the write buffer, or at the broker.
+            if connection is None or not connection.is_open:
+                connection = await self._client.connection(self.node_id)
             if self._config.acks == 0 and connection is not self._connection:
                 # All that a broker can say of records which it does not lead.
                 why = f"node {self.node_id} has closed the connection of a producer with acks=0"
@@ -672,7 +674,7 @@ class NodeSender:
             return None
         batch = queue.waiting[0]
         # One that is sent again goes alone, so that the order cannot change once more.
-        if queue.in_flight and (batch.attempts or not self._may_follow(queue)):
+        if queue.in_flight and (batch.goes_alone or not self._may_follow(queue)):
             return None
         if batch is queue.open:
             queue.seal()
@@ -692,7 +694,7 @@ class NodeSender:
         return (
             self._delivery.is_pipelined
             and queue.in_flight_from is self
-            and queue.in_flight[0].attempts == 1
+            and not queue.in_flight[0].goes_alone
         )
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:

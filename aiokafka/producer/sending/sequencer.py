@@ -108,23 +108,22 @@ class Sequencer:
                 if queue.in_flight:
                     return False
                 queue.forget_numbers()
-            elif batch.has_identity:
-                return True
-            if queue.in_flight or not self._begin_again(sequence):
+            is_over = not batch.has_identity
+            if is_over and (queue.in_flight or not self._begin_again(sequence)):
                 return False
+        # A leader takes any number as the first of a producer id that it does not know:
+        #
+        # 1. The first two batches, 0 and 10, are in flight to a broker that is about to lead.
+        # 2. Batch 0 arrives a moment too early, and is refused. Now the broker leads.
+        # 3. Batch 10 arrives. The leader does not know the id, so it writes the batch.
+        # 4. Batch 0 is sent again. Its number lies before what the leader has, so it is refused
+        #    for ever: lost.
+        #
+        # So the first batch goes alone, to each leader. Under a later epoch of an id that the
+        # leader knows it need not: there the leader takes only 0 as the first number.
+        if queue.in_flight and not _is_known(queue):
+            return False
         if not batch.has_identity:
-            # A leader takes any number as the first of a producer id that it does not know:
-            #
-            # 1. The first two batches, 0 and 10, are in flight to a broker that is about to lead.
-            # 2. Batch 0 arrives a moment too early, and is refused. Now the broker leads.
-            # 3. Batch 10 arrives. The leader does not know the id, so it writes the batch.
-            # 4. Batch 0 is sent again. Its number lies before what the leader has, so it is refused
-            #    for ever: lost.
-            #
-            # So the first batch goes alone, to each leader. Under a later epoch of an id that the
-            # leader knows it need not: there the leader takes only 0 as the first number.
-            if queue.in_flight and not _is_known(queue):
-                return False
             batch.set_number(sequence.producer_id, sequence.epoch, sequence.next)
             sequence.next = advance(sequence.next, batch.record_count)
         return True
