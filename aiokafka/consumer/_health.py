@@ -275,7 +275,7 @@ class ConsumerHealthMonitor:
                 since, _, error, text = coordinator
                 is_logged = error is not None
                 yield Stall(_kind(state), since, None, 0.0, text, state.tp, is_logged)
-            elif state.retry.since is not None:
+            elif state.retry.failing_since(now) is not None:
                 yield _refusal(state, now)
         yield from self._waits_for_group(now)
 
@@ -353,7 +353,7 @@ def _kind(state: PartitionState) -> str:
 def _refused_since(state: PartitionState, now: float) -> float | None:
     """Return since when brokers respond for a partition with errors only; None if they do not, or
     have for a moment only."""
-    since: float | None = state.retry.since
+    since: float | None = state.retry.failing_since(now)
     is_lasting = since is not None and now - since >= LASTING
     return since if is_lasting and state.retry.error is not None else None
 

@@ -107,6 +107,48 @@ async def test_when_no_partition_can_be_read_the_state_says_why(
     assert consumer.health().state is ConsumerState.RUNNING
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_an_outage_before_a_pause_counts_no_more(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture, is_silent: bool
+) -> None:
+    """Nothing is asked of the broker during the pause, so nothing is known of it."""
+    error = partition_error(NotLeaderForPartitionError)
+    refused = cluster.intercept(FetchRequest, Hold(asyncio.Event()) if is_silent else error)
+    options = {"unreachable_timeout_ms": 10_000, "request_timeout_ms": 1000}
+    consumer = await start(cluster, assign=[T0], **options)
+    await asyncio.sleep(3)
+    consumer.pause(T0)
+    refused.remove()
+    await asyncio.sleep(60)
+    assert consumer.health().state is ConsumerState.RUNNING
+    fill(cluster, 0, 1)
+    caplog.clear()
+    consumer.resume(T0)
+    health = consumer.health()
+    assert (health.state, health.stalled) == (ConsumerState.RUNNING, ())
+    # It would raise KafkaUnreachableError.
+    assert await read(consumer, 1) == [(0, 0)]
+    assert caplog.messages == []
+
+
+async def test_a_partition_that_waits_for_room_does_not_stall(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One error, and then the application is busy with what fills the memory."""
+    fill(cluster, 0, 100)
+    fill(cluster, 1, 1)
+    refused = cluster.intercept(
+        FetchRequest, partition_error(NotLeaderForPartitionError, 1), times=1
+    )
+    sizes = {"max_partition_fetch_bytes": 2000, "fetch_max_bytes": 2000}
+    consumer = await start(cluster, assign=[T0, T1], fetch_buffer_memory=4000, **sizes)
+    assert await read(consumer, 1) == [(0, 0)]
+    assert refused.hits == 1
+    await asyncio.sleep(60)
+    assert consumer.health().stalled == ()
+    assert no_progress(caplog) == []
+
+
 async def test_what_is_paused_does_not_stall(
     cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
