@@ -23,7 +23,8 @@ LASTING = 5.0
 
 # Seconds between two looks at what is waited for.
 _INTERVAL = 1.0
-# A call that ran out of time and is made again within so many seconds goes on with the same wait.
+# A call that ran out of time and is made again within so many seconds goes on with the same wait;
+# within `LASTING` if it was given up early.
 _GAP = 30.0
 # How many such calls are remembered.
 _MOST_LATE = 100
@@ -184,7 +185,8 @@ class Waits:
         wait.since = now = self._loop.time()
         if self._late:
             since, ended_at = self._late.get(wait.key, (now, now))
-            wait.since = since if now - ended_at <= _GAP else now
+            gap = _GAP if ended_at - since >= LASTING else LASTING
+            wait.since = since if now - ended_at <= gap else now
         self._calls[wait] = None
 
     def end(self, wait: Wait, error: BaseException | None) -> None:

@@ -149,6 +149,25 @@ async def test_a_partition_that_waits_for_room_does_not_stall(
     assert no_progress(caplog) == []
 
 
+async def test_a_call_that_was_cancelled_at_once_is_no_part_of_a_later_one(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", group_id="g", enable_auto_commit=False)
+    assert await read(consumer, 1) == [(0, 0)]
+    with cluster.intercept(OffsetCommitRequest, Delay(1.5)):
+        with pytest.raises(asyncio.TimeoutError):
+            async with timeout(0.01):
+                await consumer.commit()
+        await asyncio.sleep(20)
+        commit = asyncio.ensure_future(consumer.commit())
+        while not commit.done():
+            assert consumer.health().stalled == ()
+            await asyncio.sleep(0.1)
+        await commit
+    assert no_progress(caplog) == []
+
+
 async def test_what_is_paused_does_not_stall(
     cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
