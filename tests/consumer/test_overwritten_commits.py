@@ -9,9 +9,9 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka._compat import timeout
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaTimeoutError, UnstableOffsetCommit
 from aiokafka.protocol.messages.group_offsets import OffsetCommitRequest, OffsetFetchRequest
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.offsets import CommittedOffset
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, until
@@ -233,6 +233,24 @@ async def test_an_older_commit_stays_if_no_later_one_is_confirmed(
     await until(cluster, lambda: stored(cluster) == 5)
     await asyncio.sleep(60)
     assert stored(cluster) == 5
+
+
+@PROTOCOLS
+@pytest.mark.usefixtures("topic")
+async def test_commits_do_not_wait_for_a_look(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    """Which takes long while a transaction with offsets of the group is open."""
+    options = {"request_timeout_ms": 5000, "default_api_timeout_ms": 20_000}
+    consumer = await begin(start, cluster, protocol, **options)
+    await overtaken(cluster, lambda: consumer.commit({T0: 5}))
+    await consumer.commit({T0: 8})
+    unstable = cluster.intercept(OffsetFetchRequest, Fail(UnstableOffsetCommit))
+    await until(cluster, lambda: unstable.hits)
+    async with timeout(1):
+        await consumer.commit({T0: 9})
+    assert stored(cluster) == 9
+    unstable.remove()
 
 
 @PROTOCOLS

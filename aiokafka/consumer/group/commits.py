@@ -592,13 +592,15 @@ class GroupCommits:
         if not partitions:
             return
         try:
-            # No other commit of them goes out between the look and what follows from it.
-            async with self._turn(partitions, deadline) as turn:
-                found = await self._committer.overwritten(partitions, deadline)
-                # In a new generation the older commit is refused, and what the member has may be
-                # less.
-                gone = turn.ended | (found.keys() - self._subscriptions.assignment.tps)
-                offsets = {tp: entry for tp, entry in found.items() if tp not in gone}
+            # Commits of the application do not wait for the look, which may take its time.
+            found = await self._committer.fetch(partitions, deadline)
+            if not self._committer.overwritten(found):
+                return
+            async with self._turn(partitions, deadline):
+                # What is confirmed by now, with no other commit on its way. Of partitions that the
+                # member has not had all the while, nothing is in doubt any more; and in a new
+                # generation the older commit is refused.
+                offsets = self._committer.overwritten(found)
                 if not offsets or self._is_suspended or self._is_lost or self._is_closed:
                     return
                 names = some_names(offsets)

@@ -824,12 +824,11 @@ class OffsetCommitter:
         if self._way.unanswered:
             self._way.unanswered.forget_all_but(kept)
 
-    async def overwritten(
-        self, partitions: Collection[TopicPartition], deadline: float
+    def overwritten(
+        self, found: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets to store again, as an earlier commit was carried out after theirs.
-        Raises as `fetch`."""
-        found = await self.fetch(partitions, deadline)
+        """Return the offsets to store again, as an earlier commit was carried out after theirs, by
+        what the group has stored."""
         again = self._way.unanswered.overwritten(found)
         return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 
