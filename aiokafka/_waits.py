@@ -147,6 +147,7 @@ class Waits:
         self.is_followed = False
         """Whether a producer or consumer lists its waits. Other clients do not: each of their calls
         has a deadline, and raises."""
+        self._looked_at = self._loop.time()
         self._source: Source = lambda _: ()
         self._judge: Callable[[], bool] = lambda: False
 
@@ -225,9 +226,18 @@ class Waits:
 
     async def run(self) -> None:
         """Look from time to time, until cancelled."""
+        self._looked_at = self._loop.time()
         while True:
             await asyncio.sleep(_INTERVAL)
-            self.look()
+            if not self.has_stood_still:
+                self.look()
+            self._looked_at = self._loop.time()
+
+    @property
+    def has_stood_still(self) -> bool:
+        """Whether the program has kept the loop from running for a while: what brokers have sent
+        meanwhile is not read yet."""
+        return self._loop.time() - self._looked_at > 2 * _INTERVAL
 
     def look(self) -> None:
         """Log what has begun to last, and what does not last any more."""

@@ -34,6 +34,9 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 # Seconds that a rebalance may take before it is called a stall, without an error.
 _LONG_REBALANCE = 30.0
 
+# Seconds in which the loop reads what it has received while the program kept it from running.
+_MOMENT = 0.1
+
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
 
 
@@ -141,6 +144,8 @@ class ConsumerHealthMonitor:
         due = max(trouble.since, told_at) + limit
         if now < due:
             return due
+        if self._client.waits.has_stood_still:
+            return now + _MOMENT
         self.told_at = now
         raise KafkaUnreachableError(
             trouble.parties, (now - trouble.since) * 1000, trouble.error

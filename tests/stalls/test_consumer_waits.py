@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -166,6 +171,46 @@ async def test_a_call_that_was_cancelled_at_once_is_no_part_of_a_later_one(
             await asyncio.sleep(0.1)
         await commit
     assert no_progress(caplog) == []
+
+
+@contextmanager
+def cluster_elsewhere() -> Iterator[str]:
+    """Run a cluster in a thread of its own, and give its address."""
+    begun: Queue[tuple[str, Callable[[], object]]] = Queue()
+
+    async def serve() -> None:
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        async with FakeCluster() as fake:
+            await fake.create_topic("t", partitions=2)
+            begun.put((fake.bootstrap_servers, lambda: loop.call_soon_threadsafe(over.set)))
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    address, end = begun.get()
+    try:
+        yield address
+    finally:
+        end()
+        thread.join()
+
+
+@pytest.mark.real_time
+async def test_a_program_that_keeps_the_loop_from_running_is_no_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The brokers have responded meanwhile, and nothing has read it."""
+    with cluster_elsewhere() as address:
+        options: dict[str, Any] = {"unreachable_timeout_ms": 500, "fetch_max_wait_ms": 100}
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=address, group_id="g", **options)
+        async with consumer:
+            assert await consumer.getmany(timeout_ms=500) == {}
+            caplog.clear()
+            time.sleep(4)
+            # It would raise KafkaUnreachableError.
+            assert await consumer.getmany(timeout_ms=500) == {}
+            assert consumer.health().state is ConsumerState.RUNNING
+        assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_what_is_paused_does_not_stall(
