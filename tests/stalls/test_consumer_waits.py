@@ -206,7 +206,7 @@ async def test_a_program_that_keeps_the_loop_from_running_is_no_outage(
         async with consumer:
             assert await consumer.getmany(timeout_ms=500) == {}
             caplog.clear()
-            time.sleep(4)
+            time.sleep(4)  # noqa: ASYNC251 - that is what the program does
             # It would raise KafkaUnreachableError.
             assert await consumer.getmany(timeout_ms=500) == {}
             assert consumer.health().state is ConsumerState.RUNNING
