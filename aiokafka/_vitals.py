@@ -138,6 +138,11 @@ class Contact:
         """Note that a request has ended, one way or the other."""
         self._due.remove(due)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request is out."""
+        return bool(self._due)
+
     def succeed(self) -> None:
         """Note that the party has responded."""
         self.answered_at = now = self._loop.time()

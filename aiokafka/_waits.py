@@ -23,7 +23,8 @@ LASTING = 5.0
 
 # Seconds between two looks at what is waited for.
 _INTERVAL = 1.0
-# A call that ran out of time and is made again within so many seconds goes on with the same wait.
+# A call that ran out of time and is made again within so many seconds goes on with the same wait;
+# within `LASTING` if it was given up early.
 _GAP = 30.0
 # How many such calls are remembered.
 _MOST_LATE = 100
@@ -146,6 +147,7 @@ class Waits:
         self.is_followed = False
         """Whether a producer or consumer lists its waits. Other clients do not: each of their calls
         has a deadline, and raises."""
+        self._looked_at = self._loop.time()
         self._source: Source = lambda _: ()
         self._judge: Callable[[], bool] = lambda: False
 
@@ -184,7 +186,8 @@ class Waits:
         wait.since = now = self._loop.time()
         if self._late:
             since, ended_at = self._late.get(wait.key, (now, now))
-            wait.since = since if now - ended_at <= _GAP else now
+            gap = _GAP if ended_at - since >= LASTING else LASTING
+            wait.since = since if now - ended_at <= gap else now
         self._calls[wait] = None
 
     def end(self, wait: Wait, error: BaseException | None) -> None:
@@ -223,9 +226,18 @@ class Waits:
 
     async def run(self) -> None:
         """Look from time to time, until cancelled."""
+        self._looked_at = self._loop.time()
         while True:
             await asyncio.sleep(_INTERVAL)
-            self.look()
+            if not self.has_stood_still:
+                self.look()
+            self._looked_at = self._loop.time()
+
+    @property
+    def has_stood_still(self) -> bool:
+        """Whether the program has kept the loop from running for a while: what brokers have sent
+        meanwhile is not read yet."""
+        return self._loop.time() - self._looked_at > 2 * _INTERVAL
 
     def look(self) -> None:
         """Log what has begun to last, and what does not last any more."""

@@ -34,6 +34,9 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 # Seconds that a rebalance may take before it is called a stall, without an error.
 _LONG_REBALANCE = 30.0
 
+# Seconds in which the loop reads what it has received while the program kept it from running.
+_MOMENT = 0.1
+
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
 
 
@@ -141,6 +144,8 @@ class ConsumerHealthMonitor:
         due = max(trouble.since, told_at) + limit
         if now < due:
             return due
+        if self._client.waits.has_stood_still:
+            return now + _MOMENT
         self.told_at = now
         raise KafkaUnreachableError(
             trouble.parties, (now - trouble.since) * 1000, trouble.error
@@ -275,7 +280,7 @@ class ConsumerHealthMonitor:
                 since, _, error, text = coordinator
                 is_logged = error is not None
                 yield Stall(_kind(state), since, None, 0.0, text, state.tp, is_logged)
-            elif state.retry.since is not None:
+            elif state.retry.failing_since(now) is not None:
                 yield _refusal(state, now)
         yield from self._waits_for_group(now)
 
@@ -353,7 +358,7 @@ def _kind(state: PartitionState) -> str:
 def _refused_since(state: PartitionState, now: float) -> float | None:
     """Return since when brokers respond for a partition with errors only; None if they do not, or
     have for a moment only."""
-    since: float | None = state.retry.since
+    since: float | None = state.retry.failing_since(now)
     is_lasting = since is not None and now - since >= LASTING
     return since if is_lasting and state.retry.error is not None else None
 

@@ -20,6 +20,7 @@ from aiokafka.record.header import MOST_SPANS, Span
 from aiokafka.structs import TopicPartition
 
 __all__ = [
+    "OUTDATED",
     "PATIENCE_WITH_UNKNOWN",
     "FetchCursor",
     "Home",
@@ -205,12 +206,25 @@ class Home:
 # 2. A coordinator that has not heard of a topic yet responds so as well, and may have an offset.
 PATIENCE_WITH_UNKNOWN = 3
 
+# Seconds after a request was due until the failure before it counts no more.
+OUTDATED = 5.0
+
 
 class Retry:
     """When one partition may be asked about again, in a fetch or for its position; since when and
     why that has failed."""
 
-    __slots__ = ("at", "doubts", "error", "error_at", "failures", "losses", "prompts", "since")
+    __slots__ = (
+        "_asked_by",
+        "at",
+        "doubts",
+        "error",
+        "error_at",
+        "failures",
+        "losses",
+        "prompts",
+        "since",
+    )
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -219,6 +233,7 @@ class Retry:
         )
         self.error: KafkaError | type[BrokerResponseError] | None = None  # the last failure
         self.error_at = 0.0
+        self._asked_by = 0.0  # when the next request was due after the last failure
         self.failures = 0
         self.losses = 0  # positions in a row that were not in the log
         self.doubts = 0  # responses in a row that other brokers may contradict
@@ -236,28 +251,40 @@ class Retry:
 
         Times are rounded up, so that the many partitions of one broker are asked for together.
         """
-        if error is None:
-            self.since = None
-        else:
-            self.blame(now, error)
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
         self.failures += 1
         self.at = now + backoff.next()
         if shortest > 0:
             self.at = math.ceil(self.at / shortest) * shortest
+        if error is None:
+            self.since = None
+        else:
+            self.blame(now, error, self.at)
 
     def begin(self, now: float) -> None:
         """Note that a request for the position is in flight, after no failure."""
-        if self.since is None:
+        if self.failing_since(now) is None:
             self.since, self.error = now, None
 
-    def blame(self, now: float, error: KafkaError | type[BrokerResponseError]) -> None:
-        """Note what the partition waits for."""
-        if self.since is None:
+    def blame(
+        self, now: float, error: KafkaError | type[BrokerResponseError], again_at: float
+    ) -> None:
+        """Note what the partition waits for, until it is asked about again at `again_at`."""
+        if self.failing_since(now) is None:
             self.since = now
         self.error = error
         self.error_at = now
+        self._asked_by = again_at
+
+    def failing_since(self, now: float) -> float | None:
+        """Return since when the partition waits for a broker; None if it does not.
+
+        A partition that was not asked about again in time waits for the application: it is paused,
+        or what is buffered has to be read first. What a broker said before counts no more then.
+        """
+        is_outdated = self.error is not None and now > self._asked_by + OUTDATED
+        return None if is_outdated else self.since
 
     def end_wait(self) -> None:
         """Ask at once after a failure: there is another broker to ask. Failures count on."""

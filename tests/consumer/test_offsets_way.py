@@ -46,7 +46,8 @@ def commit(way: OffsetsWay, offset: int) -> asyncio.Task[object]:
     request = OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
     )
-    return asyncio.get_running_loop().create_task(way.commit(0, lambda _: request, _WITH_NAMES))
+    sent = way.commit(0, lambda _: request, _WITH_NAMES, {})
+    return asyncio.get_running_loop().create_task(sent)
 
 
 def synchronise(connection: BrokerConnection) -> asyncio.Future[SyncGroupResponse]:

@@ -57,7 +57,9 @@ async def test_a_silent_coordinator_is_named_with_its_request(start: Start) -> N
         await cluster.create_topic("t")
         other = 1 - (cluster.partition("t", 0).leader or 0)
         cluster.move_coordinator("group", "g", other)
-        consumer = await start(cluster, "t", **GROUP, **QUICK)
+        # Time enough before a heartbeat is sent a second time, to a coordinator that is looked up.
+        options = {**GROUP, **QUICK, "session_timeout_ms": 30_000}
+        consumer = await start(cluster, "t", **options)
         with cluster.intercept(None, Silence(), broker=other):
             await until(consumer, ConsumerState.UNREACHABLE)
             reason = consumer.health().reason

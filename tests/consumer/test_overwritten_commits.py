@@ -9,10 +9,10 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka._compat import timeout
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaTimeoutError, UnstableOffsetCommit
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.groups import CommittedOffset
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, until
@@ -144,6 +144,43 @@ async def test_without_a_goodbye_stop_looks_a_moment_later(
 
 
 @pytest.mark.usefixtures("topic")
+async def test_stop_looks_soon_however_long_ago_the_commit_was(
+    cluster: FakeCluster, start: Start
+) -> None:
+    consumer = await begin(start, cluster, "assign")
+    await overtaken(cluster, lambda: consumer.commit({T0: 5}))
+    await consumer.commit({T0: 10})
+    await asyncio.sleep(30)
+    async with timeout(2):
+        await consumer.stop()
+
+
+@PROTOCOLS
+@pytest.mark.usefixtures("topic")
+async def test_a_response_settles_nothing_that_went_over_another_connection(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    """The same offset was sent a second time, which is cancelled: only that one is settled."""
+    consumer = await begin(start, cluster, protocol)
+    late, slow = asyncio.Event(), asyncio.Event()
+    first = cluster.intercept(OffsetCommitRequest, Hold(late), times=1)
+    commit = asyncio.ensure_future(consumer.commit({T0: 5}))
+    await until(cluster, lambda: first.hits)
+    second = cluster.intercept(OffsetCommitRequest, Hold(slow), times=1)
+    await until(cluster, lambda: second.hits)
+    commit.cancel()
+    await asyncio.wait([commit])
+    later = asyncio.ensure_future(consumer.commit({T0: 8}))
+    await asyncio.sleep(0.1)
+    slow.set()
+    await later
+    assert stored(cluster) == 8
+    late.set()
+    await until(cluster, lambda: stored(cluster) == 5)
+    await until(cluster, lambda: stored(cluster) == 8)
+
+
+@pytest.mark.usefixtures("topic")
 async def test_the_last_commit_before_a_rebalance_wins(cluster: FakeCluster, start: Start) -> None:
     class Late(Log):
         """Is told when the older commit may be carried out."""
@@ -197,6 +234,24 @@ async def test_an_older_commit_stays_if_no_later_one_is_confirmed(
     await until(cluster, lambda: stored(cluster) == 5)
     await asyncio.sleep(60)
     assert stored(cluster) == 5
+
+
+@PROTOCOLS
+@pytest.mark.usefixtures("topic")
+async def test_commits_do_not_wait_for_a_look(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    """Which takes long while a transaction with offsets of the group is open."""
+    options = {"request_timeout_ms": 5000, "default_api_timeout_ms": 20_000}
+    consumer = await begin(start, cluster, protocol, **options)
+    await overtaken(cluster, lambda: consumer.commit({T0: 5}))
+    await consumer.commit({T0: 8})
+    unstable = cluster.intercept(OffsetFetchRequest, Fail(UnstableOffsetCommit))
+    await until(cluster, lambda: unstable.hits)
+    async with timeout(1):
+        await consumer.commit({T0: 9})
+    assert stored(cluster) == 9
+    unstable.remove()
 
 
 @PROTOCOLS

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -106,6 +111,107 @@ async def test_when_no_partition_can_be_read_the_state_says_why(
     refused.remove()
     assert await read(consumer, 1) == [(0, 0)]
     assert consumer.health().state is ConsumerState.RUNNING
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_an_outage_before_a_pause_counts_no_more(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture, is_silent: bool
+) -> None:
+    """Nothing is asked of the broker during the pause, so nothing is known of it."""
+    error = partition_error(NotLeaderForPartitionError)
+    refused = cluster.intercept(FetchRequest, Hold(asyncio.Event()) if is_silent else error)
+    options = {"unreachable_timeout_ms": 10_000, "request_timeout_ms": 1000}
+    consumer = await start(cluster, assign=[T0], **options)
+    await asyncio.sleep(3)
+    consumer.pause(T0)
+    refused.remove()
+    await asyncio.sleep(60)
+    assert consumer.health().state is ConsumerState.RUNNING
+    fill(cluster, 0, 1)
+    caplog.clear()
+    consumer.resume(T0)
+    health = consumer.health()
+    assert (health.state, health.stalled) == (ConsumerState.RUNNING, ())
+    # It would raise KafkaUnreachableError.
+    assert await read(consumer, 1) == [(0, 0)]
+    assert caplog.messages == []
+
+
+async def test_a_partition_that_waits_for_room_does_not_stall(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One error, and then the application is busy with what fills the memory."""
+    fill(cluster, 0, 100)
+    fill(cluster, 1, 1)
+    refused = cluster.intercept(
+        FetchRequest, partition_error(NotLeaderForPartitionError, 1), times=1
+    )
+    sizes = {"max_partition_fetch_bytes": 2000, "fetch_max_bytes": 2000}
+    consumer = await start(cluster, assign=[T0, T1], fetch_buffer_memory=4000, **sizes)
+    assert await read(consumer, 1) == [(0, 0)]
+    assert refused.hits == 1
+    await asyncio.sleep(60)
+    assert consumer.health().stalled == ()
+    assert no_progress(caplog) == []
+
+
+async def test_a_call_that_was_cancelled_at_once_is_no_part_of_a_later_one(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", group_id="g", enable_auto_commit=False)
+    assert await read(consumer, 1) == [(0, 0)]
+    with cluster.intercept(OffsetCommitRequest, Delay(1.5)):
+        with pytest.raises(asyncio.TimeoutError):
+            async with timeout(0.01):
+                await consumer.commit()
+        await asyncio.sleep(20)
+        commit = asyncio.ensure_future(consumer.commit())
+        while not commit.done():
+            assert consumer.health().stalled == ()
+            await asyncio.sleep(0.1)
+        await commit
+    assert no_progress(caplog) == []
+
+
+@contextmanager
+def cluster_elsewhere() -> Iterator[str]:
+    """Run a cluster in a thread of its own, and give its address."""
+    begun: Queue[tuple[str, Callable[[], object]]] = Queue()
+
+    async def serve() -> None:
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        async with FakeCluster() as fake:
+            await fake.create_topic("t", partitions=2)
+            begun.put((fake.bootstrap_servers, lambda: loop.call_soon_threadsafe(over.set)))
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    address, end = begun.get()
+    try:
+        yield address
+    finally:
+        end()
+        thread.join()
+
+
+@pytest.mark.real_time
+async def test_a_program_that_keeps_the_loop_from_running_is_no_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The brokers have responded meanwhile, and nothing has read it."""
+    with cluster_elsewhere() as address:
+        options: dict[str, Any] = {"unreachable_timeout_ms": 500, "fetch_max_wait_ms": 100}
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=address, group_id="g", **options)
+        async with consumer:
+            assert await consumer.getmany(timeout_ms=500) == {}
+            caplog.clear()
+            time.sleep(4)  # noqa: ASYNC251 - that is what the program does
+            # It would raise KafkaUnreachableError.
+            assert await consumer.getmany(timeout_ms=500) == {}
+            assert consumer.health().state is ConsumerState.RUNNING
+        assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_what_is_paused_does_not_stall(

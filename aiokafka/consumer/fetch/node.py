@@ -30,7 +30,7 @@ from aiokafka._reading import (
     room_for_records,
 )
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._partition_state import PartitionState
+from aiokafka.consumer._partition_state import OUTDATED, PartitionState
 from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.consumer.fetch.session import FetchSession
@@ -482,6 +482,7 @@ class NodeFetcher:
             self._has_news |= self._plan.update(now, self._host.topic_ids)
             wait = self._max_wait(now)
             if wait is None:
+                self._maybe_forget_outage(now)
                 await self._signal.wait(self._next_look(now))
             else:
                 await self._fetch(now, wait)
@@ -557,10 +558,27 @@ class NodeFetcher:
     def _is_over_low_water(self) -> bool:
         return self._pinned * 2 > self._host.share
 
+    @property
+    def _outdated_at(self) -> float:
+        """When the last failure counts no more if nothing was asked since (loop time)."""
+        config = self._shared.config
+        longest = max(config.fetch_max_wait, config.client.retry_backoff_max)
+        return self._contact.error_at + longest + OUTDATED
+
+    def _maybe_forget_outage(self, now: float) -> None:
+        """Forget that the broker did not respond, a while after that, when nothing is to be asked:
+        partitions are paused, or what is buffered has to be read first."""
+        # The resolver may ask it for positions meanwhile.
+        is_asked = self._contact.is_asked or now < self._not_before
+        if not is_asked and self._contact.failing_since is not None and now >= self._outdated_at:
+            self._contact.forget()
+
     def _next_look(self, now: float) -> float | None:
         """Return when to decide again without being woken (loop time)."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
         longest = self._shared.config.fetch_max_wait
+        if self._contact.failing_since is not None:
+            times.append(self._outdated_at)
         if self._plan.full:
             times.append(self._fetched_at + longest)
         if self._buffer.is_hungry:
@@ -684,7 +702,7 @@ class NodeFetcher:
             self._leave_replica()
             if is_passing(error):
                 for state in self._plan.states():
-                    state.retry.blame(self._loop.time(), error)
+                    state.retry.blame(self._loop.time(), error, self._not_before)
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._shared.client.request_metadata(f"fetch answered {error.__name__}")

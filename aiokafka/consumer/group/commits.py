@@ -246,6 +246,8 @@ _PASSING = (RebalanceInProgressError, StaleMemberEpoch)
 # Seconds. An auto-commit interval of 0 means "at once", but not "all the time".
 _SHORTEST_INTERVAL = 0.01
 _LONGEST_LOOK = 0.1
+# Before the last look for late commits.
+_LAST_LOOK = 1.0
 # An attempt has at least this time, however short the interval: a coordinator may be slow.
 _SHORTEST_ATTEMPT = 1.0
 
@@ -580,7 +582,7 @@ class GroupCommits:
         generation ends with it, so that they would be refused."""
         left = deadline - asyncio.get_running_loop().time()
         if self._committer.to_look_up and left > 0:
-            await asyncio.sleep(min(self._committer.look_up_pause, left / 2))
+            await asyncio.sleep(min(_LAST_LOOK, left / 2))
             await self.restore_overwritten(deadline)
 
     async def restore_overwritten(self, deadline: float) -> None:
@@ -590,19 +592,22 @@ class GroupCommits:
         if not partitions:
             return
         try:
-            # No other commit of them goes out between the look and what follows from it.
-            async with self._turn(partitions, deadline) as turn:
-                found = await self._committer.overwritten(partitions, deadline)
-                # In a new generation the older commit is refused, and what the member has may be
-                # less.
-                gone = turn.ended | (found.keys() - self._subscriptions.assignment.tps)
-                offsets = {tp: entry for tp, entry in found.items() if tp not in gone}
+            # Commits of the application do not wait for the look, which may take its time.
+            found = await self._committer.fetch(partitions, deadline)
+            if not self._committer.overwritten(found):
+                return
+            async with self._turn(partitions, deadline):
+                # What is confirmed by now, with no other commit on its way. Of partitions that the
+                # member has not had all the while, nothing is in doubt any more; and in a new
+                # generation the older commit is refused.
+                offsets = self._committer.overwritten(found)
                 if not offsets or self._is_suspended or self._is_lost or self._is_closed:
                     return
                 names = some_names(offsets)
                 self._log.info("Stored again, as a late commit has overwritten it: %s", names)
                 positions = Positions(offsets, self._committer.topic_ids(offsets))
-                await self._committer.commit(positions, self._identity(), deadline)
+                with self._sending(offsets):
+                    await self._committer.commit(positions, self._identity(), deadline)
         except KafkaError as error:
             self._log.debug("Not looked for late commits: %s", error)
 

@@ -224,19 +224,14 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _MOST_VALUES = 100
 
 
-class _Sent(NamedTuple):
-    connection: BrokerConnection
-    number: int
-    """In the order in which commits were sent."""
-
-
 class _Doubt:
     """Commits of one partition without a response, and the one that was confirmed after them."""
 
     __slots__ = ("later", "since", "values")
 
     def __init__(self) -> None:
-        self.values: dict[tuple[int, str], _Sent] = {}
+        # By offset, metadata and connection: the number of the last of these commits.
+        self.values: dict[tuple[int, str, BrokerConnection], int] = {}
         self.later: Entry | None = None
         self.since = 0.0
 
@@ -273,7 +268,7 @@ class UnansweredCommits:
         for tp, entry in offsets.items():
             doubt = self._doubts.setdefault(tp, _Doubt())
             doubt.later = None
-            doubt.values[entry[:2]] = _Sent(connection, number)
+            doubt.values[entry[0], entry[1], connection] = number
             if len(doubt.values) > _MOST_VALUES:
                 del doubt.values[next(iter(doubt.values))]
 
@@ -281,8 +276,8 @@ class UnansweredCommits:
         """Drop what was sent over this connection before the commit of this number, which has got
         its response."""
         for tp, doubt in list(self._doubts.items()):
-            for value, sent in list(doubt.values.items()):
-                if sent.connection is connection and sent.number < number:
+            for value, sent_number in list(doubt.values.items()):
+                if value[2] is connection and sent_number < number:
                     del doubt.values[value]
             if not doubt.values:
                 del self._doubts[tp]
@@ -321,7 +316,7 @@ class UnansweredCommits:
             doubt = self._doubts.get(tp)
             if doubt is None or doubt.later is None or entry[:2] == doubt.later[:2]:
                 continue
-            if entry[:2] in doubt.values:
+            if any(value[:2] == entry[:2] for value in doubt.values):
                 again[tp] = doubt.later
         return again
 
@@ -831,12 +826,11 @@ class OffsetCommitter:
         if self._way.unanswered:
             self._way.unanswered.forget_all_but(kept)
 
-    async def overwritten(
-        self, partitions: Collection[TopicPartition], deadline: float
+    def overwritten(
+        self, found: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets to store again, as an earlier commit was carried out after theirs.
-        Raises as `fetch`."""
-        found = await self.fetch(partitions, deadline)
+        """Return the offsets to store again, as an earlier commit was carried out after theirs, by
+        what the group has stored."""
         again = self._way.unanswered.overwritten(found)
         return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 

@@ -423,9 +423,11 @@ class OffsetResolver:
             return
 
         def blame(error: KafkaError) -> None:
+            now = asyncio.get_running_loop().time()
+            again_at = now + self._config.client.retry_backoff_max
             for state, epoch in epochs.items():
                 if state.epoch == epoch:
-                    state.retry.blame(asyncio.get_running_loop().time(), renewed(error))
+                    state.retry.blame(now, renewed(error), again_at)
 
         found, refused = await self._committer.fetch_each([state.tp for state in epochs], blame)
         for state, epoch in epochs.items():
