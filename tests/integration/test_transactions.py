@@ -194,7 +194,8 @@ async def test_no_coordinator_can_be_had() -> None:
     need_own_brokers()
     config = {"transaction.state.log.replication.factor": "3"}
     with KafkaCluster(config=config) as cluster:
-        producer = new_producer(cluster.bootstrap_servers, "one", request_timeout_ms=3000)
+        options = {"request_timeout_ms": 3000, "max_block_ms": 3000}
+        producer = new_producer(cluster.bootstrap_servers, "one", **options)
         async with timeout(30):
             with pytest.raises(KafkaTimeoutError, match=r"transaction\.state\.log\.replication"):
                 await producer.start()
