@@ -170,8 +170,8 @@ def heading(text: str) -> None:
 def print_imports(package: Path) -> None:
     """Print cycles and hubs."""
     graph = module_graph(package)
-    found = cycles(graph)
-    heading(f"Import cycles (TYPE_CHECKING and inside functions included): {len(found)}")
+    found = cycles(module_graph(package, types=False))
+    heading(f"Import cycles at run time (inside functions included): {len(found)}")
     for group in found:
         print(f"{len(group):3}  {', '.join(name or '__init__' for name in group)}")
     heading("Hubs: how many modules import them")
@@ -243,7 +243,8 @@ def print_folders(trees: dict[str, ast.Module]) -> None:
 
 def main(package: Path) -> None:
     """Print all figures of a package."""
-    texts = {path.relative_to(package).as_posix(): path.read_text() for path in sources(package)}
+    paths = [path for path in sources(package) if "_generated" not in path.parts]
+    texts = {path.relative_to(package).as_posix(): path.read_text() for path in paths}
     trees = {name: ast.parse(text) for name, text in texts.items()}
     print(f"{len(texts)} files, {sum(text.count(chr(10)) for text in texts.values())} lines")
     print_imports(package)

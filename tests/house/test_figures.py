@@ -76,6 +76,6 @@ def test_all_figures_of_a_package_are_printed(
         package(tmp_path, a='def f():\n    """Return nothing."""\n', sub__b="from thing.a import f")
     )
     printed = capsys.readouterr().out
-    assert "Import cycles (TYPE_CHECKING and inside functions included): 0" in printed
+    assert "Import cycles at run time (inside functions included): 0" in printed
     assert "Lines of code" in printed
     assert "Modules at the root: 2" in printed
