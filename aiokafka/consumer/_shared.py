@@ -1,4 +1,4 @@
-"""What all rooms of one consumer share."""
+"""What the parts of a consumer share: signals that wake waiters, the meter, the context itself."""
 
 from __future__ import annotations
 

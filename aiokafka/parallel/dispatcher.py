@@ -1,4 +1,4 @@
-"""Gives out work, waits for it, and takes it back."""
+"""Dispatch records to workers: the meter, the workers, the dispatcher, and the pump."""
 
 from __future__ import annotations
 

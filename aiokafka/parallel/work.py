@@ -1,4 +1,4 @@
-"""What waits and what is being processed: one record of a lane at a time."""
+"""Records that wait or are being processed, and the offset to commit of each partition."""
 
 from __future__ import annotations
 

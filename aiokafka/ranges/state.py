@@ -1,4 +1,4 @@
-"""The progress of one range, and the kinds of loss on the way. Pure."""
+"""Ranges of offsets: progress, data loss, fetched record sets, and how many bytes to request."""
 
 from __future__ import annotations
 

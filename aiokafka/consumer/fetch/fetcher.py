@@ -1,4 +1,4 @@
-"""Have every assigned partition fetched from the right broker."""
+"""Fetch each assigned partition from the right broker: its leader or preferred read replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker's fetches: when to ask, how long to wait for a response, what to do after trouble."""
+"""Fetches from one broker: the plan of each request, and the handling of its response."""
 
 from __future__ import annotations
 

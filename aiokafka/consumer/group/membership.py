@@ -1,4 +1,4 @@
-"""Who a consumer is to its group, and the way to the group's coordinator."""
+"""What both group protocols share: the member's identity, its coordinator, poll timer, errors."""
 
 from __future__ import annotations
 

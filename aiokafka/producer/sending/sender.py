@@ -1,4 +1,4 @@
-"""Run the background work of a producer: a NodeSender per broker, expiry, the producer id."""
+"""The sender of a producer: one NodeSender for each broker, and the producer id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of transactions: which broker to ask, and what its response means."""
+"""Requests of a transaction to its coordinator and to the group coordinator."""
 
 from __future__ import annotations
 

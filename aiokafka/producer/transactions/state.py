@@ -1,4 +1,4 @@
-"""The state of a transactional producer and of its transaction. No I/O."""
+"""The state of a transaction, with its pending and unanswered requests."""
 
 from __future__ import annotations
 
