@@ -51,16 +51,18 @@ log = logging.getLogger("aiokafka.cluster")
 # loaded its own metadata. One that could not look says nothing about the topic, either.
 _PATIENCE_WITH_UNKNOWN = 3
 
-# Without topic ids no response says that a topic was deleted and made again, which starts its
-# epochs at 0. So many in a row with an older epoch do not all come from a broker that lags behind.
+# Without topic ids no response says that a topic was deleted and created again, which starts its
+# epochs at 0. So many responses in a row with an older epoch do not all come from a broker that
+# lags behind. The same number without an epoch do not all come from brokers before Kafka 2.1: the
+# known epoch may be out of date, and fetches that name it would be fenced forever.
 _PATIENCE_WITH_OLD = 3
 
 
 class PartitionInfo(NamedTuple):
     """One partition: who leads it and who has copies.
 
-    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the
-    responses in a row that had an older epoch, and were not believed.
+    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the responses in a
+    row that had an older epoch or none, and did not change `epoch`.
     """
 
     leader: int
@@ -138,7 +140,7 @@ def _merge_partition(
 
     With `has_id` the topic is known to be the same, so an older epoch is old for sure.
     """
-    epoch = new.leader_epoch
+    epoch, doubts = new.leader_epoch, 0
     if old is not None and 0 <= epoch < old.epoch:
         if has_id or old.doubts + 1 < _PATIENCE_WITH_OLD:
             return old._replace(doubts=old.doubts + 1)
@@ -151,13 +153,14 @@ def _merge_partition(
             extra={"topic": topic, "partition": new.partition_index},
         )
     if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
-        epoch = old.epoch
+        doubts = (old.doubts + 1) % _PATIENCE_WITH_OLD
+        epoch = old.epoch if doubts else epoch
     code = new.error_code
     leader = -1 if code == LeaderNotAvailableError.errno else new.leader_id
     nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
     # What has not changed is shared with the snapshot before.
-    is_known = old is not None and old == (leader, epoch, *nodes, code, 0)
-    return old if old is not None and is_known else PartitionInfo(leader, epoch, *nodes, code)
+    partition = PartitionInfo(leader, epoch, *nodes, code, doubts)
+    return old if old is not None and old == partition else partition
 
 
 # -- The snapshot of what the client knows about the cluster, and its queries

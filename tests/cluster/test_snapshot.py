@@ -215,6 +215,22 @@ def test_brokers_that_tell_no_epochs_are_believed() -> None:
     assert cluster.leader_for_partition(TopicPartition("t", 0)) == 2
 
 
+def test_an_epoch_is_forgotten_when_responses_go_on_without_one() -> None:
+    tp = TopicPartition("t", 0)
+
+    def told(epoch: int, *isr: int) -> Any:
+        described = partition(0, 1, epoch)
+        described.isr_nodes = list(isr)
+        return response(topic("t", described))
+
+    cluster = ClusterMetadata().updated(told(5, 1)).updated(told(-1, 1)).updated(told(-1, 1, 2))
+    assert cluster.leader_epoch(tp) == 5
+    cluster = cluster.updated(told(5, 1)).updated(told(-1, 1)).updated(told(-1, 1))
+    assert cluster.leader_epoch(tp) == 5, "not in a row"
+    cluster = cluster.updated(told(-1, 1))
+    assert cluster.leader_epoch(tp) == -1
+
+
 def test_newer_leaders_from_error_answers(cluster: ClusterMetadata) -> None:
     tp = TopicPartition("t", 0)
     endpoint = BrokerMetadata(7, "host7", 9092, None)

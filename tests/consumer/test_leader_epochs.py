@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.consumer._partition_state import MOST_SPANS, FetchCursor, LeaderEpochs
 from aiokafka.errors import LogTruncationError, NoOffsetForPartitionError
 from aiokafka.interceptors import ConsumerInterceptor
-from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -146,6 +146,32 @@ async def test_old_brokers_are_sent_no_epoch(start: Start, version: str) -> None
         assert await consumer.committed(T0) == 4
         assert await committed_epoch(consumer) == -1
         assert cluster.count(OffsetCommitRequest) == 1
+
+
+async def test_an_epoch_that_metadata_no_longer_names_is_not_sent(start: Start) -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 4)
+        consumer = await start(cluster, "t", retry_backoff_ms=10, metadata_max_age_ms=50)
+        assert await read(consumer, 4) == [(0, n) for n in range(4)]
+
+        def hide_epochs(response: MetadataResponse) -> None:
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    partition.leader_epoch = -1
+
+        cluster.intercept(MetadataRequest, Edit(hide_epochs))
+        cluster.intercept(FetchRequest, Edit(hide_leaders))
+        cluster.move_leader(T0, 0)
+        fill(cluster, 0, 4)
+        assert await read(consumer, 4) == [(0, n) for n in range(4, 8)]
+
+
+def hide_leaders(response: FetchResponse) -> None:
+    """Responses do not name the new leader, as before Kafka 3.7 (KIP-951)."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.current_leader = LeaderIdAndEpoch()
 
 
 # -- the consequences

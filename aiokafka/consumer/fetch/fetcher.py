@@ -132,7 +132,8 @@ class Placement:
         cluster = self._client.cluster
         leader, epoch = cluster.leader_for_partition(state.tp), cluster.leader_epoch(state.tp)
         # Epochs of another topic say nothing about the log of this one.
-        if not self._subscriptions.assignment.is_foreign(state.tp.topic, cluster):
+        is_foreign = self._subscriptions.assignment.is_foreign(state.tp.topic, cluster)
+        if leader is not None and leader >= 0 and not is_foreign:
             self._note_leader_epoch(state, epoch)
         if home.preferred is not None and (
             home.preferred_until <= _now() or cluster.broker_metadata(home.preferred) is None
@@ -177,7 +178,11 @@ class Placement:
         or an older one than it was read from: the topic may have been deleted and created again.
         """
         cursor = state.cursor
-        if epoch < 0 or epoch == cursor.leader_epoch:
+        if epoch == cursor.leader_epoch:
+            return
+        if epoch < 0:
+            # The metadata no longer names an epoch, and the leader would refuse an outdated one.
+            cursor.follow_leader(epoch)
             return
         is_newer = epoch > cursor.leader_epoch
         is_of_another = 0 <= cursor.offset_epoch != epoch

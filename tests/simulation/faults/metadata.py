@@ -71,11 +71,16 @@ class OlderMetadata(Fault):
         if wanted is None or (context.api_version == 0 and not wanted):
             wanted = [MetadataRequestTopic(name=name) for name in past.topics]
         topics = [self._describe(one) for one in wanted]
-        # One that is no older does not count.
-        if (topics, brokers) == (response.topics, response.brokers):
+        newest = response.topics, response.brokers
+        response.topics, response.brokers = topics, brokers
+        # Another server than Apache Kafka hides the same in older metadata (leader epochs).
+        server = self.world.cluster.state.nodes[context.node_id].profile
+        for change in server.changes.get(context.api_key, ()):
+            change(context, response)
+        # Metadata that is no older does not count.
+        if (response.topics, response.brokers) == newest:
             return
         self._left[context.connection_id] -= 1
-        response.topics, response.brokers = topics, brokers
         self.hit()
 
     def _describe(self, wanted: MetadataRequestTopic) -> MetadataResponseTopic:

@@ -159,8 +159,10 @@ class ProducerProgram:
 
     async def start(self) -> bool:
         """Start the producer; whether it worked."""
+        # To connect, and then for the first producer id.
+        limit = self.request_timeout + max(self.max_block, self.request_timeout)
         try:
-            await self.caller.call("start", self.producer.start(), limit=2 * self.request_timeout)
+            await self.caller.call("start", self.producer.start(), limit=limit)
         except (KafkaError, InterruptedCall) as error:
             self.last_error = error
             self.is_usable = False
