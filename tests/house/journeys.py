@@ -3,7 +3,8 @@
 The client runs in a process of its own, uncompiled and warm, under a profile hook that sees each
 call of a function. The fake cluster is in this process, so only calls of the client are counted. A
 move is a call of a function in another module than the call before it. `--python` measures another
-installation, for example a virtual environment with aiokafka 0.14, by the same script.
+installation, for example a virtual environment with aiokafka 0.14, by the same script. `--show`
+prints the path of an operation: a line for each stay in a module, with the functions called there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Journey(NamedTuple):
     modules: int
     moves: int
     calls: int
+    path: list[str]
 
 
 # At most so many modules and moves. The aim is a short way, not the figure: do not meet it by
@@ -53,6 +55,7 @@ async def measure(python: str = sys.executable, path: str = str(REPOSITORY)) -> 
         process = await asyncio.create_subprocess_exec(
             *(python, str(PROGRAM), cluster.bootstrap_servers),
             stdout=subprocess.PIPE,
+            limit=1 << 20,
             env=environment,
             cwd=PROGRAM.parent,
         )
@@ -64,7 +67,9 @@ async def measure(python: str = sys.executable, path: str = str(REPOSITORY)) -> 
                 if said == "waiting":
                     await producer.send_and_wait("waited-for", b"value")
                 else:
-                    found = {name: Journey(*figures) for name, figures in said.items()}
+                    found = {
+                        name: Journey(*figures, path) for name, (figures, path) in said.items()
+                    }
         if await process.wait():
             raise SystemExit(f"{PROGRAM.name} failed")
     return found
@@ -83,8 +88,13 @@ def main() -> int:
     """Print the journeys, and return 1 if one is over its budget."""
     parser = argparse.ArgumentParser(prog="python -m tests.house.journeys", description=__doc__)
     parser.add_argument("--python", help="the interpreter of another installation")
-    python = parser.parse_args().python
+    parser.add_argument("--show", choices=BUDGETS, help="print the path of this operation")
+    options = parser.parse_args()
+    python = options.python
     found = asyncio.run(measure(python, "") if python else measure())
+    if options.show:
+        print(*found[options.show].path, sep="\n")
+        return 0
     print(f"{'operation':18}modules  moves  calls   budget")
     for name, journey in found.items():
         budget = "{} / {}".format(*BUDGETS[name]) if name in BUDGETS else ""
