@@ -245,7 +245,7 @@ WRITTEN_FROM_OUTSIDE = {
     ("net/connection.py", "traffic"): "counts of a broker, which its connections add to",
     ("net/connector.py", "_greeting"): "what a connector has learned about its broker",
     ("net/pool.py", "traffic"): "counts of connections, which the pool makes",
-    ("consumer/subscription_state.py", "_subscription"): "the subscription that it has made",
+    ("consumer/subscription_state.py", "subscription"): "the subscription that it has made",
     ("parallel/processor.py", "_listener"): "its own listener, until processing begins",
     ("parallel/processor.py", "_consumer"): "`rebalance_listener`, which is public",
     ("session/session.py", "_listener"): "its own listener, until processing begins",

@@ -1,4 +1,4 @@
-"""Positions are looked up at brokers that refuse, say nothing, or say what makes no sense."""
+"""Lookups of positions and offsets with errors, silent brokers and malformed responses."""
 
 from __future__ import annotations
 

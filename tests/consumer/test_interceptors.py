@@ -1,4 +1,4 @@
-"""Records that interceptors look at: where the application is meanwhile, and what comes next."""
+"""Positions and commits of records that interceptors are processing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.interceptors import ConsumerInterceptor, Records
+from aiokafka.parallel import ParallelConsumer
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import T0, T1, Start, fill, queued
 from tests.support.groups import until
+
+# == Records that interceptors are processing ======================================================
 
 
 @pytest.fixture
@@ -374,3 +377,49 @@ async def test_an_interceptor_that_raises(cluster: FakeCluster, start: Start) ->
     consumer = await start(cluster, assign=[T0], interceptors=[Raises()])
     assert await offsets_up_to(consumer, 6) == list(range(6))
     assert await consumer.position(T0) == 6
+
+
+# == Commits while interceptors are processing =====================================================
+
+
+class SlowInterceptor(ConsumerInterceptor):
+    """An interceptor that takes its time."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def on_consume(self, records: Any) -> None:
+        self.entered.set()
+        await self.open.wait()
+
+
+async def test_records_that_interceptors_look_at_are_not_committed(
+    two_brokers: FakeCluster,
+) -> None:
+    gate = SlowInterceptor()
+    gate.open.set()
+    fill(two_brokers, 0, 5)
+    consumer = AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=two_brokers.bootstrap_servers,
+        group_id="g",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        interceptors=[gate],
+    )
+    async with ParallelConsumer(consumer, commit_interval_ms=10) as parallel:
+        run = asyncio.create_task(parallel.run(lambda record: None))
+        await two_brokers.wait_for(lambda: two_brokers.groups.committed("g", "t") == 5)
+        gate.open.clear()
+        gate.entered.clear()
+        fill(two_brokers, 0, 5)
+        await gate.entered.wait()
+        assert await consumer.position(T0) == 5
+        # What is committed now is all that is finished.
+        await consumer.commit()
+        assert two_brokers.groups.committed("g", "t") == 5
+        gate.open.set()
+        await two_brokers.wait_for(lambda: two_brokers.groups.committed("g", "t") == 10)
+        await parallel.stop()
+        await run

@@ -1,37 +1,57 @@
-"""Members of a classic group: who gets what, when, and what becomes of what they have in hand."""
+"""Members of classic groups: joining, assignments, leaving, assignors, racks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Set
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import (
+    AIOKafkaConsumer,
+    ConsumerRebalanceListener,
+    ConsumerState,
+    TopicPartition,
+    errors,
+)
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import (
     CommitFailedError,
     FencedInstanceId,
     GroupAuthorizationFailedError,
     IllegalStateError,
+    InvalidRequestError,
     KafkaTimeoutError,
     UnknownMemberIdError,
 )
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import Cut, Fail, FakeCluster, Silence
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, RequestContext, Silence
+from aiokafka.testing.actions import Action
 from aiokafka.testing.simulation import Simulation, simulate
+from tests.kafka.fixtures import Scale
+from tests.support.churn import PARTITIONS, TPS, Group, in_time
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, Loop, coordinator, until
+
+# == Members of a classic group ====================================================================
+
 
 ASSIGNORS = [
     RangePartitionAssignor,
@@ -39,6 +59,7 @@ ASSIGNORS = [
     StickyPartitionAssignor,
     CooperativeStickyAssignor,
 ]
+
 OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 
 
@@ -558,3 +579,430 @@ async def test_every_release(start: Start, version: str) -> None:
         await until(cluster, lambda: shares(second) == [4])
         await second.stop()
         assert cluster.failures == []
+
+
+# == Many members, and members with different assignors ============================================
+
+
+MANY_MEMBERS, MANY_PARTITIONS = 40, 400
+
+
+def partition_counts(consumers: list[AIOKafkaConsumer]) -> list[int]:
+    """How many partitions each has; fails if two have the same one. One that joins is left out: it
+    shows what it had, and reads nothing of it."""
+    settled = [each for each in consumers if each.health().state is ConsumerState.RUNNING]
+    owned = [consumer.assignment() for consumer in settled]
+    sizes = [len(some) for some in owned]
+    assert len(frozenset[TopicPartition]().union(*owned)) == sum(sizes)
+    return sizes
+
+
+def has_shares(consumers: list[AIOKafkaConsumer], wanted: list[int]) -> bool:
+    return sorted(partition_counts(consumers)) == wanted
+
+
+@pytest.mark.parametrize("assignor", [RangePartitionAssignor, CooperativeStickyAssignor])
+async def test_a_large_group_settles_in_one_rebalance(assignor: Any) -> None:
+    """As Kafka does, the cluster gives the members of a new group time to come together."""
+    settings = {"group.initial.rebalance.delay.ms": 1000}
+    async with FakeCluster(config=settings) as cluster:
+        await cluster.create_topic("t", partitions=MANY_PARTITIONS)
+        consumers = [
+            AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                partition_assignment_strategy=[assignor],
+            )
+            for _ in range(MANY_MEMBERS)
+        ]
+        try:
+            await asyncio.gather(*(consumer.start() for consumer in consumers))
+            assert partition_counts(consumers) == [MANY_PARTITIONS // MANY_MEMBERS] * MANY_MEMBERS
+            assert cluster.groups.classic["g"].generation == 1
+            # Each asks twice: for its member id, then with it (KIP-394).
+            assert cluster.count(JoinGroupRequest) == 2 * MANY_MEMBERS
+            assert cluster.count(SyncGroupRequest) == MANY_MEMBERS
+        finally:
+            await asyncio.gather(*(consumer.stop() for consumer in consumers))
+
+
+async def test_eager_members_with_a_cooperative_assignor(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """With assignors of both kinds a member is eager: it must not claim what it has given up, or
+    no other member gets it."""
+    await cluster.create_topic("t", partitions=6)
+    options = {
+        "group_id": "g",
+        "heartbeat_interval_ms": 20,
+        "partition_assignment_strategy": [CooperativeStickyAssignor, RangePartitionAssignor],
+    }
+    consumers = []
+    for count in (1, 2, 3):
+        consumers.append(await start(cluster, "t", **options))
+        wanted = [6 // count] * count
+        await cluster.wait_for(lambda wanted=wanted: partition_counts(consumers) == wanted)
+
+
+class OtherAssignor(CooperativeStickyAssignor):
+    """A program's own, to which a group moves from the one of this library."""
+
+    name = "other"
+
+
+class NaiveAssignor(RangePartitionAssignor):
+    """One that does not know of two steps."""
+
+    name = "naive"
+    supports_cooperative = True
+
+
+class Duck:
+    """One that has only the methods that it needs."""
+
+    name = "duck"
+    supports_cooperative = True
+
+    def metadata(self, topics: Any) -> Any:
+        return RangePartitionAssignor.metadata(topics)
+
+    def assign(self, cluster: Any, members: Any) -> Any:
+        return RangePartitionAssignor.assign(cluster, members)
+
+    def on_assignment(self, assignment: Any) -> None:
+        pass
+
+
+class Slow(ConsumerRebalanceListener):
+    """Gives nothing up before the newcomer has heard of its first assignment."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await self.gate.wait()
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        pass
+
+
+class Newcomer(ConsumerRebalanceListener):
+    """Notes what it is assigned while another consumer has it."""
+
+    def __init__(self, others: list[AIOKafkaConsumer], gate: asyncio.Event) -> None:
+        self.shared: set[TopicPartition] = set()
+        self._others = others
+        self._gate = gate
+
+    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        pass
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        for other in self._others:
+            self.shared |= other.assignment() & assigned
+        self._gate.set()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([CooperativeStickyAssignor, OtherAssignor], [OtherAssignor]),
+        2 * ([NaiveAssignor],),
+        2 * ([Duck],),
+    ],
+)
+async def test_a_newcomer_gets_nothing_that_another_cooperative_member_has(
+    cluster: FakeCluster, start: Start, before: list[Any], after: list[Any]
+) -> None:
+    """Only the assignor that was chosen hears of an assignment. A leader that asked the other one
+    gave partitions to a newcomer that their owners had not given up yet, and so did one whose
+    assignor is a program's own."""
+    await cluster.create_topic("t", partitions=4)
+    options: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+    slow = Slow()
+    consumers = []
+    for count in (1, 2):
+        consumer = await start(cluster, partition_assignment_strategy=before, **options)
+        consumer.subscribe(["t"], listener=slow)
+        consumers.append(consumer)
+        await cluster.wait_for(partial(has_shares, consumers, [4 // count] * count))
+    slow.gate.clear()
+    third = await start(cluster, partition_assignment_strategy=after, **options)
+    newcomer = Newcomer(consumers, slow.gate)
+    third.subscribe(["t"], listener=newcomer)
+    await cluster.wait_for(partial(has_shares, [*consumers, third], [1, 1, 2]))
+    assert newcomer.shared == set()
+
+
+# == The rack of a member (KIP-881) ================================================================
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize("rack", [None, "", "here"])
+async def test_the_leader_learns_the_rack(
+    cluster: FakeCluster, start: Start, assignor: Any, rack: str | None
+) -> None:
+    """It is read from version 3 of the metadata on, and not at all from older ones."""
+    await cluster.create_topic("t")
+    options = {"partition_assignment_strategy": [assignor], "client_rack": rack}
+    await start(cluster, "t", group_id="g", **options)
+    request = cluster.requests(JoinGroupRequest)[-1].request
+    (protocol,) = request.protocols
+    metadata = ConsumerProtocolMemberMetadata.decode(bytes(protocol.metadata))
+    assert (metadata.rack, metadata.topics) == (rack or None, ["t"])
+
+
+def refuse_empty_racks(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> Fail | None:
+    return Fail(InvalidRequestError) if request.rack_id == "" else None
+
+
+@pytest.mark.parametrize("rack", [None, "", "here"])
+async def test_the_coordinator_learns_the_rack(
+    cluster: FakeCluster, start: Start, rack: str | None
+) -> None:
+    await cluster.create_topic("t")
+    cluster.intercept(ConsumerGroupHeartbeatRequest, refuse_empty_racks)
+    await start(cluster, "t", group_id="g", group_protocol="consumer", client_rack=rack)
+    request = cluster.requests(ConsumerGroupHeartbeatRequest)[0].request
+    assert request.rack_id == (rack or None)
+
+
+# == Property test: members join, leave and fail in any order ======================================
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition_assignment_strategy": [RoundRobinPartitionAssignor]},
+    "sticky": {"partition_assignment_strategy": [StickyPartitionAssignor]},
+    "cooperative": {"partition_assignment_strategy": [CooperativeStickyAssignor]},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+APIS = [
+    FetchRequest,
+    HeartbeatRequest,
+    ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+]
+
+ANSWERS = [Cut(), Cut(handled=True), Delay(0.01), Delay(0.02, Cut(handled=True))]
+COORDINATOR_ERRORS = [
+    errors.NotCoordinatorForGroupError,
+    errors.GroupLoadInProgressError,
+    errors.GroupCoordinatorNotAvailableError,
+]
+
+members = st.integers(0, 2)
+partitions = st.integers(0, PARTITIONS - 1)
+turns = st.integers(0, 40)
+Step = tuple[Any, ...]
+"""The name of a method of `Churn`, and what it is called with."""
+
+
+def step(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), *arguments)
+
+
+STEPS = st.one_of(
+    step("join", turns),
+    step("leave", members),
+    step("expire", members, turns),
+    step("rebalance", turns),
+    step("poll", members, st.integers(1, 9), st.sampled_from([0, 0, 10])),
+    step("cancel", members, turns, st.booleans()),
+    step("commit", members, turns),
+    step("seek", members, partitions, st.integers(0, 30)),
+    step("pause", members, partitions, st.booleans()),
+    step("write", partitions, st.integers(1, 12)),
+    step("move_leader", partitions, st.integers(0, 1)),
+    step("move_coordinator", st.integers(0, 1)),
+    step("drop_connections", turns),
+    step("fault", st.sampled_from(APIS), st.sampled_from(ANSWERS), st.integers(1, 3)),
+    step(
+        "fault",
+        st.sampled_from(APIS[1:]),
+        st.sampled_from([Fail(error) for error in COORDINATOR_ERRORS]),
+        st.integers(1, 3),
+    ),
+    step("let_time_pass", st.sampled_from([0.001, 0.01, 0.03])),
+)
+
+
+class Churn:
+    """What may happen to a group, step by step."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    async def join(self, count: int) -> None:
+        self.group.join()
+        await self.group.turn(count)
+
+    async def leave(self, index: int) -> None:
+        await self.group.leave(index)
+
+    async def expire(self, index: int, count: int) -> None:
+        self.group.expire(index)
+        await self.group.turn(count)
+
+    async def rebalance(self, count: int) -> None:
+        self.group.rebalance()
+        await self.group.turn(count)
+
+    # -- the application ---------------------------------------------------------------------------
+
+    async def poll(self, index: int, limit: int, wait: int) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            await member.poll(limit, wait)
+
+    async def cancel(self, index: int, count: int, one: bool) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            await member.ask_and_cancel(count, one=one)
+
+    async def commit(self, index: int, count: int) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            member.begin_commit()
+            await self.group.turn(count)
+
+    async def seek(self, index: int, number: int, offset: int) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            member.seek(number, offset)
+
+    async def pause(self, index: int, number: int, on: bool) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            member.set_paused(number, on)
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    async def write(self, number: int, count: int) -> None:
+        self.group.write(number, count)
+
+    async def move_leader(self, number: int, broker: int) -> None:
+        self.group.cluster.move_leader(TPS[number], broker)
+
+    async def move_coordinator(self, broker: int) -> None:
+        self.group.cluster.move_coordinator("group", "g", broker)
+
+    async def drop_connections(self, count: int) -> None:
+        self.group.cluster.drop_connections()
+        await self.group.turn(count)
+
+    async def fault(self, api: Any, answer: Action, times: int) -> None:
+        self.group.fault(api, answer, times)
+
+    async def let_time_pass(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def play(group: Group, counts: list[int], steps: list[Step]) -> None:
+    churn = Churn(group)
+    await group.start()
+    try:
+        for number, count in enumerate(counts):
+            group.write(number, count)
+        group.join()
+        await asyncio.wait([group.members[0].starting])
+        for name, *arguments in steps:
+            await in_time(getattr(churn, name)(*arguments))
+            group.check_commits()
+        await group.finish()
+    finally:
+        await group.close()
+
+
+# An auto-commit waits for the commit before a revocation. Meanwhile the application seeks, and the
+# partition is revoked, and assigned to the same member again: the auto-commit is void.
+OUTLIVED: dict[str, Any] = {
+    "seed": 211222,
+    "counts": [0, 29, 22, 18],
+    "steps": [
+        ("move_coordinator", 0),
+        ("move_coordinator", 0),
+        ("rebalance", 32),
+        ("cancel", 0, 33, True),
+        ("move_coordinator", 1),
+        ("commit", 0, 2),
+        ("commit", 0, 0),
+        ("fault", FetchRequest, Delay(seconds=0.02, then=Cut(handled=True)), 2),
+        ("rebalance", 0),
+        ("rebalance", 29),
+        ("join", 14),
+        ("seek", 0, 0, 26),
+        ("seek", 0, 2, 27),
+        ("pause", 1, 1, True),
+        ("poll", 2, 3, 10),
+        ("cancel", 1, 2, True),
+        ("poll", 0, 3, 0),
+        ("move_leader", 3, 0),
+        ("move_coordinator", 1),
+        ("write", 1, 4),
+        ("seek", 2, 2, 1),
+        ("poll", 2, 7, 10),
+        ("expire", 1, 2),
+        ("rebalance", 24),
+        ("cancel", 0, 7, True),
+        ("leave", 1),
+        ("rebalance", 6),
+        ("rebalance", 2),
+        ("commit", 1, 20),
+        ("poll", 1, 5, 0),
+        ("rebalance", 13),
+        ("seek", 1, 3, 7),
+        ("move_leader", 3, 0),
+        ("rebalance", 26),
+        ("move_leader", 1, 1),
+        ("pause", 1, 3, False),
+        ("fault", ConsumerGroupHeartbeatRequest, Cut(handled=False), 1),
+        ("join", 16),
+        ("fault", SyncGroupRequest, Delay(seconds=0.02, then=Cut(handled=True)), 3),
+        ("write", 3, 5),
+        ("rebalance", 34),
+        ("rebalance", 30),
+        ("poll", 1, 1, 0),
+        ("cancel", 1, 33, True),
+        ("move_coordinator", 0),
+        ("rebalance", 2),
+        ("poll", 0, 3, 0),
+        ("fault", JoinGroupRequest, Fail(error=errors.GroupLoadInProgressError), 2),
+        ("move_coordinator", 0),
+    ],
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("is_automatic", [False, True], ids=["manual", "auto"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nothing_is_skipped_or_repeated(protocol: str, is_automatic: bool, scale: Scale) -> None:
+    options = {**PROTOCOLS[protocol], "enable_auto_commit": is_automatic}
+
+    @example(**OUTLIVED)
+    @settings(
+        max_examples=scale(10, 1000),
+        deadline=None,
+        derandomize=not scale.is_long,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        seed=st.integers(0, 2**20),
+        counts=st.lists(st.integers(0, 30), min_size=PARTITIONS, max_size=PARTITIONS),
+        steps=st.lists(STEPS, min_size=scale(15, 30), max_size=scale(30, 60)),
+    )
+    def run(seed: int, counts: list[int], steps: list[Step]) -> None:
+        Simulation(seed).run(play(Group(options), counts, steps))
+
+    run()

@@ -1,4 +1,4 @@
-"""What is left of an assignment that is over, when a member unsubscribes and comes back."""
+"""Commits while the group rebalances, and of members that have left or were removed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,405 @@ from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
+    BrokerResponseError,
     CommitFailedError,
     ConsumerStoppedError,
     FencedInstanceId,
     GroupLoadInProgressError,
+    IllegalGenerationError,
+    IllegalStateError,
+    InvalidGroupIdError,
+    KafkaTimeoutError,
     RebalanceInProgressError,
+    UnknownMemberIdError,
 )
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold
-from aiokafka.testing.script import RequestContext
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold, RequestContext
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumer_protocol import CONFIG
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, is_member, until
+
+# == Commits of members that lose their membership =================================================
+
+
+CLASSIC: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+CONSUMER: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
+
+
+# -- commits ---------------------------------------------------------------------------------------
+
+
+async def test_a_commit_that_was_answered_without_a_word_is_made_again(
+    filled: FakeCluster, start: Start
+) -> None:
+    consumer = await start(filled, assign=[T0], group_id="g", enable_auto_commit=False)
+    filled.intercept(OffsetCommitRequest, OffsetCommitResponse(topics=[]), times=1)
+    await consumer.commit({T0: 5})
+    assert filled.groups.committed("g", "t") == 5
+
+
+async def test_a_commit_does_not_wait_without_end_for_an_earlier_one(
+    filled: FakeCluster, start: Start
+) -> None:
+    """That of auto-commit takes a second if it has to."""
+    consumer = await start(
+        filled, "t", auto_commit_interval_ms=10, default_api_timeout_ms=100, **CLASSIC
+    )
+    answer = asyncio.Event()
+    script = filled.intercept(OffsetCommitRequest, Hold(answer), times=1)
+    await read(consumer, 3)
+    await script.wait()
+    with pytest.raises(KafkaTimeoutError, match="an earlier commit of the same partitions"):
+        async with timeout(10):
+            await consumer.commit({T0: 1})
+    answer.set()
+    async with timeout(10):
+        await consumer.commit({T0: 2})
+    await until(filled, lambda: filled.groups.committed("g", "t") == 2)
+
+
+class Leading(Log):
+    """Has a response given when its member has joined, behind it on the same connection."""
+
+    def __init__(self, answer: asyncio.Event) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await super().on_partitions_revoked(revoked)
+        asyncio.get_running_loop().call_later(0.05, self._answer.set)
+
+
+@pytest.mark.parametrize(
+    "error", [IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError]
+)
+@pytest.mark.parametrize("request_type", [OffsetCommitRequest, HeartbeatRequest])
+async def test_what_is_refused_to_the_member_of_before_means_nothing(
+    filled: FakeCluster, start: Start, request_type: Any, error: type[BrokerResponseError]
+) -> None:
+    """1. A commit, or a heartbeat, is under way. 2. The member gives up its partitions and joins
+    again. 3. The request is refused: that is nothing against the member of now, and the commit is
+    made again."""
+    await filled.create_topic("u")
+    answer = asyncio.Event()
+    log = Leading(answer)
+    consumer = await start(filled, enable_auto_commit=False, **CLASSIC)
+    consumer.subscribe(["t"], listener=log)
+    await until(filled, lambda: consumer.assignment() == {T0})
+    answer.clear()
+    log.calls.clear()
+    joins = filled.count(JoinGroupRequest)
+    with filled.intercept(request_type, Hold(answer, Fail(error)), times=1) as script:
+        commit = asyncio.get_running_loop().create_task(consumer.commit({T0: 5}))
+        await script.wait()
+        consumer.subscribe(["t", "u"], listener=log)
+        async with timeout(10):
+            await commit
+    assert filled.groups.committed("g", "t") == 5
+    await until(filled, lambda: len(consumer.assignment()) == 2)
+    beats = filled.count(HeartbeatRequest)
+    await until(filled, lambda: filled.count(HeartbeatRequest) > beats + 1)
+    assert filled.count(JoinGroupRequest) == joins + 1
+    assert [name for name, _ in log.calls] == ["revoked", "assigned"]
+
+
+@pytest.mark.parametrize("options", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+async def test_a_commit_does_not_outlive_the_membership_it_was_called_in(
+    filled: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    """Others may have read on meanwhile, though the partition has come back."""
+    log = Log()
+    consumer = await start(filled, enable_auto_commit=False, **options)
+    consumer.subscribe(["t"], listener=log)
+    await until(filled, lambda: log.calls[-1:] == [("assigned", {0})])
+    with filled.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError)) as script:
+        commit = asyncio.get_running_loop().create_task(consumer.commit({T0: 5}))
+        await script.wait()
+        filled.groups.expire("g", consumer.group_metadata().member_id)
+        await until(filled, lambda: log.calls[-2:] == [("lost", {0}), ("assigned", {0})])
+        await until(filled, lambda: consumer.health().state == "running")
+    with pytest.raises(CommitFailedError):
+        async with timeout(10):
+            await commit
+    assert filled.groups.committed("g", "t") is None
+
+
+async def test_who_was_removed_does_not_commit_as_somebody_else(
+    filled: FakeCluster, start: Start
+) -> None:
+    """The group has no members left: it takes commits of all clients that know its name."""
+    consumer = await start(filled, "t", enable_auto_commit=False, **CLASSIC)
+    await read(consumer, 3)
+    answer = asyncio.Event()
+    script = filled.intercept(JoinGroupRequest, Hold(answer), times=1)
+    filled.groups.expire("g", consumer.group_metadata().member_id)
+    await until(filled, lambda: not is_member(consumer))
+    with pytest.raises((CommitFailedError, IllegalStateError)):
+        await consumer.commit({T0: 3})
+    assert filled.groups.committed("g", "t") is None
+    await script.wait()
+    answer.set()
+
+
+# == Commits that a rebalance delays or rejects ====================================================
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "classic": {"heartbeat_interval_ms": 20},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+def member(cluster: FakeCluster, protocol: str, **options: Any) -> AIOKafkaConsumer:
+    return AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        retry_backoff_ms=10,
+        request_timeout_ms=1000,
+        default_api_timeout_ms=200,
+        max_poll_interval_ms=300,
+        rebalance_timeout_ms=200,
+        **PROTOCOLS[protocol],
+        **options,
+    )
+
+
+# -- what a commit finds out -----------------------------------------------------------------------
+
+
+async def test_a_commit_that_waits_too_long_for_a_rebalance(filled: FakeCluster) -> None:
+    async with member(filled, "classic") as consumer:
+        await read(consumer, 9)
+        with filled.intercept(JoinGroupRequest, Fail(RebalanceInProgressError)) as script:
+            joins = filled.count(JoinGroupRequest)
+            filled.groups.rebalance("g")
+            reader = asyncio.get_running_loop().create_task(consumer.getmany(timeout_ms=5000))
+            await filled.wait_for(lambda: filled.count(JoinGroupRequest) > joins)
+            with pytest.raises(KafkaTimeoutError, match="rebalanc"):
+                await consumer.commit({T0: 3})
+            assert script.hits
+        await reader
+    assert filled.groups.committed("g", "t") is None
+
+
+async def test_a_commit_for_what_went_to_another_member_meanwhile(filled: FakeCluster) -> None:
+    await filled.create_topic("u", partitions=2)
+    loop = asyncio.get_running_loop()
+    first, second = member(filled, "classic"), member(filled, "classic")
+    for consumer in (first, second):
+        consumer.subscribe(["u"])
+    async with first:
+        before = sorted(first.assignment())
+        reader = loop.create_task(first.getone())
+        go = asyncio.Event()
+        with filled.intercept(SyncGroupRequest, Hold(go)) as script:
+            starting = loop.create_task(second.start())
+            # Both have joined; it is not known yet whose the partitions will be.
+            await filled.wait_for(lambda: script.hits == 2)
+            commits = [loop.create_task(first.commit({tp: 1})) for tp in before]
+            go.set()
+            await starting
+        results = await asyncio.gather(*commits, return_exceptions=True)
+        given = [tp for tp in before if tp in second.assignment()]
+        assert len(given) == 1
+        for tp, result in zip(before, results, strict=True):
+            if tp in given:
+                assert isinstance(result, CommitFailedError)
+                assert "not this member's any more: u-" in str(result)
+            else:
+                assert result is None
+        reader.cancel()
+        await second.stop()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_the_commit_of_what_was_unsubscribed_fails(
+    filled: FakeCluster, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=filled.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=60_000,
+        **PROTOCOLS[protocol],
+    )
+    async with consumer:
+        await read(consumer, 3)
+        await consumer.getmany()
+        with filled.intercept(OffsetCommitRequest, Fail(InvalidGroupIdError)) as script:
+            consumer.unsubscribe()
+            await filled.wait_for(lambda: script.hits)
+            await filled.wait_for(lambda: filled.groups.state_of("g") == "Empty")
+        assert "auto-commit failed" in caplog.text
+        # It is left all the same, and the records come again.
+        consumer.subscribe(["t"])
+        assert (await consumer.getone()).offset == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_commit_that_is_refused_for_good_ends_the_membership(
+    filled: FakeCluster, protocol: str
+) -> None:
+    async with member(filled, protocol) as consumer:
+        await read(consumer, 9)
+        # The next reader lets other tasks run first: the membership ends just then.
+        answer = Delay(0.05, Fail(FencedInstanceId))
+        with filled.intercept(OffsetCommitRequest, answer):
+            with pytest.raises(CommitFailedError) as caught:
+                await consumer.commit({T0: 1})
+        assert isinstance(caught.value.__cause__, FencedInstanceId)
+        with pytest.raises(FencedInstanceId, match="group_instance_id"):
+            async with timeout(10):
+                await consumer.getone()
+        assert consumer.health().state == "failed"
+
+
+async def test_a_commit_learns_that_the_group_rebalances(filled: FakeCluster) -> None:
+    async with member(filled, "classic") as consumer:
+        await read(consumer, 9)
+        joins = filled.count(JoinGroupRequest)
+        # Not from a heartbeat: these tell nothing.
+        filled.intercept(HeartbeatRequest, Fail(GroupLoadInProgressError))
+        reader = asyncio.get_running_loop().create_task(consumer.getone())
+        with filled.intercept(OffsetCommitRequest, Fail(RebalanceInProgressError), times=1):
+            await consumer.commit({T0: 9})
+        await filled.wait_for(lambda: filled.count(JoinGroupRequest) == joins + 1)
+        assert filled.groups.committed("g", "t") == 9
+        fill(filled, 0, 1)
+        # An eager member begins again where it finds the group: before this commit, or after it.
+        assert (await reader).offset in (0, 9)
+
+
+# == Queued commits while the membership ends or the member joins ==================================
+
+
+async def test_a_commit_that_waits_for_its_turn_does_not_outlive_the_membership(
+    two_brokers: FakeCluster, start: Start
+) -> None:
+    fill(two_brokers, 0, 10)
+    consumer = await start(
+        two_brokers, "t", group_id="g", enable_auto_commit=False, heartbeat_interval_ms=20
+    )
+    await read(consumer, 3)
+    refusals = two_brokers.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError))
+    first = asyncio.create_task(consumer.commit({T0: 2}))
+    await refusals.wait()
+    second = asyncio.create_task(consumer.commit({T0: 3}))
+    before = consumer.group_metadata().member_id
+    two_brokers.groups.expire("g", before)
+
+    def is_back() -> bool:
+        try:
+            return consumer.group_metadata().member_id not in (before, "") and bool(
+                consumer.assignment()
+            )
+        except CommitFailedError:
+            return False
+
+    await two_brokers.wait_for(is_back)
+    refusals.remove()
+    for commit in (first, second):
+        with pytest.raises(CommitFailedError):
+            await commit
+    assert two_brokers.groups.committed("g", "t") is None
+
+
+async def test_commit_waits_for_a_join_that_takes_away_what_is_not_in_hand(
+    start: Start,
+) -> None:
+    """A cooperative member reads on while it joins. Its commit was refused because of a partition
+    of which it had nothing to commit, and what it had of the other one was not stored."""
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 1, 2)
+        options: dict[str, Any] = {
+            "group_id": "g",
+            "enable_auto_commit": False,
+            "heartbeat_interval_ms": 20,
+            "partition_assignment_strategy": [CooperativeStickyAssignor],
+        }
+        first = await start(cluster, "t", client_id="first", **options)
+        assert await read(first, 2) == [(1, 0), (1, 1)]
+        await first.commit()
+        fill(cluster, 0, 3)
+        assert await read(first, 3) == [(0, 0), (0, 1), (0, 2)]
+        committing = asyncio.Event()
+
+        def hold(request: SyncGroupRequest, context: Any) -> Hold | None:
+            return Hold(committing) if context.client_id == "first" else None
+
+        syncs = cluster.intercept(SyncGroupRequest, hold)
+        newcomer: Any = start(cluster, "t", client_id="second", **options)
+        second = asyncio.create_task(newcomer)
+        await cluster.wait_for(lambda: cluster.groups.state_of("g") == "CompletingRebalance")
+        commit = asyncio.create_task(first.commit())
+        asyncio.get_running_loop().call_soon(committing.set)
+        await commit
+        syncs.remove()
+        assert cluster.groups.committed("g", "t", 0) == 3
+        await second
+        await cluster.wait_for(lambda: first.assignment() == {T0})
+
+
+# == Commits of a removed member ===================================================================
+
+
+PROTOCOL_OPTIONS: dict[str, dict[str, Any]] = {
+    "eager": {"partition_assignment_strategy": [RoundRobinPartitionAssignor]},
+    "cooperative": {"partition_assignment_strategy": [CooperativeStickyAssignor]},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["removed", "group deleted"])
+@pytest.mark.parametrize("protocol", PROTOCOL_OPTIONS)
+def test_a_commit_is_told_once_that_the_member_was_removed(protocol: str, is_deleted: bool) -> None:
+    """The next one, of the first record after that, was stored and raised CommitFailedError as
+    well. Where the group had been deleted, as one without members may be, the first raised
+    GroupIdNotFound, and the member went on until its next heartbeat."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 5)
+            log = Log()
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                **PROTOCOL_OPTIONS[protocol],
+            )
+            consumer.subscribe(["t"], listener=log)
+            async with consumer:
+                await consumer.getmany(timeout_ms=10_000)
+                cluster.groups.expire("g", consumer.group_metadata().member_id)
+                if is_deleted:
+                    assert cluster.groups.delete("g") == 0
+                with pytest.raises(CommitFailedError):
+                    await consumer.commit()
+                assert (await consumer.getone()).offset == 0
+                told = [call for call in log.calls if call[1]]
+                assert told == [("assigned", {0}), ("lost", {0}), ("assigned", {0})]
+                await consumer.commit()
+                assert cluster.groups.committed("g", "t") == 1
+
+    simulate(main)
+
+
+# == Commits for an earlier assignment =============================================================
+
 
 OPTIONS: dict[str, Any] = {
     "group_id": "g",

@@ -1,29 +1,49 @@
-"""What the application does while the group, or the member itself, is busy with something else."""
+"""Rebalances, and what the application does meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Set
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import (
+    AIOKafkaConsumer,
+    ConsumerRebalanceListener,
+    SubscriptionPattern,
+    TopicPartition,
+)
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import IllegalStateError, UnknownMemberIdError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    GroupLoadInProgressError,
+    IllegalStateError,
+    InconsistentGroupProtocolError,
+    InvalidRequestError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
 from aiokafka.health import ConsumerState
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import Fail, FakeCluster, Hold
-from aiokafka.testing.script import RequestContext
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RequestContext, Silence
 from tests.support.consumer_protocol import CONFIG, shares
-from tests.support.consumers import T0, Start, fill, read
-from tests.support.groups import Log, Loop, until
+from tests.support.consumers import T0, Start, client_of, fill, read
+from tests.support.groups import Log, Loop, is_member, until
+
+# == Calls of the application while the member joins or rebalances =================================
+
 
 OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 
@@ -499,3 +519,459 @@ async def test_what_was_committed_further_on_finishes_nothing(
     await gone.wait()
     await joining
     assert cluster.groups.committed("g", "t") == 1
+
+
+# == Calls, denied topics and malformed assignments during a rebalance =============================
+
+
+CLASSIC: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+CONSUMER: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
+
+# Longer than any test waits.
+NEVER_MS = 10**9
+
+
+# -- the application turns elsewhere in the middle of a rebalance ----------------------------------
+
+
+class Slow(Log):
+    """Takes its time to give up partitions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.topics: set[str] = set()
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await super().on_partitions_revoked(revoked)
+        if revoked:
+            await self.go.wait()
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        super().on_partitions_assigned(assigned)
+        self.topics |= {tp.topic for tp in assigned}
+
+
+async def test_who_unsubscribes_while_its_listener_works_does_not_join(
+    filled: FakeCluster, start: Start
+) -> None:
+    log = Slow()
+    consumer = await start(filled, **CLASSIC)
+    consumer.subscribe(["t"], listener=log)
+    await until(filled, lambda: consumer.assignment() == {T0})
+    joins = filled.count(JoinGroupRequest)
+    filled.groups.rebalance("g")
+    await until(filled, lambda: log.calls[-1] == ("revoked", {0}))
+    consumer.unsubscribe()
+    log.go.set()
+    await until(filled, lambda: filled.groups.state_of("g") == "Empty")
+    assert filled.count(JoinGroupRequest) == joins
+    assert log.calls[-1] == ("revoked", {0})
+    assert filled.count(LeaveGroupRequest) == 1
+
+
+async def test_an_assignment_of_what_was_subscribed_before_is_not_taken(
+    filled: FakeCluster, start: Start
+) -> None:
+    await filled.create_topic("u")
+    log = Slow()
+    log.go.set()
+    consumer = await start(filled, **CLASSIC)
+    answer = asyncio.Event()
+    script = filled.intercept(SyncGroupRequest, Hold(answer), times=1)
+    consumer.subscribe(["t"], listener=log)
+    await script.wait()
+    consumer.subscribe(["u"], listener=log)
+    answer.set()
+    await until(filled, lambda: {tp.topic for tp in consumer.assignment()} == {"u"})
+    assert log.topics == {"u"}
+
+
+async def test_the_failure_of_a_membership_that_has_ended_means_nothing(
+    filled: FakeCluster, start: Start
+) -> None:
+    consumer = await start(filled, "t", enable_auto_commit=False, **CONSUMER)
+    await read(consumer, 1)
+    script = filled.intercept(
+        ConsumerGroupHeartbeatRequest, Delay(0.1, Fail(InvalidRequestError)), times=1
+    )
+    await script.wait()
+    consumer.unsubscribe()
+    consumer.subscribe(["t"])
+    async with timeout(10):
+        while (await consumer.getone()).offset < 8:
+            pass
+    assert consumer.health().state == "running"
+
+
+async def test_a_listener_that_does_not_return_does_not_hold_up_stop(
+    filled: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Slow()
+    consumer = await start(filled, **CLASSIC)
+    consumer.subscribe(["t"], listener=log)
+    await until(filled, lambda: consumer.assignment() == {T0})
+    consumer.unsubscribe()
+    async with timeout(10):
+        await consumer.stop(timeout=0.5)
+    assert "Stopped before its listener had returned" in caplog.text
+    assert filled.count(LeaveGroupRequest) == 1
+
+
+async def test_stop_without_time_tells_the_group_nothing(filled: FakeCluster, start: Start) -> None:
+    consumer = await start(filled, "t", auto_commit_interval_ms=NEVER_MS, **CLASSIC)
+    await read(consumer, 3)
+    async with timeout(10):
+        await consumer.stop(timeout=0)
+    assert filled.count(LeaveGroupRequest) == filled.count(OffsetCommitRequest) == 0
+
+
+async def test_getmany_and_stop_at_once(filled: FakeCluster, start: Start) -> None:
+    consumer = await start(filled, "t", **CLASSIC)
+    await read(consumer, 3)
+    await asyncio.sleep(0.1)  # So long that getmany() lets others run first.
+    loop = asyncio.get_running_loop()
+    reader = loop.create_task(consumer.getmany(timeout_ms=NEVER_MS))
+    stop = loop.create_task(consumer.stop())
+    async with timeout(10):
+        assert await reader == {}
+        await stop
+    with pytest.raises(ConsumerStoppedError):
+        await consumer.getmany()
+
+
+# -- what no broker should say ---------------------------------------------------------------------
+
+
+async def test_a_strategy_that_nobody_offered(filled: FakeCluster, start: Start) -> None:
+    def strange(response: JoinGroupResponse) -> None:
+        response.protocol_name = "by the moon"
+
+    filled.intercept(JoinGroupRequest, Edit(strange))
+    with pytest.raises(InconsistentGroupProtocolError, match="by the moon"):
+        async with timeout(10):
+            await start(filled, "t", **CLASSIC)
+
+
+@pytest.mark.parametrize("strategy", [RoundRobinPartitionAssignor, CooperativeStickyAssignor])
+async def test_an_assignment_that_makes_no_sense_is_asked_for_again(
+    filled: FakeCluster, start: Start, strategy: Any
+) -> None:
+    def cut_short(response: SyncGroupResponse) -> None:
+        response.assignment = bytes(response.assignment)[:-1]
+
+    filled.intercept(SyncGroupRequest, Edit(cut_short), times=2)
+    async with timeout(10):
+        consumer = await start(filled, "t", **CLASSIC, partition_assignment_strategy=[strategy])
+    assert consumer.assignment() == {T0}
+    assert filled.count(SyncGroupRequest) == 3
+
+
+async def test_a_coordinator_too_old_for_patterns(filled: FakeCluster, start: Start) -> None:
+    def older(response: ApiVersionsResponse) -> None:
+        for api in response.api_keys:
+            if api.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
+                api.max_version = 0
+
+    filled.intercept(ApiVersionsRequest, Edit(older))
+    consumer = await start(filled, **CONSUMER)
+    consumer.subscribe(pattern=SubscriptionPattern("t"))
+    with pytest.raises(UnsupportedVersionError, match="a str is matched by the client"):
+        async with timeout(10):
+            await consumer.getone()
+
+
+async def test_names_of_topics_are_asked_for_until_they_are_known(
+    filled: FakeCluster, start: Start
+) -> None:
+    def lose(request: Any, context: Any) -> Any:
+        named_by_id = [topic for topic in request.topics or () if topic.topic_id != ZERO_UUID]
+        return Cut() if named_by_id and script.hits < 20 else None
+
+    script = filled.intercept(MetadataRequest, lose)
+    consumer = await start(filled, **CONSUMER, reconnect_backoff_ms=10)
+    consumer.subscribe(pattern=SubscriptionPattern("t"))
+    async with timeout(10):
+        assert await read(consumer, 2) == [(0, 0), (0, 1)]
+
+
+async def test_no_broker_answers_who_has_nothing_yet(filled: FakeCluster, start: Start) -> None:
+    consumer = await start(
+        filled, reconnect_backoff_max_ms=20, metadata_max_age_ms=50, request_timeout_ms=500
+    )
+    consumer.subscribe(pattern="nothing")
+    assert consumer.health().state == "running"
+    await filled.stop_broker(0)
+    await until(filled, lambda: consumer.health().state == "unreachable")
+    assert consumer.health().reason.startswith("No broker answers: ")
+    await filled.start_broker(0)
+    await until(filled, lambda: consumer.health().state == "running")
+
+
+# -- topics that may not be seen -------------------------------------------------------------------
+
+
+def hide(name: str) -> Edit:
+    def change(response: MetadataResponse) -> None:
+        for topic in response.topics:
+            if topic.name == name:
+                topic.error_code = TopicAuthorizationFailedError.errno
+                topic.partitions = []
+
+    return Edit(change)
+
+
+@pytest.mark.parametrize("group", [{}, CLASSIC], ids=["no group", "group"])
+async def test_one_of_two_topics_is_denied(
+    filled: FakeCluster, start: Start, group: dict[str, Any]
+) -> None:
+    await filled.create_topic("secret")
+    fill(filled, 0, 1, topic="secret")
+    script = filled.intercept(MetadataRequest, hide("secret"))
+    consumer = await start(filled, "t", "secret", metadata_max_age_ms=50, **group)
+    records: list[str] = []
+    denials = 0
+    async with timeout(10):
+        # The other one is read, and the application told more than once.
+        while len(records) < 9 or denials < 2:
+            try:
+                records.append((await consumer.getone()).topic)
+            except TopicAuthorizationFailedError as error:
+                assert error.args == ("secret",)
+                denials += 1
+        assert records == ["t"] * 9
+        # When the right is there nothing is reported of the time before.
+        script.remove()
+        looks = filled.count(MetadataRequest)
+        await filled.wait_for(lambda: filled.count(MetadataRequest) > looks + 1)
+        assert (await consumer.getone()).topic == "secret"
+
+
+async def test_all_topics_are_denied(filled: FakeCluster, start: Start) -> None:
+    filled.intercept(MetadataRequest, hide("t"))
+    with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
+        async with timeout(10):
+            await start(filled, "t", **CLASSIC)
+
+
+async def test_the_position_in_a_denied_topic(filled: FakeCluster, start: Start) -> None:
+    filled.intercept(MetadataRequest, hide("t"))
+    consumer = await start(filled, default_api_timeout_ms=NEVER_MS)
+    consumer.assign([T0])
+    async with timeout(10):
+        for _ in range(2):
+            with pytest.raises(TopicAuthorizationFailedError) as caught:
+                await consumer.position(T0)
+            assert caught.value.args == ("t",)
+        with pytest.raises(TopicAuthorizationFailedError):
+            await consumer.seek_to_end(T0)
+
+
+async def test_start_does_not_need_to_know_all_topics(
+    filled: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without topics they are looked up for `partitions_for_topic()` only."""
+
+    def lose(request: Any, context: Any) -> Any:
+        return Cut() if request.topics is None else None
+
+    caplog.set_level(logging.WARNING, "aiokafka")
+    script = filled.intercept(MetadataRequest, lose)
+    consumer = await start(filled)
+    assert "The topics of the cluster are not known yet" in caplog.text
+    assert consumer.partitions_for_topic("t") is None
+    script.remove()
+    consumer.assign([T0])
+    assert await read(consumer, 1) == [(0, 0)]
+
+
+# -- listeners -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+async def test_what_is_finished_is_committed_before_the_listener_hears(
+    filled: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    """It may go on to store what it has made of the records together with the position."""
+    await filled.create_topic("u", partitions=2)
+    fill(filled, 0, 3, topic="u")
+    fill(filled, 1, 3, topic="u")
+    committed: list[int | None] = []
+
+    class Curious(Log):
+        def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:  # type: ignore[override]
+            committed.extend(filled.groups.committed("g", tp.topic, tp.partition) for tp in revoked)
+
+    consumer = await start(filled, auto_commit_interval_ms=NEVER_MS, **options)
+    consumer.subscribe(["u"], listener=Curious())
+    await read(consumer, 6)
+    joining = asyncio.get_running_loop().create_task(
+        start(filled, "u", **options)  # type: ignore[arg-type]
+    )
+    async with timeout(10):
+        while not committed:
+            await consumer.getmany(timeout_ms=10)
+    assert set(committed) == {3}
+    consumer.unsubscribe()
+    await joining
+
+
+async def test_health_tells_of_a_join_that_takes_long(filled: FakeCluster, start: Start) -> None:
+    consumer = await start(filled, "t", **CLASSIC)
+    await until(filled, lambda: consumer.health().state == "running")
+    answer = asyncio.Event()
+    script = filled.intercept(JoinGroupRequest, Hold(answer), times=1)
+    filled.groups.rebalance("g")
+    await script.wait()
+    assert consumer.health().state == "rebalancing"
+    answer.set()
+    await until(filled, lambda: consumer.health().state == "running")
+
+
+async def test_a_listener_is_replaced_before_the_start(filled: FakeCluster) -> None:
+    """As programs do that put one of their own between."""
+    first, second = Log(), Log()
+    consumer = AIOKafkaConsumer(bootstrap_servers=filled.bootstrap_servers, **CLASSIC)
+    assert consumer.rebalance_listener is None
+    with pytest.raises(IllegalStateError, match="subscribe"):
+        consumer.rebalance_listener = second
+    consumer.subscribe(["t"], listener=first)
+    assert consumer.rebalance_listener is first
+    consumer.rebalance_listener = second
+    async with consumer:
+        assert consumer.subscription() == {"t"}
+        assert second.calls[-1] == ("assigned", {0})
+    assert not first.calls
+
+
+# == The number of rebalances and of listener calls per event ======================================
+
+
+BOTH = pytest.mark.parametrize("assignor", [RoundRobinPartitionAssignor, CooperativeStickyAssignor])
+
+
+async def matching(
+    cluster: FakeCluster, start: Start, log: Log, assignor: Any, **options: Any
+) -> AIOKafkaConsumer:
+    """Start a member with a pattern, whose metadata is refreshed only when something asks."""
+    consumer = await start(
+        cluster,
+        metadata_max_age_ms=3_600_000,
+        partition_assignment_strategy=[assignor],
+        **OPTIONS,
+        **options,
+    )
+    consumer.subscribe(pattern="t.*", listener=log)
+    await until(cluster, lambda: is_member(consumer))
+    return consumer
+
+
+@BOTH
+@pytest.mark.parametrize("finder", [0, 1])
+async def test_a_new_topic_that_one_member_finds_is_shared_by_all_at_once(
+    cluster: FakeCluster, start: Start, assignor: Any, finder: int
+) -> None:
+    """The others would get nothing of it until their own metadata is refreshed."""
+    await cluster.create_topic("t1", partitions=2)
+    logs = [Log(), Log()]
+    members = [await matching(cluster, start, log, assignor) for log in logs]
+    await until(cluster, lambda: all(len(member.assignment()) == 1 for member in members))
+    await cluster.create_topic("t2", partitions=2)
+    before = cluster.groups.classic["g"].generation
+    await client_of(members[finder]).force_metadata_update()
+    await until(cluster, lambda: all(len(member.assignment()) == 2 for member in members))
+    assert cluster.groups.classic["g"].generation == before + 1
+    assert all(member.subscription() == {"t1", "t2"} for member in members)
+
+
+@BOTH
+async def test_a_member_joins_though_no_broker_tells_the_topics(
+    cluster: FakeCluster, start: Start, assignor: Any
+) -> None:
+    await cluster.create_topic("t1", partitions=2)
+    members = [await matching(cluster, start, Log(), assignor, session_timeout_ms=6000)]
+    with cluster.intercept(MetadataRequest, Silence()):
+        cluster.groups.rebalance("g")
+        before = cluster.count(SyncGroupRequest)
+        await until(cluster, lambda: cluster.count(SyncGroupRequest) > before)
+    await until(cluster, lambda: len(members[0].assignment()) == 2)
+
+
+async def test_a_listener_hears_of_each_join_once(cluster: FakeCluster, start: Start) -> None:
+    """`unsubscribe()` calls it, and the join that follows another subscription does not again."""
+    await cluster.create_topic("t", partitions=2)
+    logs = [Log(), Log()]
+    members = []
+    for log in logs:
+        consumer = await start(cluster, **OPTIONS)
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda log=log: len(log.calls) == 2)
+        members.append(consumer)
+    await until(cluster, lambda: all(len(member.assignment()) == 1 for member in members))
+    second = {tp.partition for tp in members[1].assignment()}
+    first = {0, 1} - second
+    members[1].unsubscribe()
+    await until(cluster, lambda: len(members[0].assignment()) == 2)
+    members[1].subscribe(["t"], listener=logs[1])
+    await until(cluster, lambda: all(len(member.assignment()) == 1 for member in members))
+    assert logs[1].calls == [
+        ("revoked", set()),
+        ("assigned", second),
+        ("revoked", second),
+        ("assigned", {tp.partition for tp in members[1].assignment()}),
+    ]
+    await members[1].stop()
+    await until(cluster, lambda: len(logs[0].calls) == 10)
+    assert [name for name, _ in logs[0].calls] == ["revoked", "assigned"] * 5
+    assert logs[0].calls[:4] == [
+        ("revoked", set()),
+        ("assigned", {0, 1}),
+        ("revoked", {0, 1}),
+        ("assigned", first),
+    ]
+    assert logs[0].calls[-1] == ("assigned", {0, 1})
+
+
+async def test_a_listener_hears_of_a_join_with_nothing(cluster: FakeCluster, start: Start) -> None:
+    """One of the members has no partition, and is called before each join like the other."""
+    await cluster.create_topic("t")
+    logs = [Log(), Log()]
+    for log in logs:
+        consumer = await start(cluster, **OPTIONS)
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda log=log: len(log.calls) == 2)
+    await until(cluster, lambda: len(logs[0].calls) == 4)
+    cluster.groups.rebalance("g")
+    await until(cluster, lambda: [len(log.calls) for log in logs] == [6, 4])
+    for log in logs:
+        assert [name for name, _ in log.calls] == ["revoked", "assigned"] * (len(log.calls) // 2)
+        had = [partitions for _, partitions in log.calls]
+        assert had[::2] == [set(), *had[1:-1:2]]
+
+
+async def test_a_listener_hears_once_that_its_partitions_are_lost(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    log = Log()
+    consumer = await start(cluster, **OPTIONS)
+    consumer.subscribe(["t"], listener=log)
+    await until(cluster, lambda: consumer.assignment())
+    cluster.intercept(JoinGroupRequest, Fail(GroupLoadInProgressError), times=2)
+    cluster.groups.expire("g", consumer.group_metadata().member_id)
+    await until(cluster, lambda: len(log.calls) == 4)
+    assert log.calls == [("revoked", set()), ("assigned", {0}), ("lost", {0}), ("assigned", {0})]
+
+
+async def test_another_listener_hears_of_its_first_join(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    logs = [Log(), Log()]
+    consumer = await start(cluster, **OPTIONS)
+    for number, log in enumerate(logs):
+        if number:
+            consumer.unsubscribe()
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda log=log: len(log.calls) >= 2)
+    assert consumer.assignment() == {TopicPartition("t", 0)}
+    assert logs[0].calls == [("revoked", set()), ("assigned", {0}), ("revoked", {0})]
+    assert logs[1].calls == [("revoked", set()), ("assigned", {0})]
