@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka._config.consumer import ConsumerConfig
-from aiokafka._vitals import Contact
+from aiokafka._health import NodeHealth
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group.group import log
@@ -520,7 +520,7 @@ async def test_every_step_may_be_cancelled(four: FakeCluster, start: Start) -> N
 async def make_membership() -> Kip848Member:
     config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
     client = AIOKafkaClient(config.client)
-    return Kip848Member(config, GroupLink(client, config, "g", Contact("coordinator", log)))
+    return Kip848Member(config, GroupLink(client, config, "g", NodeHealth("coordinator", log)))
 
 
 async def test_what_cannot_be_is_refused() -> None:

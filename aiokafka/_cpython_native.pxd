@@ -1,4 +1,96 @@
-# The C form of aiokafka/_ready.py.
+# The C forms of aiokafka/_cpython.py.
+
+# -- The garbage collector
+
+cdef extern from "Python.h":
+    bint PyObject_GC_IsTracked(object instance) noexcept
+    void PyObject_GC_Track(object instance) noexcept
+    void PyObject_GC_UnTrack(object instance) noexcept
+    object PyObject_GenericGetDict(object instance, void *context)
+    int PyObject_GenericSetAttr(object instance, object name, object value) except -1
+
+
+cdef inline void untrack(object instance) noexcept:
+    PyObject_GC_UnTrack(instance)
+
+
+cdef inline void track(object instance) noexcept:
+    if not PyObject_GC_IsTracked(instance):
+        PyObject_GC_Track(instance)
+
+
+cdef inline void set_plainly(object cls) noexcept:
+    pass
+
+
+cdef inline int set_tracked(object instance, object name, object value) except -1:
+    if not PyObject_GC_IsTracked(instance):
+        PyObject_GC_Track(instance)
+    return PyObject_GenericSetAttr(instance, name, value)
+
+
+cdef inline object own_dict(object instance):
+    return PyObject_GenericGetDict(instance, NULL)
+
+
+cdef extern from *:
+    """
+    static CYTHON_INLINE void aiokafka_spare_dict(PyObject *instance) {
+        PyObject **place = (PyObject **) ((char *) instance + Py_TYPE(instance)->tp_dictoffset);
+        Py_CLEAR(*place);
+    }
+
+    static CYTHON_UNUSED int aiokafka_replace_attributes(
+        PyObject *cls, PyObject *set_attribute, PyObject *dictionary, PyObject *model
+    ) {
+        PyTypeObject *type = (PyTypeObject *) cls;
+        if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+            if (PyObject_SetAttrString(cls, "__setattr__", set_attribute) < 0) return -1;
+            return PyObject_SetAttrString(cls, "__dict__", dictionary);
+        }
+        if (PyDict_SetItemString(type->tp_dict, "__setattr__", set_attribute) < 0) return -1;
+        if (PyDict_SetItemString(type->tp_dict, "__dict__", dictionary) < 0) return -1;
+        type->tp_setattro = ((PyTypeObject *) model)->tp_setattro;
+        PyType_Modified(type);
+        return 0;
+    }
+    """
+    void spare_dict "aiokafka_spare_dict"(object instance) noexcept
+    int replace_attributes "aiokafka_replace_attributes"(
+        object cls, object set_attribute, object dictionary, object model
+    ) except -1
+
+
+# -- The name of a class
+
+cdef extern from *:
+    """
+    static CYTHON_INLINE int aiokafka_present_as(PyObject *cls, const char *module, const char *name) {
+        PyTypeObject *type = (PyTypeObject *) cls;
+        if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+            PyObject *text = PyUnicode_FromString(module);
+            if (!text || PyObject_SetAttrString(cls, "__module__", text) < 0) PyErr_Clear();
+            Py_XDECREF(text);
+            text = PyUnicode_FromString(name);
+            if (!text || PyObject_SetAttrString(cls, "__qualname__", text) < 0
+                || PyObject_SetAttrString(cls, "__name__", text) < 0) PyErr_Clear();
+            Py_XDECREF(text);
+            return 0;
+        }
+        /* A static type shows its module and name from tp_name, which lives as long as the type. */
+        size_t size = strlen(module) + strlen(name) + 2;
+        char *full = (char *) PyMem_Malloc(size);
+        if (!full) { PyErr_NoMemory(); return -1; }
+        PyOS_snprintf(full, size, "%s.%s", module, name);
+        type->tp_name = full;
+        PyType_Modified(type);
+        return 0;
+    }
+    """
+    int present_as "aiokafka_present_as"(object cls, const char* module, const char* name) except -1
+
+
+# -- Awaitables without a coroutine
 
 cdef extern from *:
     """
@@ -186,7 +278,7 @@ cdef extern from *:
 
     static CYTHON_UNUSED PyTypeObject aiokafka_call_type = {
         PyVarObject_HEAD_INIT(NULL, 0)
-        .tp_name = "aiokafka._ready.call",
+        .tp_name = "aiokafka._cpython.call",
         .tp_basicsize = sizeof(AiokafkaCall),
         .tp_dealloc = aiokafka_call_dealloc,
         .tp_as_async = &aiokafka_call_async,

@@ -2,7 +2,7 @@
 
 Everything else that a simulation has to decide (timers, sockets, threads, names) goes through the
 event loop already. These do not, so `aiokafka.testing.simulation` puts its own functions here
-for as long as a simulated loop runs. Call them through the module: ``_seams.wall_time()``.
+for as long as a simulated loop runs. Call them through the module: ``_clock.wall_time()``.
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
-"""Keep records out of the garbage collector's rounds while they cannot be part of a cycle.
+"""What Python code cannot say to CPython, and compiled code can.
 
-Reading creates a great many short-lived objects that refer to nothing but bytes and numbers.
-Walking over them took a third of the time that reading takes. Compiled callers use the C form in
-`_gc_native.pxd`; Python code has no way to do it, so here everything stays as it is.
+Compiled modules use the C forms in `_cpython_native.pxd`. The functions here are for the same
+modules run as plain sources. Most of them do nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeVar
 
 __all__ = [
+    "call",
     "own_dict",
+    "present_as",
+    "ready",
     "replace_attributes",
     "set_plainly",
     "set_tracked",
@@ -18,6 +21,14 @@ __all__ = [
     "track",
     "untrack",
 ]
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+# -- Keep records out of the garbage collector's rounds while they cannot be part of a cycle.
+# -- Reading creates many short-lived objects that refer to nothing but bytes and numbers; walking
+# -- over them took a third of the time that reading takes.
 
 
 def untrack(instance: Any) -> None:
@@ -61,3 +72,32 @@ def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: ty
     instances are never untracked and have their fields in their `__dict__`, so here it does
     nothing.
     """
+
+
+def present_as(cls: type, module: str, name: str) -> None:
+    """Set the name that `repr`, `pickle` and documentation show.
+
+    Compiled callers use the C form: the attributes of an extension type
+    cannot be set from Python. Both strings have to be literals.
+    """
+    cls.__module__ = module
+    cls.__qualname__ = cls.__name__ = name
+
+
+async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]], source: S) -> T:
+    """Return `take(source)`, or wait for `find(source)` where that is None. Takes nothing before it
+    is awaited.
+
+    Compiled callers use the C form, which costs less than a coroutine.
+    """
+    value = take(source)
+    return await find(source) if value is None else value
+
+
+def ready(value: T) -> Generator[Any, None, T]:
+    """Return what `__await__` returns for a `value` that is there: `await` has it at once.
+
+    The C form gives it without an exception, which even a generator needs.
+    """
+    return value
+    yield  # type: ignore[unreachable]
