@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import (
     attempt,
@@ -284,7 +284,7 @@ class Transactions(AdminApi):
         deadline = self._deadline(timeout_ms)
         asked = await _all_partitions(self._router, deadline) if wanted is None else wanted
         first = await _describe_each(self._router, asked, wanted is None, deadline)
-        latest = _seams.wall_time() * 1000 - older_than_ms
+        latest = _clock.wall_time() * 1000 - older_than_ms
         found = await _unknown_to_coordinators(self._router, _open_in(first, latest), deadline)
         now = await _describe_each(self._router, {one.partition for one in found}, True, deadline)
         hanging: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
