@@ -241,16 +241,26 @@ async def test_the_quick_start_runs(tmp_path: Path) -> None:
     assert lines[-1].endswith("b'Barbara' b'Hello'")
 
 
+# Variables of the environment and files at the root.
+ELSEWHERE = {"CHANGES", "README", "rst"}
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.rst", "SECURITY.md", "README.rst"])
 def test_what_contributors_are_told_is_there(page: str) -> None:
     text = (REPOSITORY / page).read_text()
     makefile = (REPOSITORY / "Makefile").read_text()
+    sources = [
+        path.read_text() for top in (PACKAGE, REPOSITORY / "tests") for path in top.rglob("*.py")
+    ]
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE))
     assert not named - targets
     paths = set(re.findall(r"(?<![\w/.])((?:aiokafka|tests|docs|examples)/[\w/.]*[\w/])", text))
     assert not [path for path in paths if not (REPOSITORY / path).exists()]
     assert page != "CONTRIBUTING.rst" or (len(named) > 5 and len(paths) > 10)
+    words = set(re.findall(r"\w+", "\n".join(sources)))
+    names = re.findall(r"``([A-Z_][A-Za-z_]*(?:\.\w+)?)``", text)
+    assert not {word for name in names for word in name.split(".")} - words - ELSEWHERE
 
 
 # Names of applications and of Spark, of files and values, and beginnings of names.
