@@ -6,9 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._states import ConsumerState
-from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka._waits import LASTING, Stall, named, told
+from aiokafka._health import (
+    LASTING,
+    ConsumerState,
+    Outage,
+    Stall,
+    StateLog,
+    StateReason,
+    joint_outage,
+    named,
+    newest,
+)
 from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError, LeaderNotAvailableError
 
@@ -16,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer._partition_state import PartitionState
     from aiokafka.consumer._shared import ConsumerMeter
@@ -104,11 +112,12 @@ class ConsumerHealthMonitor:
         trouble = self._trouble(now) if self._life is None else None
         if trouble is None or now - trouble.since >= LASTING:
             self.look()
-        return self._life is None and self._states.verdict.state in _ALARMING
+        return self._life is None and self._states.current.state in _ALARMING
 
     def health(self) -> ConsumerHealth:
         """Return the result of `AIOKafkaConsumer.health()`."""
-        from aiokafka.health import ConsumerHealth  # a dataclass, slow to import
+        # Dataclasses, which are slow to import.
+        from aiokafka.health import ConsumerHealth, stalled_waits, state_changes
 
         self.look()
         now = self._loop.time()
@@ -116,9 +125,9 @@ class ConsumerHealthMonitor:
         error_at, error = self._last_error(stalls)
         beat_at, fetched_at = self._coordination.beat_at, self._meter.fetched_at
         return ConsumerHealth(
-            state=ConsumerState(self._states.verdict.state),
+            state=ConsumerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
-            reason=self._states.verdict.reason,
+            reason=self._states.current.reason,
             joined=self._life is None and self._is_joined(now),
             heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
             fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
@@ -127,8 +136,8 @@ class ConsumerHealthMonitor:
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(self._silent(now)),
-            changes=self._states.changes(),
-            stalled=told(stalls, now),
+            changes=state_changes(self._states, now),
+            stalled=stalled_waits(stalls, now),
             skipped=self._meter.all.skipped,
         )
 
@@ -161,26 +170,28 @@ class ConsumerHealthMonitor:
 
     # -- the state ---------------------------------------------------------------------------------
 
-    def _judge(self, now: float) -> Verdict:
+    def _judge(self, now: float) -> StateReason:
         if self._life is not None:
-            return Verdict(self._life)
+            return StateReason(self._life)
         failure = self._tasks.failure or self._coordination.failure
         if failure is not None:
-            return Verdict(ConsumerState.FAILED, str(failure) or repr(failure))
+            return StateReason(ConsumerState.FAILED, str(failure) or repr(failure))
         if self._subscriptions.subscription is None:
-            return Verdict(ConsumerState.UNSUBSCRIBED)
+            return StateReason(ConsumerState.UNSUBSCRIBED)
         trouble = self._trouble(now)
         if trouble is not None:
-            return Verdict(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
+            return StateReason(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
         phase = self._coordination.phase
         if phase is GroupPhase.IDLE:
             reason = "the application asked for no records for max_poll_interval_ms"
-            return Verdict(ConsumerState.POLL_OVERDUE, reason)
+            return StateReason(ConsumerState.POLL_OVERDUE, reason)
         if phase is GroupPhase.JOINING:
-            return Verdict(ConsumerState.REBALANCING, self._coordination.reason)
+            return StateReason(ConsumerState.REBALANCING, self._coordination.reason)
         if phase is GroupPhase.JOINED and not self._is_joined(now):
-            return Verdict(ConsumerState.REBALANCING, "no heartbeat for longer than the session")
-        return Verdict(ConsumerState.RUNNING)
+            return StateReason(
+                ConsumerState.REBALANCING, "no heartbeat for longer than the session"
+            )
+        return StateReason(ConsumerState.RUNNING)
 
     def _is_joined(self, now: float) -> bool:
         coordination = self._coordination
@@ -199,12 +210,12 @@ class ConsumerHealthMonitor:
 
     # -- outages and stalls ------------------------------------------------------------------------
 
-    def _trouble(self, now: float) -> Trouble | None:
+    def _trouble(self, now: float) -> Outage | None:
         """Return the oldest outage that keeps the consumer from working; None without one."""
         troubles = [self._group_trouble(now), self._fetch_trouble(now)]
         return min((one for one in troubles if one is not None), default=None, key=_since)
 
-    def _group_trouble(self, now: float) -> Trouble | None:
+    def _group_trouble(self, now: float) -> Outage | None:
         contact = self._coordination.contact
         if contact is None or not self._needs_coordinator():
             return None
@@ -219,7 +230,7 @@ class ConsumerHealthMonitor:
             state.is_unset for state in subscriptions.assignment.states()
         )
 
-    def _fetch_trouble(self, now: float) -> Trouble | None:
+    def _fetch_trouble(self, now: float) -> Outage | None:
         """Return why none of the partitions can be read; None if at least one can be read."""
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
@@ -239,9 +250,9 @@ class ConsumerHealthMonitor:
         if self._targets.leaderless:
             troubles.append(self._leaderless(max(known)))
         troubles += self._refusals(states, now)
-        return together(troubles)._replace(since=max(known)) if troubles else None
+        return joint_outage(troubles)._replace(since=max(known)) if troubles else None
 
-    def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Trouble]:
+    def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
         """Yield the errors of partitions whose brokers respond, grouped by reason."""
         groups: dict[tuple[str, str], list[Stall]] = {}
         for state in states:
@@ -252,7 +263,7 @@ class ConsumerHealthMonitor:
             names = named([stall.partition for stall in stalls if stall.partition is not None])
             since, error = max(stall.since for stall in stalls), stalls[0].error
             text = f"No {kind} {names}: {reason}"
-            yield Trouble(since, (f"Partitions {names}",), error, text)
+            yield Outage(since, (f"Partitions {names}",), error, text)
 
     def _waits(self, now: float) -> Iterator[Stall]:
         """Yield the stalls of background work: partitions that cannot be read, and the group."""
@@ -272,7 +283,7 @@ class ConsumerHealthMonitor:
                 yield self._absence(state, since)
             elif since is not None and node_id is not None:
                 outage = outages[node_id]
-                # An outage with an error is logged by the Contact.
+                # An outage with an error is logged by the NodeHealth.
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
             elif state.is_unset and coordinator is not None:
@@ -307,14 +318,14 @@ class ConsumerHealthMonitor:
         is_logged = True  # by FetchTargets
         return Stall(_kind(state), since, error, since, reason, state.tp, is_logged)
 
-    def _leaderless(self, since: float) -> Trouble:
+    def _leaderless(self, since: float) -> Outage:
         name = f"The leader of {self._targets.names(self._targets.leaderless)}"
         failure = self._client.metadata_failure
         if failure is not None and failure[0] >= since:
-            return Trouble(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
-        return Trouble(since, (name,), None, f"{name} is not known")
+            return Outage(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
+        return Outage(since, (name,), None, f"{name} is not known")
 
-    def _cluster_trouble(self) -> Trouble | None:
+    def _cluster_trouble(self) -> Outage | None:
         """Return why there is no metadata, for a consumer without partitions."""
         failure = self._client.metadata_failure
         contact = self._coordination.contact
@@ -322,7 +333,7 @@ class ConsumerHealthMonitor:
         if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
         text = f"No broker answers: {failure[1]}"
-        return Trouble(failure[0], ("Every broker",), failure[1], text)
+        return Outage(failure[0], ("Every broker",), failure[1], text)
 
     def _silent(self, now: float) -> Iterator[str]:
         contacts = self._targets.contacts()
@@ -334,7 +345,7 @@ class ConsumerHealthMonitor:
         if self._targets.leaderless:
             yield f"The leader of {self._targets.names(self._targets.leaderless)}"
 
-    def _contacts(self) -> list[Contact]:
+    def _contacts(self) -> list[NodeHealth]:
         contacts = self._targets.contacts()
         if self._coordination.contact is not None:
             contacts.append(self._coordination.contact)
@@ -376,5 +387,5 @@ def _refusal(state: PartitionState, now: float) -> Stall:
     return Stall(_kind(state), since, error, retry.error_at, reason, tp)
 
 
-def _since(trouble: Trouble) -> float:
+def _since(trouble: Outage) -> float:
     return trouble.since

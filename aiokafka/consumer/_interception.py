@@ -22,8 +22,8 @@ async def intercept(
     time).
 
     Other readers get no records meanwhile. If the call is cancelled, the position moves back to the
-    first of the records, unless `seek()`, a rebalance or a reset has moved it. Records of partitions
-    that were revoked meanwhile are dropped: their new owner reads them.
+    first of the records, unless `seek()`, a rebalance or a reset has moved it. Records of
+    partitions that were revoked meanwhile are dropped: their new owner reads them.
 
     A rebalance may begin while interceptors run. If the records were returned during the rebalance,
     the listener would commit a position before them, and the new owner would read them again:

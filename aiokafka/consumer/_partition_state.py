@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.errors import (
     BrokerResponseError,
     IllegalStateError,
@@ -163,8 +163,8 @@ class FetchCursor:
         self.queued = 0
         if offset >= 0:
             self.offset = offset
-            # The epoch of the dropped records does not belong to this position. It stays only if the
-            # right one is unknown: -1 would mean a position that was not fetched.
+            # The epoch of the dropped records does not belong to this position. It stays only if
+            # the right one is unknown: -1 would mean a position that was not fetched.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
-from aiokafka._guard import Guard
+from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._reading import OldEpochs
 from aiokafka.consumer._partition_state import PartitionState, Phase

@@ -21,10 +21,10 @@ from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import show_options, with_options
 from aiokafka._group_members import add_reader
+from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._partitions import as_partition
-from aiokafka._states import ConsumerState
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later
@@ -142,8 +142,8 @@ else:
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
-# Seconds after which a reader that always finds records lets other tasks run. With the time of one call
-# (3.5 ms to decompress 1 MB of gzip), the event loop stands still for 5 ms at most.
+# Seconds after which a reader that always finds records lets other tasks run. With the time of one
+# call (3.5 ms to decompress 1 MB of gzip), the event loop stands still for 5 ms at most.
 _YIELD_AFTER = 0.001
 
 # Seconds for ending tasks and closing connections, after the commit and leaving the group.
@@ -326,7 +326,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._client = client = AIOKafkaClient(config.client, subject=config.subject)
         self._subscription = subscription
         self._queue = queue = RecordQueue()
-        self._health = health = ConsumerHealthMonitor(client, config, self._subscription)
+        self._monitor = health = ConsumerHealthMonitor(client, config, self._subscription)
         self._shared = shared = Shared(client, config, self._subscription, queue, health.look)
         # The tasks must not refer to the consumer, or `__del__` could not warn of an unclosed one.
         self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
@@ -392,7 +392,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         if self._is_started:
             raise WrongStart("Did you call `start` twice? The consumer was started before")
         self._is_started = True
-        self._health.live(ConsumerState.STARTING)
+        self._monitor.live(ConsumerState.STARTING)
         try:
             await self._launch()
             self._check()
@@ -404,7 +404,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 # What failed is what `stop()` has closed.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
-        self._health.live(None)
+        self._monitor.live(None)
 
     async def _launch(self) -> None:
         deadline = self._loop.time() + self._given.client.request_timeout
@@ -415,7 +415,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
-            # A program that assigns partitions calls partitions_for_topic() next, which cannot wait.
+            # Before it assigns partitions, a program calls partitions_for_topic(), which cannot
+            # wait.
             await self._look_at_cluster()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None:
@@ -436,8 +437,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         except KafkaError as error:
             if not (error.retriable or isinstance(error, KafkaTimeoutError)):
                 raise
-            subject_log = SubjectLog(log, self._given.subject)
-            subject_log.warning("The topics of the cluster are not known yet: %s", error)
+            SubjectLog(log, self._given.subject).warning(
+                "The topics of the cluster are not known yet: %s", error
+            )
 
     async def _await_topics(self, deadline: float) -> None:
         """Wait for the metadata of the subscribed topics. Raise only if all of them are denied: a
@@ -501,7 +503,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         # The reading task finishes its records by stopping, unless it does so because of an error.
         if self._is_reader() and sys.exc_info()[0] is None:
             self._queue.buffer.begin_call()
-        self._health.live(ConsumerState.CLOSED)
+        self._monitor.live(ConsumerState.CLOSED)
         self._queue.close()
 
     def _is_reader(self) -> bool:
@@ -520,7 +522,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._shared.interception.close()
         await self._owner.stop(limit)
         await self._fetch.close()
-        self._health.close()
+        self._monitor.close()
         await self._client.close()
         self._is_finished = True
 
@@ -541,7 +543,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def _abandon(self) -> None:
         """End everything without waiting for it."""
-        self._health.close()
+        self._monitor.close()
         self._coordinator.abandon()
         self._owner.cancel()
         if self._shared.interception is not None:
@@ -580,8 +582,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Read exactly these partitions from now on.
 
         Partitions that were assigned before keep their position and pause. With auto-commit, the
-        finished records of the other former partitions are committed. Raises IllegalStateError after `subscribe()`, TypeError for
-        anything but TopicPartitions (a tuple is one), ValueError for a name that no topic can have.
+        finished records of the other former partitions are committed.
+
+        Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions (a
+        tuple is one), ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._queue, "assign()")
         self._subscription.assign(to_assign(partitions))
@@ -644,7 +648,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     def _subscription_changed(self) -> None:
         if self._is_started and not self._closed:
             self._coordinator.on_subscribed()
-            self._health.look()
+            self._monitor.look()
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -675,7 +679,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise ConsumerStoppedError(_STOPPED)
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
         self._check_has_subscription()
-        told_at = self._health.told_at
+        told_at = self._monitor.told_at
         while True:
             record = self._queue.next_of(wanted)
             if record is None:
@@ -720,7 +724,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             return {}
         self._check_has_subscription()
         records = self._queue.take(wanted, limit)
-        told_at = self._health.told_at
+        told_at = self._monitor.told_at
         deadline = None
         while not records:
             if deadline is None:
@@ -749,7 +753,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         never). Raises KafkaUnreachableError after an outage of `unreachable_timeout_ms`."""
         if self._given.unreachable_timeout is None:
             return None
-        return self._health.check(told_at)
+        return self._monitor.check(told_at)
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:
@@ -900,8 +904,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Continue at the committed offsets of these partitions (none given: all assigned), and
         return them.
 
-        A partition without committed offset (None) keeps its position. Raises IllegalOperation without a group,
-        IllegalStateError if a partition is not assigned, KafkaTimeoutError after
+        A partition without committed offset (None) keeps its position. Raises IllegalOperation
+        without a group, IllegalStateError if a partition is not assigned, KafkaTimeoutError after
         `default_api_timeout_ms`.
         """
         states = self._states_of(partitions)
@@ -934,16 +938,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
         """
         for tp in partitions:
-            self._subscription.assigned_state(
-                as_partition(tp, _NO_PARTITIONS), _NOT_ASSIGNED
-            ).pause()
+            self._assigned_state(tp).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again. Raises like `pause()`."""
         for tp in partitions:
-            self._subscription.assigned_state(
-                as_partition(tp, _NO_PARTITIONS), _NOT_ASSIGNED
-            ).resume()
+            self._assigned_state(tp).resume()
+
+    def _assigned_state(self, tp: TopicPartition) -> PartitionState:
+        return self._subscription.assigned_state(as_partition(tp, _NO_PARTITIONS), _NOT_ASSIGNED)
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
@@ -1158,7 +1161,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
         It costs little, sends no request, raises nothing, and may be called at any time, also
         before `start()` and after `stop()`."""
-        return self._health.health()
+        return self._monitor.health()
 
     def metrics(self) -> MetricsSnapshot:
         """Return the metrics of the consumer, at any time."""

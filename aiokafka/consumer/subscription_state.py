@@ -136,7 +136,13 @@ class SubscriptionState:
     """
 
     def __init__(self) -> None:
+        # Plain attributes, because they are read many times per request.
         self.subscription: Subscription | None = None
+        self.is_manual = False
+        """Whether the application has called `assign()`."""
+        self.is_by_group = False
+        """Whether partitions come from a subscription by topics or pattern: from the group, if
+        there is one."""
         self.assignment = Assignment({}, 0)
         self._fetcher: Fetcher | None = None
         self._subscribed_at = self.assignment.epoch
@@ -191,17 +197,6 @@ class SubscriptionState:
     def subscribed_pattern(self) -> re.Pattern[str] | None:
         """The pattern of the subscription; None if it has none."""
         return self.pattern
-
-    @property
-    def is_manual(self) -> bool:
-        """Whether the application has called `assign()`."""
-        return self.subscription is not None and self.subscription.is_manual
-
-    @property
-    def is_by_group(self) -> bool:
-        """Whether partitions come from a subscription by topics or pattern: from the group, if
-        there is one."""
-        return self.subscription is not None and not self.subscription.is_manual
 
     def watch(self, fetcher: Fetcher | None) -> None:
         """Report changes of partitions, of this and later assignments, to `fetcher`."""
@@ -260,11 +255,11 @@ class SubscriptionState:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions, chosen by the application."""
-        if self.subscription is not None and not self.subscription.is_manual:
+        if self.is_by_group:
             raise IllegalStateError(f"{_EXCLUSIVE}: before assign() call unsubscribe()")
         tps = list(dict.fromkeys(partitions))
         topics = frozenset(tp.topic for tp in tps)
-        self.subscription = Subscription(self, topics, is_manual=True)
+        self._set(Subscription(self, topics, is_manual=True))
         self._replace(tps)
 
     def assign_from_subscribed(
@@ -279,7 +274,7 @@ class SubscriptionState:
         Partitions that were assigned before keep their state, unless `keep` is False. `topic_ids`
         are the topic ids from the coordinator, by name.
         """
-        if self.subscription is None or self.subscription.is_manual:
+        if not self.is_by_group:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
         # An empty assignment in between gives each partition a new state, without position.
@@ -296,7 +291,7 @@ class SubscriptionState:
 
     def unsubscribe(self) -> None:
         """Clear subscription and assignment; any kind of subscription may follow."""
-        self.subscription = None
+        self._set(None)
         self._replace([])
 
     def assigned_state(
@@ -322,8 +317,13 @@ class SubscriptionState:
         while self.assignment.epoch <= self._subscribed_at:
             await self._assigned.wait()
 
-    def _subscribe(self, subscription: Subscription) -> None:
+    def _set(self, subscription: Subscription | None) -> None:
         self.subscription = subscription
+        self.is_manual = subscription is not None and subscription.is_manual
+        self.is_by_group = subscription is not None and not subscription.is_manual
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        self._set(subscription)
         self._subscribed_at = self.assignment.epoch
         # At once: partitions of topics that are no longer subscribed to stay assigned until the
         # group has rebalanced.

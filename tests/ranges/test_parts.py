@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka import AIOKafkaClient
-from aiokafka._backoff import Backoff
+from aiokafka._retry import Backoff
 from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange
 from aiokafka.ranges.reader import is_so_for_sure
 from aiokafka.ranges.state import RangePhase, RangeState

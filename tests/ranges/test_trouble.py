@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaClient
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._reading import OldEpochs
+from aiokafka._retry import Backoff
 from aiokafka.errors import (
     CorruptRecordError,
     KafkaError,

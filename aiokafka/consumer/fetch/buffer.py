@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import _ready
+from aiokafka import _cpython
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError
 from aiokafka.record.reader import RecordReader
@@ -25,12 +25,12 @@ Wanted = Collection[TopicPartition] | None
 
 _ALL = 2**31 - 1
 
-# Decompressed bytes after which `take()` returns, because the event loop stands still meanwhile. The
-# last batch may exceed this, up to `max_decompressed_bytes`.
+# Decompressed bytes after which `take()` returns, because the event loop stands still meanwhile.
+# The last batch may exceed this, up to `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
-# Records taken one by one before a reader checks how long other tasks have waited. A compressed record
-# set may have tens of thousands.
+# Records taken one by one before a reader checks how long other tasks have waited. A compressed
+# record set may have tens of thousands.
 _LONGEST_RUN = 127
 
 
@@ -528,7 +528,7 @@ class RecordIterator:
         is awaited, not when it is created: if it is cancelled before, as by
         `asyncio.wait_for(anext(records), 0)`, no record is consumed.
         """
-        return _ready.call(_take, _find, self)
+        return _cpython.call(_take, _find, self)
 
 
 # `_ready.call` needs functions of one C signature, so buffer.pxd types the locals instead of the

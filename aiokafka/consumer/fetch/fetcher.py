@@ -7,9 +7,9 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokafka._health import NodeHealth, Outage, broker_health
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import together
-from aiokafka._vitals import Contact, Trouble, broker_contact
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer._shared import refuse_reading
@@ -117,7 +117,7 @@ class FetchTargets:
         self._subscriptions = shared.subscriptions
         self._on_change = shared.on_change
         self._log = SubjectLog(log, shared.config.subject)
-        self._contacts: dict[int, Contact] = {}
+        self._contacts: dict[int, NodeHealth] = {}
         self._leaderless: dict[TopicPartition, _Leaderless] = {}
 
     # -- targets -----------------------------------------------------------------------------------
@@ -237,25 +237,25 @@ class FetchTargets:
 
     # -- health of brokers -------------------------------------------------------------------------
 
-    def add_contact(self, node_id: int) -> Contact:
+    def add_contact(self, node_id: int) -> NodeHealth:
         """Start to track the health of a broker that has become a target."""
-        contact = broker_contact(self._client, node_id, self._log, self._on_change)
+        contact = broker_health(self._client, node_id, self._log, self._on_change)
         self._contacts[node_id] = contact
         return contact
 
-    def drop_contact(self, node_id: int) -> Contact:
+    def drop_contact(self, node_id: int) -> NodeHealth:
         """Stop tracking a broker that is no longer a target."""
         return self._contacts.pop(node_id)
 
-    def contacts(self) -> list[Contact]:
+    def contacts(self) -> list[NodeHealth]:
         """Return the health of all targets."""
         return list(self._contacts.values())
 
-    def contact_of(self, node_id: int) -> Contact | None:
+    def contact_of(self, node_id: int) -> NodeHealth | None:
         """Return the health of one broker; None if it is not a target."""
         return self._contacts.get(node_id)
 
-    def outages(self, now: float) -> dict[int, Trouble]:
+    def outages(self, now: float) -> dict[int, Outage]:
         """Return the outages of targets by broker id."""
         found = {}
         for node_id, contact in list(self._contacts.items()):
@@ -263,7 +263,7 @@ class FetchTargets:
                 found[node_id] = outage
         return found
 
-    def silent_since(self, state: PartitionState, outages: Mapping[int, Trouble]) -> float | None:
+    def silent_since(self, state: PartitionState, outages: Mapping[int, Outage]) -> float | None:
         """Return since when the partition has no leader, or its broker has an outage; None if all
         is well. `outages` is the result of `outages()`, computed once for many partitions."""
         if state.tp in self._leaderless:

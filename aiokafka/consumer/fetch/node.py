@@ -1,4 +1,4 @@
-"""Fetches from one broker: which partitions to ask for, the fetch session, requests and responses."""
+"""Fetches from one broker: the plan, the fetch session, requests and responses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading import (
@@ -31,6 +30,7 @@ from aiokafka._reading import (
     read_answer,
     room_for_records,
 )
+from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import OUTDATED, PartitionState
 from aiokafka.consumer._shared import Signal
@@ -59,7 +59,7 @@ from aiokafka.record.reader import RecordReader
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._vitals import Contact
+    from aiokafka._health import NodeHealth
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
@@ -363,7 +363,7 @@ class NodeFetcher:
     `fetch_max_wait` has passed.
     """
 
-    def __init__(self, node_id: int, shared: Shared, fetcher: Fetcher, contact: Contact) -> None:
+    def __init__(self, node_id: int, shared: Shared, fetcher: Fetcher, contact: NodeHealth) -> None:
         self.node_id = node_id
         self.pinned = 0
         """Bytes of this broker's responses that are in memory."""
@@ -678,7 +678,7 @@ class FetchResponseHandler:
         self._fetcher = fetcher
         self._sent_at = sent_at
         self._now = asyncio.get_running_loop().time()
-        self._timestamp = int(_seams.wall_time() * 1000)
+        self._timestamp = int(_clock.wall_time() * 1000)
         self._pinned: PinnedResponse | None = None
         self._arrived: dict[TopicPartition, None] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
