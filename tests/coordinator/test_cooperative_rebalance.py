@@ -11,7 +11,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from tests.coordinator.topics import make_cluster
+from tests.coordinator.support import make_cluster
 
 
 class NaiveAssignor(RangePartitionAssignor):

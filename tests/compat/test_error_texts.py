@@ -1,4 +1,4 @@
-"""Texts and names that programs match, and hints for options that are not there."""
+"""Texts and names of errors that programs match, and hints for options that do not exist."""
 
 from __future__ import annotations
 

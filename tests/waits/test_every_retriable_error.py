@@ -31,7 +31,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.testing import FakeCluster
-from tests.stalls.table import (
+from tests.waits.error_table import (
     T0,
     Fault,
     Scene,
