@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka._metadata.controllers import CONTROLLERS
+from aiokafka._metadata.discovery import CONTROLLERS
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import (
     GONE,
