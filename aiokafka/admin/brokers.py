@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aiokafka._metadata.controllers import CONTROLLERS
+from aiokafka._metadata.discovery import CONTROLLERS
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import GONE, by_node, name_of, numbers_by_topic, settle
 from aiokafka.admin._routing import (
