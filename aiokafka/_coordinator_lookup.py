@@ -68,7 +68,9 @@ def coordinators_in(
     }
 
 
-def _coordinator_in(found: Coordinator | FindCoordinatorResponse, what: str) -> BrokerMetadata | KafkaError:
+def _coordinator_in(
+    found: Coordinator | FindCoordinatorResponse, what: str
+) -> BrokerMetadata | KafkaError:
     if found.error_code:
         reason = found.error_message or "its coordinator is not known"
         return for_code(found.error_code)(f"{what}: {reason}")

@@ -244,7 +244,7 @@ def test_what_contributors_are_told_is_there(page: str) -> None:
 NOT_OURS = {
     "Order",
     *("StreamingQuery", "StreamingQueryProgress", "df.writeStream", "spark.readStream"),
-    *("_gc_native.pxd", "_names_native.pxd", "_native.pxd"),
+    *("_cpython_native.pxd", "_native.pxd"),
     *("kafka.", "kafka_", "retry."),
     *("JoinGroupResponse_v2", "JoinGroupResponse_v5", "P1DT2H30M0.5S"),
     *("audience", "key_base64", "value_base64", "pickle"),

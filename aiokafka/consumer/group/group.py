@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout_at
+from aiokafka._health import NodeHealth
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._upstream.coordinator import CoordinatorNames
-from aiokafka._vitals import Contact
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import AllPositions
 from aiokafka.consumer.group.commits import GroupCommits
@@ -121,7 +121,7 @@ class GroupMembership(CoordinatorNames):
     def __init__(self, shared: Shared, fetcher: Fetcher, committer: OffsetCommitter) -> None:
         self.shared = shared
         self.group_id = committer.group_id
-        self.contact: Contact = committer.contact
+        self.contact: NodeHealth = committer.contact
         self._config = shared.config
         self._subscriptions = shared.subscriptions
         self._desk = shared.desk
@@ -425,9 +425,7 @@ class GroupMembership(CoordinatorNames):
                 raise state.error
             if state.current is MembershipState.LEAVING:
                 await self._revoke_and_leave()
-            elif (
-                state.current is MembershipState.OUTSIDE or not self._subscriptions.is_by_group
-            ):
+            elif state.current is MembershipState.OUTSIDE or not self._subscriptions.is_by_group:
                 await self._stay_outside()
             elif state.current is MembershipState.IDLE:
                 await self._go_idle()
@@ -641,7 +639,7 @@ class GroupView:
 def make_committer(shared: Shared, group_id: str) -> OffsetCommitter:
     """Return the OffsetCommitter of a group, with a member of the configured protocol."""
     client, kind = shared.client, CoordinationType.GROUP
-    contact = Contact(
+    contact = NodeHealth(
         f"The coordinator of group {group_id}",
         SubjectLog(log, shared.config.subject),
         shared.on_change,

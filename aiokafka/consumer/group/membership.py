@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._retry import Backoff
 from aiokafka._tasks import with_second
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.state import MembershipState, MembershipStateMachine
@@ -34,7 +34,7 @@ from aiokafka.net.failures import REFUSALS
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._vitals import Contact
+    from aiokafka._health import NodeHealth
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer._shared import ConsumerMeter, Shared
     from aiokafka.consumer.group.group import GroupMembership
@@ -70,7 +70,7 @@ class GroupCoordinatorClient:
         client: AIOKafkaClient,
         config: ConsumerConfig,
         group_id: str,
-        contact: Contact,
+        contact: NodeHealth,
         meter: ConsumerMeter,
     ) -> None:
         self.group_id = group_id
@@ -340,9 +340,7 @@ class PollTimer:
 
     async def wait_for_poll(self) -> None:
         """Wait until the application polls, or subscribes."""
-        while (
-            self._state.current is MembershipState.IDLE and self._desk.buffer.call == self._call
-        ):
+        while self._state.current is MembershipState.IDLE and self._desk.buffer.call == self._call:
             await self._desk.polls.wait()
         self.restart()
 

@@ -11,8 +11,8 @@ from aiokafka.errors import IllegalOperation
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.errors import KafkaError
@@ -63,7 +63,7 @@ class NoGroup:
     coordinator_id: int | None = None
     member_id = ""
     generation = -1
-    contact: Contact | None = None
+    contact: NodeHealth | None = None
     beat_at: float | None = None
     session_timeout = 0.0
     phase = GroupPhase.OUTSIDE
@@ -145,7 +145,9 @@ class NoGroup:
             state = self._subscriptions.assignment.get(tp)
             if topic_id and state is not None and state.position is not None:
                 epoch = state.epoch_before(state.position)
-                self._last_positions[tp] = _LastPosition(topic_id, state.position, epoch, state.paused)
+                self._last_positions[tp] = _LastPosition(
+                    topic_id, state.position, epoch, state.paused
+                )
         while len(self._last_positions) > _MOST_POSITIONS:
             del self._last_positions[next(iter(self._last_positions))]
 

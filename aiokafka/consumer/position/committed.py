@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_after_reading
 from aiokafka._log import SubjectLog
 from aiokafka._reading import by_topic
+from aiokafka._retry import Backoff
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import PATIENCE_WITH_UNKNOWN
@@ -55,8 +55,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._vitals import Contact
-    from aiokafka._waits import Wait
+    from aiokafka._health import NodeHealth, Wait
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
@@ -468,7 +467,11 @@ class OffsetCommitter:
     """
 
     def __init__(
-        self, shared: Shared, group_id: str, contact: Contact, member: ClassicMember | Kip848Member
+        self,
+        shared: Shared,
+        group_id: str,
+        contact: NodeHealth,
+        member: ClassicMember | Kip848Member,
     ) -> None:
         client, config = shared.client, shared.config
         self.group_id = group_id

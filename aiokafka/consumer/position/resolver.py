@@ -44,8 +44,8 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.fetch.fetcher import OtherTopic
     from aiokafka.consumer.position.committed import OffsetCommitter
@@ -209,7 +209,7 @@ class OffsetResolver:
         self,
         shared: Shared,
         tasks: TaskOwner,
-        contact_of: Callable[[int], Contact | None],
+        contact_of: Callable[[int], NodeHealth | None],
         committer: OffsetCommitter | None,
     ) -> None:
         config = shared.config
@@ -229,7 +229,9 @@ class OffsetResolver:
         self._policy_of_losses = policy
         self._new_partitions: NewPartitions | None = None
         if policy == LATEST:
-            self._new_partitions = NewPartitions(shared.subscriptions, config.client.metadata_max_age)
+            self._new_partitions = NewPartitions(
+                shared.subscriptions, config.client.metadata_max_age
+            )
             shared.client.cluster.add_listener(self._new_partitions.update)
         self._signal = Signal()
         self._is_woken = False
