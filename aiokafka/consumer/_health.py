@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import ConsumerMeter
     from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.fetch.fetcher import Placement
-    from aiokafka.consumer.group.no_group import Coordination
+    from aiokafka.consumer.group.group import GroupMembership
+    from aiokafka.consumer.group.no_group import NoGroup
     from aiokafka.consumer.subscription_state import SubscriptionState
     from aiokafka.health import ConsumerHealth
 
@@ -54,7 +55,7 @@ class Sources(NamedTuple):
     desk: ReaderDesk
     tasks: TaskOwner
     placement: Placement
-    coordination: Coordination
+    coordination: GroupMembership | NoGroup
     meter: ConsumerMeter
 
 
@@ -297,7 +298,7 @@ class ConsumerHealthMonitor:
 
     def _waits_for_group(self, now: float) -> Iterator[Stall]:
         coordination = self._of.coordination
-        error = coordination.trouble
+        error = coordination.last_error
         if coordination.phase is GroupPhase.JOINING:
             since, outage = self._states.since, self._group_trouble(now)
             reason = str(error or coordination.reason or "not all members have joined")

@@ -35,10 +35,10 @@ from aiokafka.structs import (
 )
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.group import Group, GroupView
+    from aiokafka.consumer.group.group import GroupMembership, GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter
 else:
-    Group = later("aiokafka.consumer.group.group.Group")
+    GroupMembership = later("aiokafka.consumer.group.group.GroupMembership")
     GroupView = later("aiokafka.consumer.group.group.GroupView")
     OffsetCommitter = later("aiokafka.consumer.position.committed.OffsetCommitter")
 
@@ -73,7 +73,7 @@ class ConsumerPositions:
     _client: AIOKafkaClient
     _desk: ReaderDesk
     _resolver: OffsetResolver
-    _joined: Group | None
+    _joined: GroupMembership | None
     _committer: OffsetCommitter | None
     _group_view: GroupView | None = None
     _check_can_read: Callable[[], None]
@@ -316,7 +316,7 @@ class ConsumerPositions:
         if offsets is None:
             # After the rest is stored: only what was taken away has failed, and the error names
             # that.
-            self._joined.refuse_forfeited()
+            self._joined.refuse_revoked()
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aiokafka._interception import Interception
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.desk import ReaderDesk
+    from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
@@ -383,15 +384,7 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception |
     return Interception(config.interceptors, subject, config.introduction, drops=True)
 
 
-class _Member(Protocol):
-    """What takes part in a group."""
-
-    @property
-    def member_id(self) -> str:
-        """Its id there."""
-
-
-def telemetry_labels(config: ConsumerConfig, group: _Member | None) -> dict[str, str]:
+def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:
     """Return what describes a consumer to brokers that take its metrics."""
     return {
         "group_id": config.group_id or "",

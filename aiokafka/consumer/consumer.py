@@ -112,7 +112,8 @@ class ConsumerSettings:
 
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.group import GroupMakings
+    from aiokafka.consumer.group.group import GroupMembership
+    from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ConsumerOptions
@@ -120,7 +121,6 @@ else:
     ConsumerHealth = later("aiokafka.health.ConsumerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ConsumerOptions = later("aiokafka.options.ConsumerOptions")
-    GroupMakings = later("aiokafka.consumer.group.group.GroupMakings")
 
 
 log = logging.getLogger("aiokafka.consumer.consumer")
@@ -307,15 +307,20 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         # Knows the desk and not the consumer, which can then be missed by its owner and say so.
         self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
         placement = Placement(shared)
-        makings = None if config.group_id is None else _prepare_group(shared, config.group_id)
-        self._committer = None if makings is None else makings.committer
+        self._committer: OffsetCommitter | None = None
+        self._joined: GroupMembership | None = None
+        if config.group_id is not None:
+            # A consumer without a group does not load this module.
+            from aiokafka.consumer.group.group import GroupMembership, GroupView, make_committer
+
+            self._committer = make_committer(shared, config.group_id)
         self._resolver = OffsetResolver(shared, tasks, placement.contact_of, self._committer)
         self._fetcher = Fetcher(shared, tasks, placement, self._resolver)
-        self._joined = None if makings is None else makings.make_group(shared, self._fetcher.route)
-        self._coordinator = self._joined or NoGroup(shared, self._fetcher.route)
-        if makings is not None and self._joined is not None:
-            self._group_view = makings.make_view(shared, self._joined)
+        if self._committer is not None:
+            self._joined = GroupMembership(shared, self._fetcher, self._committer)
+            self._group_view = GroupView(shared, self._joined)
             add_reader(self._loop, self._group_view)
+        self._coordinator = self._joined or NoGroup(shared, self._fetcher)
         health.begin(Sources(desk, tasks, placement, self._coordinator, shared.meter))
         self._all_topics: AllTopics | None = None
         self._is_started = False
@@ -530,8 +535,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped; make a new one")
-        self._owner.check()
-        self._coordinator.check()
+        if self._owner.failure is not None:
+            self._owner.check()
+        if self._joined is not None and self._joined.state.failure is not None:
+            self._joined.check()
 
     @contextlib.contextmanager
     def _unless_stopped(self) -> Iterator[None]:
@@ -835,13 +842,6 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
 _GETONE = AIOKafkaConsumer.getone
 _ANEXT = AIOKafkaConsumer.__anext__
-
-
-def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
-    # A consumer without a group does not load what it never needs.
-    from aiokafka.consumer.group.group import prepare_group
-
-    return prepare_group(shared, group_id)
 
 
 show_options(

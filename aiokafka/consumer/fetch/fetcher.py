@@ -353,7 +353,7 @@ class Fetcher:
         """Fetch every assigned partition from where it is now: the assignment or the metadata
         changed.
         """
-        self._resolver.look_for_newcomers()
+        self._resolver.update_new_partitions()
         if not self._is_running:
             return
         # Before partitions are placed: a position in a topic that is gone must not be asked for in

@@ -483,7 +483,8 @@ class GroupCommits:
             except CommitFailedError as error:
                 # The identity was rejected. If it has changed since, by a join that is in progress
                 # or complete, the next attempt has the new identity.
-                if identity == self._identity() and not self._is_suspended:
+                is_same = identity == self._identity() and not self._is_suspended
+                if is_same:
                     if identity.generation >= 0:
                         self._on_refused(error)
                     if not self._is_suspended and not isinstance(error.__cause__, _RETRIED):

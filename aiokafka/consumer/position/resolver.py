@@ -57,8 +57,8 @@ __all__ = ["NewPartitions", "OffsetResolver"]
 # -- Partitions that were created while the consumer was reading their topic. No I/O
 
 
-# A group assigns a new partition soon after its creation: when the leader has refreshed its metadata
-# and the group has rebalanced. Later on, another member may have read it. In metadata_max_age_ms:
+# A group assigns a new partition when its leader has refreshed the metadata and the group has
+# rebalanced. Later on, another member may have read it. In units of metadata_max_age_ms:
 _AGES = 2
 _SHORTEST_NEW = 60.0
 
@@ -436,8 +436,8 @@ class OffsetResolver:
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
 
     def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
-        """Return whether a partition has no committed offset: it has a leader, but several responses
-        of the coordinator did not know it."""
+        """Return whether a partition has no committed offset: it has a leader, but was unknown in
+        several responses of the coordinator."""
         if not isinstance(error, UnknownTopicOrPartitionError) or state.home.node_id is None:
             return False
         state.retry.note_doubt()
@@ -452,7 +452,7 @@ class OffsetResolver:
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
             if isinstance(answer, FoundOffset) and answer.offset < 0:
-                # All records are older than the requested time, so the position is the end (KIP-1106).
+                # All records are older than the requested time: start at the end (KIP-1106).
                 answer = ends.get(state.tp, answer)
             if state.epoch != epoch or state.phase is not Phase.RESETTING:
                 continue
@@ -580,7 +580,7 @@ class OffsetResolver:
         if self._policy is None:
             self._report_truncation(state, end.end_offset if is_known else None)
         elif is_known:
-            # The reset policy allows this. No record is skipped at the offset where the logs differ.
+            # The reset policy allows this. From where the logs differ, no record is skipped.
             state.move(end.end_offset, end.leader_epoch)
         else:
             state.lose(self._policy)

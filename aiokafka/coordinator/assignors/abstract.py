@@ -37,7 +37,7 @@ class Either:
     def __get__(self, instance: object | None, owner: type[Any]) -> Any:
         if instance is not None:
             return types.MethodType(self._function, instance)
-        # Tools such as mock.create_autospec() read methods of abstract classes, which have no instance.
+        # mock.create_autospec() reads methods of abstract classes, which have no instance.
         stand_in = owner if getattr(owner, "__abstractmethods__", None) else _of_class(owner)
         return types.MethodType(self._function, stand_in)
 
