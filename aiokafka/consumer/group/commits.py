@@ -13,9 +13,8 @@ from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer._shared import Signal
+from aiokafka.consumer._shared import Signal, refuse_in_listener
 from aiokafka.consumer.position.committed import (
     ALREADY_REBALANCED,
     CommittedOffset,
@@ -257,12 +256,12 @@ class GroupCommits:
         self._member = committer.member
         self._waits = shared.client.waits
         self._subscriptions = shared.subscriptions
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._on_refused = on_refused
         self._tasks = tasks
         self._late_check: asyncio.Task[None] | None = None
         self._committed: dict[TopicPartition, LastCommit] = {}
-        self._queue = CommitQueue()
+        self._commits = CommitQueue()
         self._revoked_in_hand: dict[TopicPartition, RevokedInHand] = {}
         self._is_closed = False
         self._is_failing = False
@@ -304,7 +303,7 @@ class GroupCommits:
             self._removals += 1
             self._changed.notify()
             # A revocation may wait for a commit of the application, which fails now.
-            self._desk.polls.notify()
+            self._queue.polls.notify()
 
     def clear_removal(self) -> None:
         """Accept commits again: they are for partitions that the group has not assigned."""
@@ -320,19 +319,19 @@ class GroupCommits:
         """Fail the commits called so far for other partitions, even if these are assigned again
         before the commit is sent."""
         self._committer.forget_all_but(kept)
-        for queued in self._queue:
+        for queued in self._commits:
             queued.revoked |= queued.partitions - kept
 
     def forget_committed(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget the last commits of partitions that are about to be revoked or assigned: other
         members may commit for them. Remember which of them have uncommitted records."""
-        call = self._desk.buffer.call
+        call = self._queue.buffer.call
         # Those of an earlier call no longer matter: see `refuse_revoked()`.
         self._revoked_in_hand = {
             tp: in_hand for tp, in_hand in self._revoked_in_hand.items() if in_hand.call == call
         }
         # A reader that waits for records has finished those before.
-        is_done = self._desk.has_readers
+        is_done = self._queue.has_readers
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
             position = None if is_done or state is None else self._uncommitted_position(state)
@@ -349,7 +348,7 @@ class GroupCommits:
     def refuse_revoked(self) -> None:
         """Raise CommitFailedError, once, if partitions were revoked with uncommitted records."""
         in_hand, self._revoked_in_hand = self._revoked_in_hand, {}
-        call = self._desk.buffer.call
+        call = self._queue.buffer.call
         # With a later call the application has finished these records without a commit, so this
         # commit cannot be meant for them.
         lost = [tp for tp, revoked in in_hand.items() if revoked.call == call]
@@ -395,7 +394,7 @@ class GroupCommits:
     @property
     def is_committing(self) -> bool:
         """Whether there is an unfinished commit."""
-        return bool(self._queue)
+        return bool(self._commits)
 
     def pause(self) -> AbstractAsyncContextManager[object]:
         """Return a block during which the assigned partitions are not committed. Raises
@@ -408,13 +407,13 @@ class GroupCommits:
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> AsyncIterator[QueuedCommit]:
         """Wait for the earlier commits of these partitions; later ones wait for the block."""
-        queued = self._queue.add(partitions)
+        queued = self._commits.add(partitions)
         try:
             if queued.before and not await self._wait_for_turn(queued, deadline):
                 raise self._earlier_commit_unfinished()
             yield queued
         finally:
-            self._queue.remove(queued)
+            self._commits.remove(queued)
             self._changed.notify()
 
     async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> bool:
@@ -422,7 +421,7 @@ class GroupCommits:
         what = f"an earlier commit of group {self._committer.group_id!r}"
         reason = "it is still tried"
         with self._waits.on(what, queued.partitions, reason, is_logged=lambda: True):
-            return await self._queue.wait(queued, deadline)
+            return await self._commits.wait(queued, deadline)
 
     def _earlier_commit_unfinished(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(
@@ -519,7 +518,7 @@ class GroupCommits:
             if in_hand is not None and entry.offset >= in_hand.position:
                 del self._revoked_in_hand[tp]
             # `Rebalance.revoke` may wait for the application to finish its records.
-            self._desk.polls.notify()
+            self._queue.polls.notify()
 
         return note
 
@@ -541,7 +540,7 @@ class GroupCommits:
     async def _wait_for_assignment(self, deadline: float, removals: int) -> None:
         while self._is_suspended and not self._is_removed_since(removals):
             # A listener would wait for a commit that waits for the listener.
-            refuse_in_listener(self._desk, "commit() of what was assigned since unsubscribe()")
+            refuse_in_listener(self._queue, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
                     f"group {self._committer.group_id!r}: offsets not committed in time: "
@@ -611,7 +610,7 @@ class GroupCommits:
         while True:
             await asyncio.sleep(max(interval, _SHORTEST_INTERVAL))
             if not interval:
-                await self._desk.polls.wait(_now() + _LONGEST_LOOK)
+                await self._queue.polls.wait(_now() + _LONGEST_LOOK)
             # A suspended commit would wait in the queue, and block commits of the application.
             if not self._is_suspended and not self._is_removed:
                 await self.commit_finished(limit)
@@ -643,7 +642,7 @@ class GroupCommits:
         commit finished records."""
         if auto:
             await self.commit_finished(deadline - _now())
-        while self._queue and await self._changed.wait(deadline):
+        while self._commits and await self._changed.wait(deadline):
             pass
         await self.restore_overwritten(deadline)
 
@@ -663,7 +662,7 @@ class GroupCommits:
         """
         deadline = _now() + timeout
         partitions = revoked.assignment.tps
-        while any(not partitions.isdisjoint(queued.in_flight) for queued in self._queue):
+        while any(not partitions.isdisjoint(queued.in_flight) for queued in self._commits):
             if not await self._changed.wait(deadline):
                 raise self._earlier_commit_unfinished()
         finished = self._finished(revoked.assignment)
@@ -708,7 +707,7 @@ class GroupCommits:
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets before the records of the latest call, where they differ from the last
         commit; and old commits that are due again."""
-        call = self._desk.buffer.call
+        call = self._queue.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
@@ -730,7 +729,7 @@ class GroupCommits:
     def has_in_hand(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return whether the application may still process records of these partitions: its latest
         call has returned them, and they are not committed."""
-        call = self._desk.buffer.call
+        call = self._queue.buffer.call
         # No record was ever returned, and call 0 would match every partition.
         if not call:
             return False

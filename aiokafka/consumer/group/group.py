@@ -124,7 +124,7 @@ class GroupMembership(CoordinatorNames):
         self.contact: NodeHealth = committer.contact
         self._config = shared.config
         self._subscriptions = shared.subscriptions
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._fetcher = fetcher
         self._log = SubjectLog(log, shared.config.subject)
         self._topics = SubscribedTopics(shared)
@@ -340,8 +340,8 @@ class GroupMembership(CoordinatorNames):
         # 3. Readers last, and held before: they must find the failure, not a buffered record.
         self.state.fail(error)
         self.commits.resume()
-        self._desk.hold()
-        self._desk.wake_all()
+        self._queue.hold()
+        self._queue.wake_all()
 
     # -- subscription and metadata -----------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class GroupMembership(CoordinatorNames):
         self.poll_timer.restart()
         self._follow_subscription()
         self.state.signal.notify()
-        self._desk.polls.notify()
+        self._queue.polls.notify()
         self._topics.request()
         self.on_metadata()
         self._protocol.on_subscribed()
@@ -370,7 +370,7 @@ class GroupMembership(CoordinatorNames):
         # If a background task died, stay FAILED: no task is left that could join.
         elif self._tasks.failure is None:
             state.follow_subscription(is_member, is_call_due)
-            self._desk.release()
+            self._queue.release()
         if is_by_group:
             state.request_join("the subscription changed")
             return
@@ -484,7 +484,7 @@ class GroupMembership(CoordinatorNames):
         # Before LeaveGroup, after which other members have the partitions: from here on readers
         # must get no record of them, and no commit may overwrite theirs.
         self.commits.on_removed()
-        self._desk.hold()
+        self._queue.hold()
         self._forget_assignment()
         await self._leaving.leave(reason)
 

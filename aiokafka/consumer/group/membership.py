@@ -306,7 +306,7 @@ class PollTimer:
     """
 
     def __init__(self, shared: Shared, state: MembershipStateMachine) -> None:
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._limit = shared.config.max_poll_interval
         self._on_change = shared.on_change
         self._state = state
@@ -315,7 +315,7 @@ class PollTimer:
 
     def restart(self) -> None:
         """Start a new interval."""
-        self._call = self._desk.buffer.call
+        self._call = self._queue.buffer.call
         self._polled_at = asyncio.get_running_loop().time()
 
     def check(self) -> None:
@@ -327,7 +327,7 @@ class PollTimer:
         state = self._state
         if state.current is MembershipState.IDLE:
             return
-        is_polling = self._desk.buffer.call != self._call or self._desk.has_readers
+        is_polling = self._queue.buffer.call != self._call or self._queue.has_readers
         # A call that still waits for records keeps the interval from running out.
         if is_polling or state.is_starting:
             self.restart()
@@ -340,8 +340,8 @@ class PollTimer:
 
     async def wait_for_poll(self) -> None:
         """Wait until the application polls, or subscribes."""
-        while self._state.current is MembershipState.IDLE and self._desk.buffer.call == self._call:
-            await self._desk.polls.wait()
+        while self._state.current is MembershipState.IDLE and self._queue.buffer.call == self._call:
+            await self._queue.polls.wait()
         self.restart()
 
 
@@ -366,14 +366,14 @@ class RecoverableErrors:
     """
 
     def __init__(self, shared: Shared, state: MembershipStateMachine) -> None:
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._state = state
         self._log = SubjectLog(log, shared.config.subject)
         self._reported: dict[type[KafkaError], BaseException] = {}
 
     def clear(self) -> None:
         """Withdraw the reported errors: the coordinator counts this consumer as a member."""
-        self._desk.withdraw_errors(self._reported.values())
+        self._queue.withdraw_errors(self._reported.values())
         self._reported.clear()
 
     def report(self, error: KafkaError) -> bool:
@@ -385,9 +385,9 @@ class RecoverableErrors:
         if isinstance(error, _RECOVERABLE):
             # One error for each call of the application, however many attempts have failed.
             if (former := self._reported.get(type(error))) is not None:
-                self._desk.withdraw_errors((former,))
+                self._queue.withdraw_errors((former,))
             self._reported[type(error)] = reported = renewed(error)
-            self._desk.fail_next_call(reported)
+            self._queue.fail_next_call(reported)
         elif error.retriable or isinstance(error, KafkaTimeoutError):
             self._log.debug("%s", error)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._listener_call import ListenerMethod, call_listener
+from aiokafka.consumer._shared import ListenerMethod, call_listener
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -68,7 +68,7 @@ class Rebalance:
         self._config = shared.config
         self._log = SubjectLog(log, shared.config.subject)
         self._subscriptions = subscriptions = shared.subscriptions
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._fetcher = fetcher
         self._commits = commits
         self._assigned = subscriptions.assignment
@@ -91,7 +91,7 @@ class Rebalance:
     async def revoke(self, revoked: Partitions) -> bool:
         """Wait for the application, auto-commit, and call the listener. Return False if the group
         removed the member before the listener was called."""
-        self._desk.hold()
+        self._queue.hold()
         self._log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)
         if self._config.enable_auto_commit and not self._commits.is_removed:
@@ -111,13 +111,13 @@ class Rebalance:
         listener = self._subscriptions.listener
         if listener is not None and listener is not self._revoked_listener:
             self._revoked_listener = listener
-            self._desk.hold()
+            self._queue.hold()
             await self._call(listener.on_partitions_revoked, frozenset())
 
     async def lose_all(self) -> None:
         """Drop all partitions, then call the listener: the group has removed the member."""
         lost = self.owned
-        self._desk.hold()
+        self._queue.hold()
         self._assign(frozenset(), keep=False)
         if not lost:
             return
@@ -138,7 +138,7 @@ class Rebalance:
     async def revoke_unsubscribed(self, identity: Identity) -> None:
         """Commit the finished records of the partitions that `unsubscribe()` has ended, and call
         the listener."""
-        self._desk.hold()
+        self._queue.hold()
         gone = self._listener_partitions
         # The group has removed the member since, so other members may have the partitions: commit
         # nothing, and report them as lost.
@@ -198,7 +198,7 @@ class Rebalance:
 
     def release(self) -> None:
         """Return records to readers again."""
-        self._desk.release()
+        self._queue.release()
 
     @property
     def _commit_limit(self) -> float:
@@ -215,7 +215,7 @@ class Rebalance:
             # Before the call: a listener that raises half-way is called for the end all the same.
             self._listener_partitions |= added
             # The listener may seek. Readers must get no record of the position before that.
-            self._desk.hold()
+            self._queue.hold()
             await self._call(self._listener.on_partitions_assigned, added)
 
     async def _call_revoked(self, revoked: Partitions) -> None:
@@ -259,7 +259,7 @@ class Rebalance:
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
         deadline = asyncio.get_running_loop().time() + limit
         while self._commits.has_in_hand(revoked) and not self._commits.is_removed:
-            if not await self._desk.polls.wait(deadline):
+            if not await self._queue.polls.wait(deadline):
                 self._log.warning(
                     "Records that were returned are neither committed nor followed by another "
                     "call after %g s: their partitions are given up, others may read them again",
@@ -270,7 +270,7 @@ class Rebalance:
     async def _call(self, method: ListenerMethod, partitions: Partitions) -> None:
         """Call the listener. The application's next call raises its exception."""
         try:
-            await call_listener(self._desk, method, partitions)
+            await call_listener(self._queue, method, partitions)
         except asyncio.CancelledError as error:
             # Either this task is cancelled, or something that the listener awaited. The second case
             # must not end the membership silently.
@@ -280,10 +280,10 @@ class Rebalance:
             self._log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
             failure = KafkaError(f"{name} of the rebalance listener awaited what was cancelled")
             failure.__cause__ = error
-            self._desk.fail_next_call(failure)
+            self._queue.fail_next_call(failure)
         except Exception as error:
             self._log.exception("Rebalance listener failed")
-            self._desk.fail_next_call(error)
+            self._queue.fail_next_call(error)
 
 
 def _names(partitions: Partitions) -> str:

@@ -44,10 +44,9 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.fetch.fetcher import OtherTopic
+    from aiokafka.consumer.fetch.fetcher import FetchTargets, OtherTopic
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
@@ -209,19 +208,19 @@ class OffsetResolver:
         self,
         shared: Shared,
         tasks: TaskOwner,
-        contact_of: Callable[[int], NodeHealth | None],
+        targets: FetchTargets,
         committer: OffsetCommitter | None,
     ) -> None:
         config = shared.config
         self.lookup = OffsetLookup(shared.client, config, shared.old_epochs)
         self._client = shared.client
         self._config = config
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._meter = shared.meter
         self._subscriptions = shared.subscriptions
         self._log = SubjectLog(log, config.subject)
         self._tasks = tasks
-        self._contact_of = contact_of
+        self._targets = targets
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         # A separate object, because `seek_to_end()` always means the end, whatever the policy.
@@ -311,7 +310,7 @@ class OffsetResolver:
             # The application gets the error, and has to seek. Other attempts before that would fail
             # in the same way.
             state.retry.wait_until(now + client.retry_backoff_max)
-            self._desk.report(state, failure)
+            self._queue.report(state, failure)
             return
         self._log.debug("%s: offset %s is out of range", state.tp, state.cursor.offset)
         # Apply the reset policy to new partitions too: the broker has already reported the offset
@@ -372,7 +371,7 @@ class OffsetResolver:
             self._start(request_task, states, f"{request}-{node_id}")
 
     async def _ask_node(self, node_id: int, ask: _Request, request: str) -> None:
-        contact = self._contact_of(node_id)
+        contact = self._targets.contact_of(node_id)
         if contact is None:
             await ask()
             return
@@ -404,7 +403,7 @@ class OffsetResolver:
             # A partition that was sought or revoked meanwhile has ignored the response, and may
             # need another request at once.
             self._asked.difference_update(states)
-            self._desk.positions.notify()
+            self._queue.positions.notify()
             self.wake()
 
     # Each request first checks which of its partitions still need a position: the application may
@@ -540,7 +539,7 @@ class OffsetResolver:
             return
         tp = state.tp
         self._postpone(state)
-        self._desk.report(state, lambda: NoOffsetForPartitionError(tp))
+        self._queue.report(state, lambda: NoOffsetForPartitionError(tp))
 
     def _compare(self, state: PartitionState, end: EpochEnd) -> None:
         """Compare the new leader's log with the fetched records: it may be truncated below the
@@ -598,8 +597,8 @@ class OffsetResolver:
         tp, position = state.tp, state.next_offset
         self._postpone(state)
         # Buffered records belong to the truncated log, and would be returned before the error.
-        self._desk.buffer.discard(state)
-        self._desk.report(state, lambda: LogTruncationError(tp, position, divergent))
+        self._queue.buffer.discard(state)
+        self._queue.report(state, lambda: LogTruncationError(tp, position, divergent))
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
         """Back off after an error of one partition. Report it if it is not retriable."""
@@ -612,7 +611,7 @@ class OffsetResolver:
             else:
                 self._client.request_metadata(why)
             return
-        self._desk.report(state, lambda: for_partition(error, state.tp))
+        self._queue.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
         """Back off after a request without a response. Report the error if it is not retriable."""
@@ -624,7 +623,7 @@ class OffsetResolver:
         for state in states:
             self._postpone(state, kept)
         if is_reported:
-            self._desk.report_all(states, lambda: renewed(error))
+            self._queue.report_all(states, lambda: renewed(error))
         self._client.request_metadata(f"offset lookup failed: {error}")
 
     def _postpone(
