@@ -414,7 +414,8 @@ class GroupCommits:
             yield queued
         finally:
             self._commits.remove(queued)
-            self._changed.notify()
+            if self._changed.waiters:
+                self._changed.notify()
 
     async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> bool:
         # The cause is logged by the commit that this one waits for.
@@ -518,7 +519,8 @@ class GroupCommits:
             if in_hand is not None and entry.offset >= in_hand.position:
                 del self._revoked_in_hand[tp]
             # `Rebalance.revoke` may wait for the application to finish its records.
-            self._queue.polls.notify()
+            if self._queue.polls.waiters:
+                self._queue.polls.notify()
 
         return note
 

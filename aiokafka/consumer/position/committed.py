@@ -461,8 +461,7 @@ class OffsetCommitter:
     """Sends OffsetCommit and OffsetFetch of one group, and looks its coordinator up again after it
     has moved.
 
-    Owns: the ids of topics that metadata no longer shows; its FormerTopicOffsets and
-    OffsetConnection. Positions belong to the PartitionStates. `contact` learns whether the
+    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Positions belong to the PartitionStates. `contact` learns whether the
     coordinator responds.
     """
 
@@ -692,12 +691,11 @@ class OffsetCommitter:
         """
         if given is None:
             given = self._subscriptions.assignment.topic_ids
-        cluster = self._client.cluster
         ids: dict[str, bytes] = {}
-        for name in dict.fromkeys([tp.topic for tp in partitions]):
-            topic_id = given.get(name) or cluster.topic_id(name) or self._last_ids.get(name)
+        for tp in partitions:
+            topic_id = given.get(tp.topic) or self._last_ids.get(tp.topic)
             if topic_id:
-                ids[name] = topic_id
+                ids[tp.topic] = topic_id
         return ids
 
     def _follow_metadata(self, cluster: ClusterMetadata) -> None:
