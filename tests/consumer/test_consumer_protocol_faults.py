@@ -523,7 +523,7 @@ async def make_membership() -> Kip848Member:
     config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
     client = AIOKafkaClient(config.client)
     health = NodeHealth("coordinator", log)
-    meter = ConsumerMeter(SubjectLog(log, "Consumer"), None)
+    meter = ConsumerMeter(SubjectLog(log, "Consumer"), config)
     return Kip848Member(config, GroupCoordinatorClient(client, config, "g", health, meter))
 
 

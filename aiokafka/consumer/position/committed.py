@@ -461,8 +461,8 @@ class OffsetCommitter:
     """Sends OffsetCommit and OffsetFetch of one group, and looks its coordinator up again after it
     has moved.
 
-    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Positions belong to the PartitionStates. `contact` learns whether the
-    coordinator responds.
+    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Positions
+    belong to the PartitionStates. `contact` learns whether the coordinator responds.
     """
 
     def __init__(
