@@ -16,7 +16,7 @@ from aiokafka._reading import (
     Offsets,
     by_topic,
     doubts_metadata,
-    is_passing,
+    is_transient,
     list_offsets,
     offsets_in,
 )
@@ -47,7 +47,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._reading import OldEpochs
+    from aiokafka._reading import FencedEpochs
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 
@@ -111,11 +111,11 @@ class OffsetLookup:
     """Reads offsets from partition leaders. Stateless but for what it is made with."""
 
     def __init__(
-        self, client: AIOKafkaClient, config: ConsumerConfig, old_epochs: OldEpochs
+        self, client: AIOKafkaClient, config: ConsumerConfig, fenced_epochs: FencedEpochs
     ) -> None:
         self._client = client
         self._config = config
-        self._old_epochs = old_epochs
+        self._fenced_epochs = fenced_epochs
 
     async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Send one ListOffsets to one broker: timestamp (or special place) by partition.
@@ -125,7 +125,7 @@ class OffsetLookup:
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
         known = {tp: self._client.cluster.leader_epoch(tp) for tp in wanted}
-        epochs = {tp: self._old_epochs.to_ask(tp, epoch) for tp, epoch in known.items()}
+        epochs = {tp: self._fenced_epochs.epoch_to_send(tp, epoch) for tp, epoch in known.items()}
         request = list_offsets(wanted, epochs.__getitem__, int(self._config.read_committed))
         found = offsets_in(await self._client.send(node_id, request))
         self._note_errors(node_id, epochs, found)
@@ -137,7 +137,7 @@ class OffsetLookup:
         """Take note of the epochs that a broker refused."""
         for tp, answer in found.items():
             if isinstance(answer, type) and tp in epochs:
-                self._old_epochs.note(node_id, tp, epochs[tp], answer)
+                self._fenced_epochs.on_error(node_id, tp, epochs[tp], answer)
 
     async def _need_timestamps(self, node_id: int) -> None:
         """Raise UnsupportedVersionError if the broker finds whole segments only (before Kafka
@@ -160,7 +160,9 @@ class OffsetLookup:
         versions = self._client.versions(node_id)
         if versions is not None and not _knows_epochs(versions.api_versions):
             return None
-        epochs = {tp: self._old_epochs.to_ask(tp, q.current_epoch) for tp, q in wanted.items()}
+        epochs = {
+            tp: self._fenced_epochs.epoch_to_send(tp, q.current_epoch) for tp, q in wanted.items()
+        }
         request = OffsetForLeaderEpochRequest(
             replica_id=-1,
             topics=[
@@ -290,7 +292,7 @@ class OffsetLookup:
             # Written before records had timestamps: none of them can be found by time.
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
-            elif is_passing(answer):
+            elif is_transient(answer):
                 answers[tp] = answer(f"{tp}: offset not found")
             else:
                 raise for_partition(answer, tp, "offset not found")
