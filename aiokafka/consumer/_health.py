@@ -250,7 +250,7 @@ class ConsumerHealthMonitor:
         if self._targets.leaderless:
             troubles.append(self._leaderless(max(known)))
         troubles += self._refusals(states, now)
-        return joint_outage(troubles)._replace(since=max(known)) if troubles else None
+        return joint_outage(troubles, max(known)) if troubles else None
 
     def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
         """Yield the errors of partitions whose brokers respond, grouped by reason."""
@@ -287,9 +287,9 @@ class ConsumerHealthMonitor:
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
             elif state.is_unset and coordinator is not None:
-                since, _, error, text = coordinator
-                is_logged = error is not None
-                yield Stall(_kind(state), since, None, 0.0, text, state.tp, is_logged)
+                is_logged = coordinator.error is not None
+                kind, since, text = _kind(state), coordinator.since, coordinator.text
+                yield Stall(kind, since, None, 0.0, text, state.tp, is_logged)
             elif state.retry.failing_since(now) is not None:
                 yield _refusal(state, now)
         yield from self._waits_for_group(now)

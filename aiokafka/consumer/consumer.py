@@ -23,13 +23,13 @@ from aiokafka._config.options import show_options, with_options
 from aiokafka._group_members import add_reader
 from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
-from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._partitions import as_partition
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import AllTopics
 from aiokafka.consumer._arguments import (
     AllPositions,
     WrongStart,
