@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
-from aiokafka._reading import OldEpochs
+from aiokafka._reading import FencedEpochs
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.errors import IllegalStateError
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
@@ -295,7 +295,7 @@ class Shared:
         self.client: Final = client
         self.config: Final = config
         self.subscriptions: Final = subscriptions
-        self.old_epochs: Final = OldEpochs(client.versions)
+        self.fenced_epochs: Final = FencedEpochs(client.versions)
         self.desk: Final = desk
         self.on_change: Final = on_change
         """Called whenever the state shown by `health()` may have changed."""

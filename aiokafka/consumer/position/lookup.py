@@ -16,7 +16,7 @@ from aiokafka._reading import (
     Offsets,
     by_topic,
     doubts_metadata,
-    is_passing,
+    is_transient,
     list_offsets,
     offsets_in,
 )
@@ -47,7 +47,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._reading import OldEpochs
+    from aiokafka._reading import FencedEpochs
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 
@@ -106,11 +106,11 @@ class OffsetLookup:
     """Sends ListOffsets and OffsetForLeaderEpoch to partition leaders. Owns nothing."""
 
     def __init__(
-        self, client: AIOKafkaClient, config: ConsumerConfig, old_epochs: OldEpochs
+        self, client: AIOKafkaClient, config: ConsumerConfig, fenced_epochs: FencedEpochs
     ) -> None:
         self._client = client
         self._config = config
-        self._old_epochs = old_epochs
+        self._fenced_epochs = fenced_epochs
 
     async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Send a ListOffsets to one broker. `wanted`: a timestamp, or a special one, by partition.
@@ -120,7 +120,7 @@ class OffsetLookup:
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
         known = {tp: self._client.cluster.leader_epoch(tp) for tp in wanted}
-        epochs = {tp: self._old_epochs.to_ask(tp, epoch) for tp, epoch in known.items()}
+        epochs = {tp: self._fenced_epochs.epoch_to_send(tp, epoch) for tp, epoch in known.items()}
         request = list_offsets(wanted, epochs.__getitem__, int(self._config.read_committed))
         found = offsets_in(await self._client.send(node_id, request))
         self._note_errors(node_id, epochs, found)
@@ -132,7 +132,7 @@ class OffsetLookup:
         """Remember the leader epochs that a broker rejected."""
         for tp, answer in found.items():
             if isinstance(answer, type) and tp in epochs:
-                self._old_epochs.note(node_id, tp, epochs[tp], answer)
+                self._fenced_epochs.on_error(node_id, tp, epochs[tp], answer)
 
     async def _need_timestamps(self, node_id: int) -> None:
         """Raise UnsupportedVersionError if the broker can only find whole segments by time (before
@@ -155,7 +155,9 @@ class OffsetLookup:
         versions = self._client.versions(node_id)
         if versions is not None and not _knows_epochs(versions.api_versions):
             return None
-        epochs = {tp: self._old_epochs.to_ask(tp, q.current_epoch) for tp, q in wanted.items()}
+        epochs = {
+            tp: self._fenced_epochs.epoch_to_send(tp, q.current_epoch) for tp, q in wanted.items()
+        }
         request = OffsetForLeaderEpochRequest(
             replica_id=-1,
             topics=[
@@ -282,7 +284,7 @@ class OffsetLookup:
             # The records have no timestamps, so none can be found by time.
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
-            elif is_passing(answer):
+            elif is_transient(answer):
                 answers[tp] = answer(f"{tp}: offset not found")
             else:
                 raise for_partition(answer, tp, "offset not found")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._log import SubjectLog
-from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_passing
+from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_transient
 from aiokafka.cluster import ClusterMetadata, TopicInfo
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import (
@@ -212,7 +212,7 @@ class OffsetResolver:
         committer: OffsetCommitter | None,
     ) -> None:
         config = shared.config
-        self.lookup = OffsetLookup(shared.client, config, shared.old_epochs)
+        self.lookup = OffsetLookup(shared.client, config, shared.fenced_epochs)
         self._client = shared.client
         self._config = config
         self._queue = shared.desk
@@ -602,9 +602,9 @@ class OffsetResolver:
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
         """Back off after an error of one partition. Report it if it is not retriable."""
-        self._postpone(state, error if is_passing(error) else None)
+        self._postpone(state, error if is_transient(error) else None)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
-        if is_passing(error):
+        if is_transient(error):
             why = f"{state.tp}: offset lookup answered {error.__name__}"
             if doubts_metadata(error, state.retry.failures):
                 self._client.doubt_metadata(why)
