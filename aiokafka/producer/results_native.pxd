@@ -1,4 +1,4 @@
-# The C form of aiokafka/producer/batches/results.py.
+# The C form of aiokafka/producer/results.py.
 
 cdef extern from *:
     """
