@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokafka import _gc as gc
-from aiokafka import _names as names
+from aiokafka import _cpython
 from aiokafka._typing import KT, VT
 
 __all__ = ["KT", "VT", "ConsumerRecord"]
@@ -144,7 +143,7 @@ class RecordFields(dict[str, Any]):
     def __init__(self, record: Record) -> None:
         self._record = record
         super().__init__(zip(_TYPES, record._astuple(), strict=True))
-        super().update(gc.own_dict(record))
+        super().update(_cpython.own_dict(record))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -190,7 +189,7 @@ class RecordFields(dict[str, Any]):
 
 def _set_attribute(record: Record, name: str, value: Any) -> None:
     # A reader hands records out untracked; with this they may become part of a cycle.
-    gc.set_tracked(record, name, value)
+    _cpython.set_tracked(record, name, value)
 
 
 def _set_fields(record: Record, values: dict[str, Any]) -> None:
@@ -204,8 +203,8 @@ class _Model:
     __setattr__ = _set_attribute
 
 
-gc.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
-names.present_as(Record, "aiokafka.structs", "ConsumerRecord")
+_cpython.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
+_cpython.present_as(Record, "aiokafka.structs", "ConsumerRecord")
 with contextlib.suppress(AttributeError):  # of an extension type
     Record.__init__.__annotations__ = {**_TYPES, "return": "None"}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._tasks import together
 from aiokafka._typing import Self
 from aiokafka.admin._group_descriptions import describe_groups
@@ -647,7 +647,7 @@ async def _find_new(
     elif rule.kind is ResetKind.TIMESTAMP:
         target = await look_up(rule.value)
     elif rule.kind is ResetKind.DURATION:
-        target = await look_up(max(0, int(_seams.wall_time() * 1000) - rule.value))
+        target = await look_up(max(0, int(_clock.wall_time() * 1000) - rule.value))
     elif rule.kind is ResetKind.TO_OFFSET:
         target = dict.fromkeys(wanted, rule.value)
     else:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._tasks import both, together
 from aiokafka.admin._group_descriptions import GroupDescription, describe_groups
 from aiokafka.admin._group_offsets import Offsets, ShareOffsets, fetch_offsets, fetch_share_offsets
@@ -231,7 +231,7 @@ def _unread(offsets: Offsets, ends: Ends) -> list[Place]:
 def _lag(
     group: GroupDescription, offsets: Offsets, ends: Ends, times: Mapping[Place, int]
 ) -> GroupLag:
-    now = int(_seams.wall_time() * 1000)
+    now = int(_clock.wall_time() * 1000)
     owners = {
         tp: PartitionOwner(member.member_id, member.instance_id, member.client_id, member.host)
         for member in group.members

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_after_reading
-from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka._retry import Backoff, OutOfTimeError, until, within
 from aiokafka._typing import later
 from aiokafka.admin._values import as_int
 from aiokafka.client import CoordinationType

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import (
     attempt,
@@ -288,7 +288,7 @@ class Transactions(AdminApi):
         asked = await _all_partitions(self._router, deadline) if wanted is None else wanted
         first = await _look(self._router, asked, wanted is None, deadline)
         found = await _uncared_for(
-            self._router, first.are_open(_seams.wall_time() * 1000 - older_than_ms), deadline
+            self._router, first.are_open(_clock.wall_time() * 1000 - older_than_ms), deadline
         )
         now = await _look(self._router, {one.partition for one in found}, True, deadline)
         by_partition: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {

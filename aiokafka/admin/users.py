@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka.admin._items import settle
 from aiokafka.admin._routing import AdminApi, Call, Router, error_of, raise_for
 from aiokafka.admin._values import Value
@@ -247,7 +247,7 @@ def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | Kafk
 
 async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
     """Hash a password, in a thread: that takes milliseconds to seconds."""
-    salt = _seams.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
+    salt = _clock.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
     salted = await asyncio.get_running_loop().run_in_executor(
         None,
         hashlib.pbkdf2_hmac,

@@ -6,9 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka._states import ConsumerState
-from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka._waits import LASTING, Stall, named, told
+from aiokafka._health import (
+    LASTING,
+    ConsumerState,
+    Outage,
+    Stall,
+    StateLog,
+    StateReason,
+    joint_outage,
+    named,
+    newest,
+)
 from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError, LeaderNotAvailableError
 
@@ -16,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer._partition_state import PartitionState
     from aiokafka.consumer._shared import ConsumerMeter
@@ -103,11 +111,12 @@ class ConsumerHealthMonitor:
         trouble = self._trouble(now) if self._life is None else None
         if trouble is None or now - trouble.since >= LASTING:
             self.look()
-        return self._life is None and self._states.verdict.state in _ALARMING
+        return self._life is None and self._states.current.state in _ALARMING
 
     def health(self) -> ConsumerHealth:
         """Return all that `AIOKafkaConsumer.health()` does."""
-        from aiokafka.health import ConsumerHealth  # a dataclass: only who asks pays
+        # Dataclasses, which take time to load: not before they are needed.
+        from aiokafka.health import ConsumerHealth, stalled_waits, state_changes
 
         self.look()
         now = self._loop.time()
@@ -115,9 +124,9 @@ class ConsumerHealthMonitor:
         error_at, error = self._last_error(stalls)
         beat_at, fetched_at = self._of.coordination.beat_at, self._of.desk.fetched_at
         return ConsumerHealth(
-            state=ConsumerState(self._states.verdict.state),
+            state=ConsumerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
-            reason=self._states.verdict.reason,
+            reason=self._states.current.reason,
             joined=self._life is None and self._is_joined(now),
             heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
             fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
@@ -126,8 +135,8 @@ class ConsumerHealthMonitor:
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(self._silent(now)),
-            changes=self._states.changes(),
-            stalled=told(stalls, now),
+            changes=state_changes(self._states, now),
+            stalled=stalled_waits(stalls, now),
             skipped=self._of.meter.all.skipped,
         )
 
@@ -160,26 +169,28 @@ class ConsumerHealthMonitor:
 
     # -- the state ---------------------------------------------------------------------------------
 
-    def _judge(self, now: float) -> Verdict:
+    def _judge(self, now: float) -> StateReason:
         if self._life is not None:
-            return Verdict(self._life)
+            return StateReason(self._life)
         failure = self._of.tasks.failure or self._of.coordination.failure
         if failure is not None:
-            return Verdict(ConsumerState.FAILED, str(failure) or repr(failure))
+            return StateReason(ConsumerState.FAILED, str(failure) or repr(failure))
         if self._subscriptions.subscription is None:
-            return Verdict(ConsumerState.UNSUBSCRIBED)
+            return StateReason(ConsumerState.UNSUBSCRIBED)
         trouble = self._trouble(now)
         if trouble is not None:
-            return Verdict(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
+            return StateReason(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
         phase = self._of.coordination.phase
         if phase is GroupPhase.IDLE:
             reason = "the application asked for no records for max_poll_interval_ms"
-            return Verdict(ConsumerState.POLL_OVERDUE, reason)
+            return StateReason(ConsumerState.POLL_OVERDUE, reason)
         if phase is GroupPhase.JOINING:
-            return Verdict(ConsumerState.REBALANCING, self._of.coordination.reason)
+            return StateReason(ConsumerState.REBALANCING, self._of.coordination.reason)
         if phase is GroupPhase.JOINED and not self._is_joined(now):
-            return Verdict(ConsumerState.REBALANCING, "no heartbeat for longer than the session")
-        return Verdict(ConsumerState.RUNNING)
+            return StateReason(
+                ConsumerState.REBALANCING, "no heartbeat for longer than the session"
+            )
+        return StateReason(ConsumerState.RUNNING)
 
     def _is_joined(self, now: float) -> bool:
         coordination = self._of.coordination
@@ -198,13 +209,13 @@ class ConsumerHealthMonitor:
 
     # -- who does not answer -----------------------------------------------------------------------
 
-    def _trouble(self, now: float) -> Trouble | None:
+    def _trouble(self, now: float) -> Outage | None:
         """Return what keeps the consumer from working, and has for longest; None if nothing
         does."""
         troubles = [self._group_trouble(now), self._fetch_trouble(now)]
         return min((one for one in troubles if one is not None), default=None, key=_since)
 
-    def _group_trouble(self, now: float) -> Trouble | None:
+    def _group_trouble(self, now: float) -> Outage | None:
         contact = self._of.coordination.contact
         if contact is None or not self._needs_coordinator():
             return None
@@ -219,7 +230,7 @@ class ConsumerHealthMonitor:
             state.is_unset for state in subscriptions.assignment.states()
         )
 
-    def _fetch_trouble(self, now: float) -> Trouble | None:
+    def _fetch_trouble(self, now: float) -> Outage | None:
         """Return why not one of the partitions can be read; None if one can."""
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
@@ -239,9 +250,9 @@ class ConsumerHealthMonitor:
         if self._of.placement.leaderless:
             troubles.append(self._leaderless(max(known)))
         troubles += self._refusals(states, now)
-        return together(troubles)._replace(since=max(known)) if troubles else None
+        return joint_outage(troubles)._replace(since=max(known)) if troubles else None
 
-    def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Trouble]:
+    def _refusals(self, states: Iterable[PartitionState], now: float) -> Iterator[Outage]:
         """Yield why partitions cannot be read whose brokers respond; one for each reason."""
         groups: dict[tuple[str, str], list[Stall]] = {}
         for state in states:
@@ -252,7 +263,7 @@ class ConsumerHealthMonitor:
             names = named([stall.partition for stall in stalls if stall.partition is not None])
             since, error = max(stall.since for stall in stalls), stalls[0].error
             text = f"No {kind} {names}: {reason}"
-            yield Trouble(since, (f"Partitions {names}",), error, text)
+            yield Outage(since, (f"Partitions {names}",), error, text)
 
     def _waits(self, now: float) -> Iterator[Stall]:
         """Yield what the consumer waits for besides calls: the partitions that cannot be read, and
@@ -273,7 +284,7 @@ class ConsumerHealthMonitor:
                 yield self._absence(state, since)
             elif since is not None and node_id is not None:
                 outage = outages[node_id]
-                # Logged by the Contact, unless it is silent without an error.
+                # Logged by the NodeHealth, unless it is silent without an error.
                 is_logged = outage.error is not None
                 yield Stall(_kind(state), since, None, 0.0, outage.text, state.tp, is_logged)
             elif state.is_unset and coordinator is not None:
@@ -308,14 +319,14 @@ class ConsumerHealthMonitor:
         is_logged = True  # by `Placement`
         return Stall(_kind(state), since, error, since, reason, state.tp, is_logged)
 
-    def _leaderless(self, since: float) -> Trouble:
+    def _leaderless(self, since: float) -> Outage:
         name = f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
         failure = self._client.metadata_failure
         if failure is not None and failure[0] >= since:
-            return Trouble(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
-        return Trouble(since, (name,), None, f"{name} is not known")
+            return Outage(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
+        return Outage(since, (name,), None, f"{name} is not known")
 
-    def _cluster_trouble(self) -> Trouble | None:
+    def _cluster_trouble(self) -> Outage | None:
         """Return why the metadata cannot be had, of a consumer without partitions."""
         failure = self._client.metadata_failure
         contact = self._of.coordination.contact
@@ -323,7 +334,7 @@ class ConsumerHealthMonitor:
         if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
         text = f"No broker answers: {failure[1]}"
-        return Trouble(failure[0], ("Every broker",), failure[1], text)
+        return Outage(failure[0], ("Every broker",), failure[1], text)
 
     def _silent(self, now: float) -> Iterator[str]:
         contacts = self._of.placement.contacts()
@@ -335,7 +346,7 @@ class ConsumerHealthMonitor:
         if self._of.placement.leaderless:
             yield f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
 
-    def _contacts(self) -> list[Contact]:
+    def _contacts(self) -> list[NodeHealth]:
         contacts = self._of.placement.contacts()
         if self._of.coordination.contact is not None:
             contacts.append(self._of.coordination.contact)
@@ -377,5 +388,5 @@ def _refusal(state: PartitionState, now: float) -> Stall:
     return Stall(_kind(state), since, error, retry.error_at, reason, tp)
 
 
-def _since(trouble: Trouble) -> float:
+def _since(trouble: Outage) -> float:
     return trouble.since

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Protocol
 
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.errors import (
     BrokerResponseError,
     IllegalStateError,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aiokafka._guard import Guard
+from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._reading import OldEpochs
 from aiokafka.consumer._partition_state import PartitionState, Phase

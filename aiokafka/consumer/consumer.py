@@ -20,9 +20,9 @@ from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import show_options, with_options
 from aiokafka._group_members import add_reader
+from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
 from aiokafka._metadata.all_topics import AllTopics
-from aiokafka._states import ConsumerState
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later

@@ -137,26 +137,24 @@ class SubscriptionState:
     """
 
     def __init__(self) -> None:
-        self._subscription: Subscription | None = None
-        self._assignment = Assignment({}, 0)
+        # Attributes and not properties: these are read many times for each request.
+        self.subscription: Subscription | None = None
+        """What the application subscribed to; None before `subscribe()` and `assign()`."""
+        self.is_manual = False
+        """Whether the application chose the partitions by `assign()`."""
+        self.is_by_group = False
+        """Whether the application subscribed to topics or a pattern, so that the coordinator, or
+        NoGroup, assigns the partitions."""
+        self.assignment = Assignment({}, 0)
+        """The current assignment; each change replaces the object."""
         self._watcher: StateWatcher | None = None
-        self._asked_at = self._assignment.epoch
+        self._asked_at = self.assignment.epoch
         self._assigned = Signal()
         self.given_up: dict[TopicPartition, int] = {}
         """Partitions that were revoked, or begun again, after records of theirs were returned, and
         the number of the call that got the last of these. An application may hold such records for
         any time, so the latest are kept: 10,000, or twice as many as were assigned at one time."""
         self._most_given_up = _MOST_GIVEN_UP
-
-    @property
-    def subscription(self) -> Subscription | None:
-        """What the application subscribed to; None if it did not."""
-        return self._subscription
-
-    @property
-    def assignment(self) -> Assignment:
-        """The assignment of now; it is replaced as a whole."""
-        return self._assignment
 
     def fetch_context(self) -> AbstractContextManager[None]:
         """Return the block in which Faust asks the fetcher. It does nothing: the fetcher counts the
@@ -166,17 +164,17 @@ class SubscriptionState:
     @property
     def topics(self) -> frozenset[str]:
         """Names of the topics in use; those that match, for a pattern."""
-        return frozenset() if self._subscription is None else self._subscription.topics
+        return frozenset() if self.subscription is None else self.subscription.topics
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
         """The pattern of the subscription; None if it has none."""
-        return None if self._subscription is None else self._subscription.pattern
+        return None if self.subscription is None else self.subscription.pattern
 
     @property
     def listener(self) -> ConsumerRebalanceListener | None:
         """The rebalance listener of the subscription; None if it has none."""
-        return None if self._subscription is None else self._subscription.listener
+        return None if self.subscription is None else self.subscription.listener
 
     _listener = listener  # the name that programs for aiokafka read
 
@@ -184,15 +182,15 @@ class SubscriptionState:
 
     def assigned_partitions(self) -> set[TopicPartition]:
         """Return the partitions of now."""
-        return set(self._assignment.tps)
+        return set(self.assignment.tps)
 
     def is_assigned(self, tp: TopicPartition) -> bool:
         """Return whether the partition is one of them."""
-        return tp in self._assignment.tps
+        return tp in self.assignment.tps
 
     def paused_partitions(self) -> set[TopicPartition]:
         """Return those that the application has paused."""
-        return {state.tp for state in self._assignment.states() if state.paused}
+        return {state.tp for state in self.assignment.states() if state.paused}
 
     def partitions_auto_assigned(self) -> bool:
         """Return whether the group assigns them."""
@@ -203,21 +201,10 @@ class SubscriptionState:
         """The pattern of the subscription; None if it has none."""
         return self.pattern
 
-    @property
-    def is_manual(self) -> bool:
-        """Whether partitions were chosen by `assign()`."""
-        return self._subscription is not None and self._subscription.is_manual
-
-    @property
-    def is_by_group(self) -> bool:
-        """Whether partitions come from a subscription by topics or pattern, and so from the group,
-        if there is one."""
-        return self._subscription is not None and not self._subscription.is_manual
-
     def watch(self, watcher: StateWatcher | None) -> None:
         """Tell `watcher` about changes of this and later assignments' states."""
         self._watcher = watcher
-        for state in self._assignment.states():
+        for state in self.assignment.states():
             state.watcher = watcher
 
     def subscribe_topics(
@@ -240,12 +227,12 @@ class SubscriptionState:
         """Read every topic that the broker finds to match. Until it has said which, the topics are
         those with partitions of ours: it says nothing if these are all that matches."""
         self._refuse_manual()
-        topics = frozenset(tp.topic for tp in self._assignment.tps)
+        topics = frozenset(tp.topic for tp in self.assignment.tps)
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
         """Take the topics that the broker found to match; True if that changed anything."""
-        current = self._subscription
+        current = self.subscription
         if current is None or current.regex is None or topics == current.topics:
             return False
         current.topics = topics
@@ -253,13 +240,13 @@ class SubscriptionState:
 
     def replace_listener(self, listener: ConsumerRebalanceListener | None) -> None:
         """Have another listener hear of the subscription's partitions."""
-        if self._subscription is None:
+        if self.subscription is None:
             raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
-        self._subscription.listener = listener
+        self.subscription.listener = listener
 
     def match_pattern(self, topics: Iterable[str]) -> bool:
         """Take the matching ones of `topics` as subscribed; True if that changed anything."""
-        current = self._subscription
+        current = self.subscription
         if current is None or current.pattern is None:
             return False
         matching = frozenset(filter(current.pattern.match, topics))
@@ -270,11 +257,11 @@ class SubscriptionState:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, chosen by the application."""
-        if self._subscription is not None and not self._subscription.is_manual:
+        if self.is_by_group:
             raise IllegalStateError(f"{_EXCLUSIVE}: before assign() call unsubscribe()")
         tps = list(dict.fromkeys(partitions))
         topics = frozenset(tp.topic for tp in tps)
-        self._subscription = Subscription(self, topics, is_manual=True)
+        self._set(Subscription(self, topics, is_manual=True))
         self._replace(tps)
 
     def assign_from_subscribed(
@@ -289,7 +276,7 @@ class SubscriptionState:
         Partitions that were assigned before keep their state, unless `keep` is False. `topic_ids`
         are those that the coordinator has named, by topic.
         """
-        if self._subscription is None or self._subscription.is_manual:
+        if not self.is_by_group:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
         # Through an empty assignment, so that each partition gets a new state, without position.
@@ -306,7 +293,7 @@ class SubscriptionState:
 
     def unsubscribe(self) -> None:
         """Give up everything; any kind of subscription may follow."""
-        self._subscription = None
+        self._set(None)
         self._replace([])
 
     def assigned_state(
@@ -314,14 +301,14 @@ class SubscriptionState:
     ) -> PartitionState:
         """Return the state of an assigned partition. Raises IllegalStateError, which begins with
         `text`, if it is not assigned."""
-        state = self._assignment.get(as_partition(tp))
+        state = self.assignment.get(as_partition(tp))
         if state is None:
             raise IllegalStateError(f"{text.format(tp)} to this consumer")
         return state
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
-        return {state.tp for state in self._assignment.states() if state.paused}
+        return {state.tp for state in self.assignment.states() if state.paused}
 
     def _refuse_manual(self) -> None:
         if self.is_manual:
@@ -330,19 +317,24 @@ class SubscriptionState:
     async def wait_for_assignment(self) -> None:
         """Wait until there is an assignment for the latest subscription. The consumer does not use
         it: programs for aiokafka do."""
-        while self._assignment.epoch <= self._asked_at:
+        while self.assignment.epoch <= self._asked_at:
             await self._assigned.wait()
 
+    def _set(self, subscription: Subscription | None) -> None:
+        self.subscription = subscription
+        self.is_manual = subscription is not None and subscription.is_manual
+        self.is_by_group = subscription is not None and not subscription.is_manual
+
     def _subscribe(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._asked_at = self._assignment.epoch
+        self._set(subscription)
+        self._asked_at = self.assignment.epoch
         # From this moment on: until the group has agreed, partitions of topics that the application
         # does not want any more are still assigned.
-        for state in self._assignment.states():
+        for state in self.assignment.states():
             state.want(self._wants(state.tp.topic))
 
     def _wants(self, topic: str) -> bool:
-        current = self._subscription
+        current = self.subscription
         if current is None or current.is_manual:
             return True
         if current.pattern is not None:
@@ -354,7 +346,7 @@ class SubscriptionState:
     def _replace(
         self, tps: list[TopicPartition], topic_ids: Mapping[str, bytes] | None = None
     ) -> None:
-        old = self._assignment
+        old = self.assignment
         states: dict[TopicPartition, PartitionState] = {}
         for tp in tps:
             state = old.get(tp)
@@ -363,7 +355,7 @@ class SubscriptionState:
                 state.watcher = self._watcher
             state.want(self._wants(tp.topic))
             states[tp] = state
-        self._assignment = Assignment(states, old.epoch + 1, topic_ids)
+        self.assignment = Assignment(states, old.epoch + 1, topic_ids)
         # Whatever holds on to the old object sees that it does not count any more (`active`).
         old.epoch = -1
         for state in old.states():
@@ -393,7 +385,7 @@ class SubscribedTopics:
     def __init__(self, shared: Shared) -> None:
         self._client = shared.client
         self._config = shared.config
-        self._subscriptions = shared.subscriptions
+        self.subscriptions = shared.subscriptions
         self._desk = shared.desk
         self._on_change = shared.on_change
         self._denied: dict[str, PartitionState] = {}
@@ -409,7 +401,7 @@ class SubscribedTopics:
 
     def request(self) -> None:
         """Ask the client for the topics of the subscription; for all there are, with a pattern."""
-        subscriptions = self._subscriptions
+        subscriptions = self.subscriptions
         if subscriptions.pattern is not None:
             self._client.watch_all_topics()
         else:
@@ -418,18 +410,18 @@ class SubscribedTopics:
     def match_pattern(self) -> bool:
         """Subscribe to the topics that match the pattern; True if others did before."""
         hide_internal = self._config.exclude_internal_topics
-        return self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
+        return self.subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
 
     def report_denied(self) -> None:
         """Report topics that we may not read, once per metadata response, while the others go
         on."""
-        denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
+        denied = self._client.cluster.unauthorized_topics & self.subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
             # With it goes what was reported of the topic's partitions.
             self._desk.buffer.pop_failure(self._denied.pop(topic))
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
-            ours = self._subscriptions.assignment.states()
+            ours = self.subscriptions.assignment.states()
             # Some readers ask for certain partitions only.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
             self._desk.report_all(states, partial(TopicAuthorizationFailedError, topic))
@@ -438,4 +430,4 @@ class SubscribedTopics:
     def partition_counts(self) -> dict[str, int]:
         """How many partitions each topic in use has."""
         partitions = self._client.cluster.partitions_for_topic
-        return {topic: len(partitions(topic) or ()) for topic in self._subscriptions.topics}
+        return {topic: len(partitions(topic) or ()) for topic in self.subscriptions.topics}

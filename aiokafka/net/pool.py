@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from aiokafka._backoff import Backoff
-from aiokafka._subject import about
+from aiokafka._log import about
+from aiokafka._retry import Backoff
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection

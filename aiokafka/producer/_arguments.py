@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._config.options import brief, require_sendable, require_unicode
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError, WrongArgument
 from aiokafka.record._memory import varint_size
@@ -191,7 +191,7 @@ def checked_record(
         topic,
         as_bytes(value, "value", config.value_serializer is not None),
         as_bytes(key, "key", config.key_serializer is not None),
-        int(_seams.wall_time() * 1000) if timestamp_ms is None else as_timestamp(timestamp_ms),
+        int(_clock.wall_time() * 1000) if timestamp_ms is None else as_timestamp(timestamp_ms),
         headers,
     )
     if record.size > config.max_request_size:

@@ -6,9 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._states import ProducerState
-from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka._waits import LASTING, Stall, named, told
+from aiokafka._health import (
+    LASTING,
+    Outage,
+    ProducerState,
+    Stall,
+    StateLog,
+    StateReason,
+    joint_outage,
+    named,
+    newest,
+)
 from aiokafka.producer.transaction_manager import TransactionState
 
 if TYPE_CHECKING:
@@ -74,14 +82,15 @@ class ProducerHealthMonitor:
         """Determine the state, but not in the first moments of an outage: the broker may only be
         slow. Return whether the state, which is logged, explains why calls wait."""
         now = self._loop.time()
-        trouble = self._trouble(now) if self._phase is None else None
-        if trouble is None or now - trouble.since >= LASTING:
+        outage = self._outage(now) if self._phase is None else None
+        if outage is None or now - outage.since >= LASTING:
             self.look()
-        return self._phase is None and self._states.verdict.state in _ALARMING
+        return self._phase is None and self._states.current.state in _ALARMING
 
     def health(self) -> ProducerHealth:
         """Return the state and its reasons."""
-        from aiokafka.health import ProducerHealth  # not needed by most programs
+        # Dataclasses, which take time to load: not before they are needed.
+        from aiokafka.health import ProducerHealth, stalled_waits, state_changes
 
         self.look()
         now = self._loop.time()
@@ -90,17 +99,17 @@ class ProducerHealthMonitor:
         failures += [(stall.error_at, stall.error) for stall in stalls]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)
-        contacts = [node.contact for node in self._nodes.values()]
-        error_at, error = newest(failures, contacts)
+        healths = [node.health for node in self._nodes.values()]
+        error_at, error = newest(failures, healths)
         pending = self._pending
         oldest = min((batch.created for batch in pending), default=now)
         delivered_at = self._completion.delivered_at
-        busy = [node.contact for node in self._nodes.values() if node.is_busy]
-        silent = [contact.name for contact in busy if contact.silent_since(now) is not None]
+        busy = [node.health for node in self._nodes.values() if node.is_busy]
+        silent = [health.name for health in busy if health.silent_since(now) is not None]
         return ProducerHealth(
-            state=ProducerState(self._states.verdict.state),
+            state=ProducerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
-            reason=self._states.verdict.reason,
+            reason=self._states.current.reason,
             pending=len(pending),
             pending_age_ms=(now - oldest) * 1000 if pending else None,
             delivery_age_ms=None if delivered_at is None else (now - delivered_at) * 1000,
@@ -108,22 +117,22 @@ class ProducerHealthMonitor:
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(silent),
-            changes=self._states.changes(),
-            stalled=told(stalls, now),
+            changes=state_changes(self._states, now),
+            stalled=stalled_waits(stalls, now),
         )
 
-    def _judge(self, now: float) -> Verdict:
+    def _judge(self, now: float) -> StateReason:
         if self._phase is ProducerState.CLOSING:
-            return Verdict(self._phase, self.backlog(None) if self._pending else "")
+            return StateReason(self._phase, self.backlog(None) if self._pending else "")
         if self._phase is not None:
-            return Verdict(self._phase)
+            return StateReason(self._phase)
         end = self._end()
         if end is not None:
-            return Verdict(ProducerState.FAILED, str(end) or repr(end))
-        trouble = self._trouble(now)
-        if trouble is not None:
-            return Verdict(ProducerState.UNREACHABLE, str(trouble), trouble.since)
-        return Verdict(ProducerState.RUNNING)
+            return StateReason(ProducerState.FAILED, str(end) or repr(end))
+        outage = self._outage(now)
+        if outage is not None:
+            return StateReason(ProducerState.UNREACHABLE, str(outage), outage.since)
+        return StateReason(ProducerState.RUNNING)
 
     def backlog(self, deadline: float | None) -> str:
         """Describe the batches that a closing producer waits for, why, and for how long at most.
@@ -133,8 +142,8 @@ class ProducerHealthMonitor:
         now = self._loop.time()
         last = max((batch.deadline for batch in self._pending), default=now)
         left = (last if deadline is None else min(last, deadline)) - now
-        trouble = self._trouble(now)
-        why = f" ({trouble})" if trouble is not None else ""
+        outage = self._outage(now)
+        why = f" ({outage})" if outage is not None else ""
         return (
             f"{len(self._pending)} batches are to be delivered{why}, for which it waits up to "
             f"{max(0.0, left):.1f} s; stop(timeout=...) limits that"
@@ -151,7 +160,7 @@ class ProducerHealthMonitor:
         """Yield the partitions whose records are not delivered."""
         silent = {}
         for node_id, node in self._nodes.items():
-            if (outage := node.contact.outage(now)) is not None:
+            if (outage := node.health.outage(now)) is not None:
                 silent[node_id] = outage
         for batch, queue in self._oldest().values():
             since = self._waits_since(batch)
@@ -159,7 +168,7 @@ class ProducerHealthMonitor:
                 continue
             reason, error = self._completion.reason(queue, batch)
             outage = silent.get(queue.node.node_id) if queue.node is not None else None
-            # The Contact logs an outage with an error, but not a missing response.
+            # NodeHealth logs an outage with an error, but not a missing response.
             is_logged = outage is not None and outage.error is not None
             if error is None and outage is not None:
                 reason = outage.text
@@ -180,7 +189,7 @@ class ProducerHealthMonitor:
             since = max(since, self._completion.delivered_at)
         return since
 
-    def _refusals(self, now: float) -> list[Trouble]:
+    def _refusals(self, now: float) -> list[Outage]:
         """Return why nothing is delivered although brokers respond; [] if some batch was delivered
         since the waiting ones were opened."""
         groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
@@ -190,28 +199,28 @@ class ProducerHealthMonitor:
             if batch.error is None or now - since < LASTING or is_moving:
                 return []
             groups.setdefault(type(batch.error), []).append((batch, queue))
-        troubles = []
+        refusals = []
         for entries in groups.values():
             names = named([queue.partition for _, queue in entries])
             since, error = max(self._waits_since(b) for b, _ in entries), entries[0][0].error
             text = f"Nothing is delivered to {names}: {error}"
-            troubles.append(Trouble(since, (f"Partitions {names}",), error, text))
-        return troubles
+            refusals.append(Outage(since, (f"Partitions {names}",), error, text))
+        return refusals
 
-    def _trouble(self, now: float) -> Trouble | None:
+    def _outage(self, now: float) -> Outage | None:
         """Return why nothing can be delivered; None if it can, or if nothing was tried."""
-        busy = [node.contact for node in self._nodes.values() if node.is_busy]
-        outages = [contact.outage(now) for contact in busy]
-        troubles = [outage for outage in outages if outage is not None]
-        if busy and len(troubles) == len(busy):
-            return together(troubles)
+        busy = [node.health for node in self._nodes.values() if node.is_busy]
+        outages = [health.outage(now) for health in busy]
+        found = [outage for outage in outages if outage is not None]
+        if busy and len(found) == len(busy):
+            return joint_outage(found)
         if busy and (refusals := self._refusals(now)):
-            return together(refusals)
+            return joint_outage(refusals)
         failure = self._client.metadata_failure
         if busy or failure is None:
             return None
-        heard = max((node.contact.answered_at or 0.0 for node in self._nodes.values()), default=0.0)
+        heard = max((node.health.answered_at or 0.0 for node in self._nodes.values()), default=0.0)
         if heard >= failure[0]:
             return None
         text = f"No broker answers: {failure[1]}"
-        return Trouble(failure[0], ("Every broker",), failure[1], text)
+        return Outage(failure[0], ("Every broker",), failure[1], text)

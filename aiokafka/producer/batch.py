@@ -11,8 +11,7 @@ from contextvars import Context, copy_context
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import _gc as gc
-from aiokafka import _ready
+from aiokafka import _cpython
 from aiokafka.errors import (
     InvalidRecord,
     InvalidTimestampError,
@@ -25,7 +24,6 @@ from aiokafka.errors import (
     RequestTimedOutError,
 )
 from aiokafka.net.failures import REFUSALS
-from aiokafka.producer import results
 from aiokafka.record.batch import RecordBatchBuilder, RecordReader
 from aiokafka.record.compression import codec_id
 from aiokafka.structs import RecordMetadata, TopicPartition
@@ -202,7 +200,7 @@ class BatchOutcome:
         self.timestamps.append(timestamp)
         if self._waiting is not None:
             self._waiting.append(None)
-        gc.untrack(future)
+        _cpython.untrack(future)
         return future  # type: ignore[return-value]
 
     def promise_awaited(self, timestamp: int) -> Future[Any]:
@@ -324,7 +322,7 @@ class BatchOutcome:
             kind = 0
         place = self.partition
         fields = (self._topic, self._number, place, offset, stamp, kind, self._log_start)
-        return results.make_metadata(RecordMetadata, fields)
+        return _cpython.make_untracked(RecordMetadata, fields)  # type: ignore[no-any-return]
 
 
 class RecordFuture:
@@ -362,7 +360,7 @@ class RecordFuture:
 
     def __setattr__(self, name: str, value: Any) -> None:
         # An attribute may make the future part of a reference cycle.
-        gc.set_tracked(self, name, value)
+        _cpython.set_tracked(self, name, value)
 
     def __repr__(self) -> str:
         if self._outcome is None:
@@ -422,7 +420,7 @@ class RecordFuture:
             return
         if outcome.state == _FAILED:
             assert outcome._make_error is not None
-            gc.track(self)  # the traceback of an exception may refer to this future
+            _cpython.track(self)  # the traceback of an exception may refer to this future
             self._value = outcome._make_error(self._number)
             self._state = _EXCEPTION
         else:
@@ -479,7 +477,7 @@ class RecordFuture:
     def __await__(self) -> Iterator[Any]:
         if self._twin is None:
             if self.done():
-                return _ready.ready(self.result())
+                return _cpython.ready(self.result())
             self._twin = Future(loop=self._outcome.loop)
             if self._fn is None:
                 self._watch()
@@ -523,7 +521,7 @@ class RecordFuture:
         return len(entries) - len(left)
 
     def _watch(self) -> None:
-        gc.track(self)
+        _cpython.track(self)
         outcome = self._current_outcome()
         outcome.watch(self._number, self)
 
@@ -564,7 +562,7 @@ class RecordFuture:
         """
         if self.done():
             return False
-        gc.track(self)
+        _cpython.track(self)
         self._state = _CANCELLED
         self._value = msg
         if self._is_called_first:
@@ -609,7 +607,7 @@ def _call_nothing(_: Any) -> None:
 def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
     # Not by the constructor: compiled, its arguments would be converted to Python objects first.
     future = RecordFuture.__new__(RecordFuture)
-    gc.spare_dict(future)
+    _cpython.spare_dict(future)
     future._outcome = outcome
     future._number = number
     future._state = _PENDING
@@ -623,7 +621,7 @@ def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
     return future
 
 
-gc.set_plainly(RecordFuture)
+_cpython.set_plainly(RecordFuture)
 
 
 # -- A batch

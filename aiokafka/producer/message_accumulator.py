@@ -13,10 +13,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import _seams
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout_at
 from aiokafka._config.producer import ProducerConfig
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.partitioner import murmur2
@@ -792,7 +792,7 @@ class MessageAccumulator:
 
     def _now(self) -> int:
         """Return the milliseconds since 1970, as the same object until they change."""
-        seconds = _seams.wall_time()
+        seconds = _clock.wall_time()
         stamp = int(seconds * 1000)
         if stamp != self._last_stamp:
             self._last_stamp = stamp

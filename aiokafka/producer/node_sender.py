@@ -11,8 +11,8 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._health import Due, NodeHealth, broker_health
 from aiokafka._log import SubjectLog
-from aiokafka._vitals import Contact, Due, broker_contact
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.net.connection import DeadlineTimer
 from aiokafka.producer.batch import BatchState, ProducerBatch
@@ -123,8 +123,8 @@ class InFlightRequests:
     its records run in the next iteration of the event loop.
     """
 
-    def __init__(self, contact: Contact, completion: BatchCompletion, node: NodeSender) -> None:
-        self._contact = contact
+    def __init__(self, health: NodeHealth, completion: BatchCompletion, node: NodeSender) -> None:
+        self._health = health
         self._completion = completion
         self._node = node
         self._requests: deque[ProduceInFlight] = deque()
@@ -195,21 +195,21 @@ class InFlightRequests:
 
     def _succeed(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
         self._expect_oldest()
-        self._contact.succeed()
+        self._health.succeed()
         self._completion.on_response(sent, response)
 
     def _fail(self, sent: ProduceInFlight, error: KafkaError) -> None:
         # In this order: an outage counts from the time when the response was due, which
         # `_expect_oldest` forgets.
-        self._contact.note(error)
+        self._health.note(error)
         self._expect_oldest()
         self._completion.on_failure(sent, error)
 
     def _expect_oldest(self) -> None:
         """Expect the response to the oldest request, from now on."""
         if self._due is not None:
-            self._contact.forgive(self._due)
-        self._due = self._contact.expect("Produce", _REPLICATION_TIME) if self._requests else None
+            self._health.forgive(self._due)
+        self._due = self._health.expect("Produce", _REPLICATION_TIME) if self._requests else None
 
 
 # -- Compression, without blocking the event loop for long
@@ -361,8 +361,8 @@ class NodeSender:
         self._config = completion.config
         self._accumulator = completion.accumulator
         subject_log = SubjectLog(log, self._config.subject)
-        self.contact = broker_contact(self._client, node_id, subject_log, sender.health.look)
-        self.requests = InFlightRequests(self.contact, completion, self)
+        self.health = broker_health(self._client, node_id, subject_log, sender.health.look)
+        self.requests = InFlightRequests(self.health, completion, self)
         self._loop = asyncio.get_running_loop()
         self._codec = codec_id(self._config.compression_type)
         self._ready: dict[PartitionQueue, None] = {}
@@ -389,8 +389,8 @@ class NodeSender:
         """Send the oldest batch of `queue`, which may be new, sealed, or requeued."""
         if not queue.waiting:
             return
-        if self.contact.failing_since is not None and not self.is_busy:
-            self.contact.forget()
+        if self.health.failing_since is not None and not self.is_busy:
+            self.health.forget()
         if _is_filling(queue.waiting[0]):
             if queue not in self._ready:
                 self._lingering.add(queue)
@@ -510,13 +510,13 @@ class NodeSender:
                 self._wake.set()
             return connection.is_ready
         except IncompatibleBrokerVersion as error:
-            self.contact.fail(error)
+            self.health.fail(error)
             for queue in (*self._ready, *self._lingering, *self._backing_off):
                 self._completion.fail_waiting(queue, error)
         except KafkaError as error:
             # Also for refused credentials: they were accepted when the client started. While they
             # are changed, or the identity provider is down, brokers may refuse them for a moment.
-            self.contact.note(error)
+            self.health.note(error)
             self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._ready, *self._lingering, *self._backing_off):
                 queue.set_error(error)

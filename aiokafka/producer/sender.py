@@ -7,11 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aiokafka._backoff import Backoff
+from aiokafka._health import newest
 from aiokafka._log import SubjectLog
-from aiokafka._retry import AnyNode, OutOfTimeError, until
+from aiokafka._retry import Backoff, OutOfTimeError, RetryNodes, until
 from aiokafka._tasks import TaskOwner
-from aiokafka._vitals import newest
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     ConcurrentTransactions,
@@ -105,7 +104,7 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
     other errors of brokers as they are.
     """
 
-    nodes = AnyNode(client)
+    nodes = RetryNodes(client)
 
     async def ask(node_id: int) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
@@ -308,7 +307,7 @@ class Sender:
             if node not in used and not node.is_busy:
                 del self._nodes[node_id]
                 node.retire()
-                self.completion.keep_error(newest([], [node.contact]))
+                self.completion.keep_error(newest([], [node.health]))
 
     def _may_forget(self, queue: PartitionQueue) -> bool:
         """Return whether an idle `queue` can be dropped with its sequence numbers."""

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading import (
@@ -31,6 +30,7 @@ from aiokafka._reading import (
     read_answer,
     room_for_records,
 )
+from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner, together
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup

@@ -7,9 +7,9 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka._config.options import Milliseconds, Number, check
 from aiokafka._reading import MAX_OFFSET, Fetched
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka._typing import Self
 from aiokafka.errors import CorruptRecordError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from aiokafka.record.columns import ColumnReader, Columns

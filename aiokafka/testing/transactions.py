@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.testing.batches import Batch
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.groups import Groups
@@ -218,7 +218,7 @@ class Transactions:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
-            known.started_at_ms = int(_seams.wall_time() * 1000)
+            known.started_at_ms = int(_clock.wall_time() * 1000)
             self._limit(known, known.timeout)
             self._changed()
         return known
@@ -408,7 +408,7 @@ class Transactions:
         """Let transactions that are open end in their time."""
         for known in self.by_id.values():
             if known.state is TransactionState.ONGOING:
-                age = _seams.wall_time() - known.started_at_ms / 1000
+                age = _clock.wall_time() - known.started_at_ms / 1000
                 self._limit(known, max(0.0, known.timeout - age))
 
     def close(self) -> None:

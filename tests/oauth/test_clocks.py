@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from tests.oauth.support import REFUSED, SECRET, UNREACHABLE, Source
 
@@ -14,9 +14,9 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running = self.wall = 0.0
-        running, wall = _seams.running_time, _seams.wall_time
-        monkeypatch.setattr(_seams, "running_time", lambda: running() + self.running)
-        monkeypatch.setattr(_seams, "wall_time", lambda: wall() + self.wall)
+        running, wall = _clock.running_time, _clock.wall_time
+        monkeypatch.setattr(_clock, "running_time", lambda: running() + self.running)
+        monkeypatch.setattr(_clock, "wall_time", lambda: wall() + self.wall)
 
     def go_on(self, seconds: float) -> None:
         self.running += seconds

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cimport aiokafka._ready_native as _ready
+cimport aiokafka._cpython_native as _cpython
 from aiokafka.consumer._partition_state cimport PartitionState
 from aiokafka.record.reader cimport RecordReader
 

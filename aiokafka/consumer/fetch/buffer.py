@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
-from aiokafka import _ready
+from aiokafka import _cpython
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError
 from aiokafka.record.reader import RecordReader
@@ -528,7 +528,7 @@ class RecordIterator:
         and not when it is made: one that is cancelled before it began, as by
         `asyncio.wait_for(anext(records), 0)`, has taken none.
         """
-        return _ready.call(_take, _find, self)
+        return _cpython.call(_take, _find, self)
 
 
 # The parameters have the type that C asks for, so it is the locals that are typed (iterator.pxd).

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka._health import NodeHealth, Outage, broker_health
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import together
-from aiokafka._vitals import Contact, Trouble, broker_contact
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._listener_call import refuse_reading
 from aiokafka.consumer._partition_state import PartitionState, Phase
@@ -109,9 +109,9 @@ class Absence:
 class Placement:
     """Puts each partition at its leader, or at a closer replica that the leader named (KIP-392).
 
-    Owns: each partition's `home`; the partitions without a leader; a Contact for each broker with
-    partitions of ours; until when replicas are not used. Moves nothing itself: `place()` says where
-    a partition was before, and the Fetcher tells the NodeFetchers.
+    Owns: each partition's `home`; the partitions without a leader; a NodeHealth for each broker
+    with partitions of ours; until when replicas are not used. Moves nothing itself: `place()` says
+    where a partition was before, and the Fetcher tells the NodeFetchers.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -120,7 +120,7 @@ class Placement:
         self._subscriptions = shared.subscriptions
         self._on_change = shared.on_change
         self._log = SubjectLog(log, shared.config.subject)
-        self._contacts: dict[int, Contact] = {}
+        self._contacts: dict[int, NodeHealth] = {}
         self._leaderless: dict[TopicPartition, Absence] = {}
         self._leaders_only_until = 0.0
 
@@ -247,21 +247,21 @@ class Placement:
 
     # -- brokers that answer -----------------------------------------------------------------------
 
-    def add_contact(self, node_id: int) -> Contact:
-        """Return a new Contact for a broker that a partition was placed at."""
-        contact = broker_contact(self._client, node_id, self._log, self._on_change)
+    def add_contact(self, node_id: int) -> NodeHealth:
+        """Return a new NodeHealth for a broker that a partition was placed at."""
+        contact = broker_health(self._client, node_id, self._log, self._on_change)
         self._contacts[node_id] = contact
         return contact
 
-    def drop_contact(self, node_id: int) -> Contact:
-        """Forget a broker without partitions of ours; returns its Contact."""
+    def drop_contact(self, node_id: int) -> NodeHealth:
+        """Forget a broker without partitions of ours; returns its NodeHealth."""
         return self._contacts.pop(node_id)
 
-    def contacts(self) -> list[Contact]:
+    def contacts(self) -> list[NodeHealth]:
         """Return the Contacts of the brokers with partitions of ours."""
         return list(self._contacts.values())
 
-    def outages(self, now: float) -> dict[int, Trouble]:
+    def outages(self, now: float) -> dict[int, Outage]:
         """Return what is wrong with the brokers that do not answer, by their ids."""
         found = {}
         for node_id, contact in list(self._contacts.items()):
@@ -269,11 +269,11 @@ class Placement:
                 found[node_id] = outage
         return found
 
-    def contact_of(self, node_id: int) -> Contact | None:
-        """Return the Contact of one broker; None if no partition is placed there."""
+    def contact_of(self, node_id: int) -> NodeHealth | None:
+        """Return the NodeHealth of one broker; None if no partition is placed there."""
         return self._contacts.get(node_id)
 
-    def silent_since(self, state: PartitionState, outages: Mapping[int, Trouble]) -> float | None:
+    def silent_since(self, state: PartitionState, outages: Mapping[int, Outage]) -> float | None:
         """Return since when a partition's broker does not answer, or there is none; None if it
         does. `outages` are those of this moment: many partitions have the same broker."""
         if state.tp in self._leaderless:

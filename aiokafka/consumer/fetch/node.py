@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading import (
@@ -29,6 +28,7 @@ from aiokafka._reading import (
     read_answer,
     room_for_records,
 )
+from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import OUTDATED, PartitionState
 from aiokafka.consumer._shared import Signal
@@ -52,7 +52,7 @@ from aiokafka.record.reader import RecordReader
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._vitals import Contact
+    from aiokafka._health import NodeHealth
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
@@ -238,7 +238,7 @@ class Intake:
         self._pin = pin
         self._sent_at = sent_at
         self._now = asyncio.get_running_loop().time()
-        self._timestamp = int(_seams.wall_time() * 1000)
+        self._timestamp = int(_clock.wall_time() * 1000)
         self._frame: Frame | None = None
         self._arrived: dict[TopicPartition, None] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
@@ -415,7 +415,7 @@ class NodeFetcher:
     before something was read or `fetch_max_wait` passed.
     """
 
-    def __init__(self, node_id: int, shared: Shared, host: NodeHost, contact: Contact) -> None:
+    def __init__(self, node_id: int, shared: Shared, host: NodeHost, contact: NodeHealth) -> None:
         self.node_id = node_id
         self._shared = shared
         self._host = host

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_topics
 from aiokafka.consumer.group.assignors import (
     GroupAssignors,

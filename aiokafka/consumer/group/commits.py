@@ -16,10 +16,10 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka._backoff import Backoff
+from aiokafka._health import Wait
 from aiokafka._log import SubjectLog
+from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner
-from aiokafka._waits import Wait
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._partition_state import PartitionState, Phase

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._compat import timeout_at
+from aiokafka._health import NodeHealth
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
-from aiokafka._vitals import Contact
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import AllPositions
 from aiokafka.consumer.group.commits import GroupCommits
@@ -109,7 +109,7 @@ class Group(CoordinatorNames):
         make_protocol: Callable[[GroupParts], GroupProtocol],
     ) -> None:
         self.group_id = committer.group_id
-        self.contact: Contact = committer.contact
+        self.contact: NodeHealth = committer.contact
         self._config = shared.config
         self._subscriptions = shared.subscriptions
         self._desk = shared.desk
@@ -709,10 +709,10 @@ def _identify(member: Membership, subscriptions: SubscriptionState) -> Identity:
     return member.identity if subscriptions.is_by_group else Identity()
 
 
-def _contact(shared: Shared, group_id: str) -> Contact:
+def _contact(shared: Shared, group_id: str) -> NodeHealth:
     """Return what is known of whether a group's coordinator answers; nothing yet."""
     client, kind = shared.client, CoordinationType.GROUP
-    return Contact(
+    return NodeHealth(
         f"The coordinator of group {group_id}",
         SubjectLog(log, shared.config.subject),
         shared.on_change,

@@ -10,11 +10,10 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
-from aiokafka._retry import AnyNode
+from aiokafka._retry import Backoff, RetryNodes
 from aiokafka._tasks import unless
 from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.group.membership import GroupLink, GroupParts
@@ -67,7 +66,7 @@ class TopicNames:
 
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
-        self._nodes = AnyNode(client)
+        self._nodes = RetryNodes(client)
         self._names: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
@@ -465,7 +464,7 @@ class Kip848Member:
 
 
 def _new_id() -> str:
-    return base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
 
 
 def _by_topic(slots: Slots) -> list[TopicPartitions]:

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._retry import Backoff
 from aiokafka._tasks import with_second
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.group.state import Standing, StandingState
@@ -51,7 +51,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._vitals import Contact
+    from aiokafka._health import NodeHealth
     from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request, Response
@@ -128,7 +128,7 @@ class GroupLink:
         client: AIOKafkaClient,
         config: ConsumerConfig,
         group_id: str,
-        contact: Contact,
+        contact: NodeHealth,
         on_answer: OnAnswer = ignore_answer,
     ) -> None:
         self.group_id = group_id

@@ -11,8 +11,8 @@ from aiokafka.errors import IllegalOperation
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
     from aiokafka.errors import KafkaError
 
@@ -32,7 +32,7 @@ class Coordination(Protocol):
     """Writes the assignment while there is a subscription by topics or pattern."""
 
     @property
-    def contact(self) -> Contact | None:
+    def contact(self) -> NodeHealth | None:
         """Whether the group's coordinator answers; None without a group."""
 
     @property
@@ -122,7 +122,7 @@ class NoGroup:
     coordinator_id: int | None = None
     member_id = ""
     generation = -1
-    contact: Contact | None = None
+    contact: NodeHealth | None = None
     beat_at: float | None = None
     session_timeout = 0.0
     phase = GroupPhase.OUTSIDE

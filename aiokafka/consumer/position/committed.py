@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._reading import by_topic
-from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka._retry import Backoff, OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import PATIENCE_WITH_UNKNOWN
@@ -55,8 +54,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._vitals import Contact
-    from aiokafka._waits import Wait
+    from aiokafka._health import NodeHealth, Wait
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
@@ -494,7 +492,7 @@ class OffsetCommitter:
         self,
         shared: Shared,
         group_id: str,
-        contact: Contact,
+        contact: NodeHealth,
         identify: Callable[[], Identity],
         kept: tuple[type[Request[Any]], ...] = (),
     ) -> None:

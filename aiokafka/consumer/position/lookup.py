@@ -9,8 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout_at
 from aiokafka._reading import (
     FoundOffset,
@@ -21,6 +20,7 @@ from aiokafka._reading import (
     list_offsets,
     offsets_in,
 )
+from aiokafka._retry import Backoff
 from aiokafka._tasks import together
 from aiokafka.errors import (
     BrokerResponseError,
@@ -76,7 +76,7 @@ class OffsetSpec(NamedTuple):
         """Return the timestamp for a request sent now, in milliseconds."""
         if self.age is None:
             return self.timestamp
-        return max(0, int((_seams.wall_time() - self.age) * 1000))
+        return max(0, int((_clock.wall_time() - self.age) * 1000))
 
 
 EARLIEST = OffsetSpec(messages.EARLIEST)

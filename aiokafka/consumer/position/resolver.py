@@ -44,8 +44,8 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka._vitals import Contact
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.fetch.fetcher import OtherTopic
     from aiokafka.consumer.position.committed import OffsetCommitter
@@ -212,7 +212,7 @@ class OffsetResolver:
         self,
         shared: Shared,
         tasks: TaskOwner,
-        contact_of: Callable[[int], Contact | None],
+        contact_of: Callable[[int], NodeHealth | None],
         committer: OffsetCommitter | None,
     ) -> None:
         config = shared.config
