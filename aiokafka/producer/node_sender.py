@@ -360,8 +360,8 @@ class NodeSender:
         self._client = completion.client
         self._config = completion.config
         self._accumulator = completion.accumulator
-        subject_log = SubjectLog(log, self._config.subject)
-        self.health = broker_health(self._client, node_id, subject_log, sender.health.look)
+        self._log = SubjectLog(log, self._config.subject)
+        self.health = broker_health(self._client, node_id, self._log, sender.health.look)
         self.requests = InFlightRequests(self.health, completion, self)
         self._loop = asyncio.get_running_loop()
         self._codec = codec_id(self._config.compression_type)
