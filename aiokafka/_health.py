@@ -362,42 +362,55 @@ class _Question:
         self._contact.forgive(self._due)
 
 
-class Outage(NamedTuple):
-    """An outage of one party or of several."""
+class Outage:
+    """An outage of one party or of several.
 
-    since: float
-    """Since when (loop time)."""
-    parties: tuple[str, ...]
-    """The parties that do not respond."""
-    error: BaseException | None
-    """The last error of this outage, None if there is silence only."""
-    text: str
-    """Which party does not respond, where, and to what, or with which error."""
+    Args:
+        since: When it began (loop time).
+        parties: The parties that do not respond.
+        error: The last error of this outage; None if requests only got no response.
+        text: Which party does not respond, its address, and the request or the error.
+    """
+
+    __slots__ = ("error", "parties", "since", "text")
+
+    def __init__(
+        self, since: float, parties: tuple[str, ...], error: BaseException | None, text: str
+    ) -> None:
+        self.since = since
+        self.parties = parties
+        self.error = error
+        self.text = text
 
     def __str__(self) -> str:
         return self.text
 
 
-def joint_outage(troubles: Collection[Outage]) -> Outage:
+def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
     """Return one outage for those of several parties that are all needed.
 
-    It began when the last of the parties went away. Each party is explained by its own error.
+    It began when the last party became unavailable, or at `since`. `text` has the error of each
+    party.
     """
-    if len(troubles) == 1:
-        return next(iter(troubles))
-    since = max(trouble.since for trouble in troubles)
-    parties = tuple(name for trouble in troubles for name in trouble.parties)
-    failed = [trouble for trouble in troubles if trouble.error is not None]
-    error = max(failed, key=lambda trouble: trouble.since).error if failed else None
-    return Outage(since, parties, error, "; ".join(trouble.text for trouble in troubles))
+    if len(outages) == 1 and since is None:
+        return next(iter(outages))
+    if since is None:
+        since = max(outage.since for outage in outages)
+    parties = tuple(name for outage in outages for name in outage.parties)
+    failed = [outage for outage in outages if outage.error is not None]
+    error = max(failed, key=lambda outage: outage.since).error if failed else None
+    return Outage(since, parties, error, "; ".join(outage.text for outage in outages))
 
 
-class StateReason(NamedTuple):
+class StateReason:
     """A state by name, why, and since when if that is known (loop time)."""
 
-    state: str
-    reason: str = ""
-    since: float | None = None
+    __slots__ = ("reason", "since", "state")
+
+    def __init__(self, state: str, reason: str = "", since: float | None = None) -> None:
+        self.state = state
+        self.reason = reason
+        self.since = since
 
 
 class StateLog:

@@ -278,9 +278,7 @@ class AIOKafkaClient:
         # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
         # Neither the metadata task nor a connect may raise: if one does, all waits for it end.
         self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
-        self._pool = ConnectionPool(
-            self._config, self._metadata.endpoint_of, self._owner.start, self._traffic
-        )
+        self._pool = ConnectionPool(self._config, self._metadata, self._owner, self._traffic)
 
     # -- requests
 
@@ -328,7 +326,8 @@ class AIOKafkaClient:
         give the response in that version, with tuples. Others have `on_response` called with the
         response when it is read, before the call goes on; the call raises what that raises.
         """
-        self._refuse_other_loop()
+        if asyncio.get_running_loop() is not self._loop:
+            self._refuse_other_loop()
         if node_id is None:  # from get_random_node()
             raise NodeNotReadyError("no broker is known")
         connection = self._pool.usable(node_id, group)
@@ -372,15 +371,17 @@ class AIOKafkaClient:
 
         Raises as `send`. `timeout` in seconds, default `request_timeout_ms`.
         """
-        self._refuse_other_loop()
-        self._owner.check()
+        if asyncio.get_running_loop() is not self._loop:
+            self._refuse_other_loop()
+        if self._owner.failure is not None:
+            self._owner.check()
         connection = self._pool.usable(node_id, group)
         if connection is not None:
             return connection
         limit = self._config.request_timeout if timeout is None else timeout
         try:
             async with timeout_at(self._loop.time() + limit):
-                return await self._pool.get(node_id, group)
+                return await self._pool.connect(node_id, group)
         except asyncio.TimeoutError:
             raise NodeNotReadyError(f"node {node_id}: no connection in {limit:g} s") from None
         except KafkaConnectionError:

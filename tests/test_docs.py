@@ -205,6 +205,15 @@ def test_options_exist(page: Path) -> None:
     assert not named - known
 
 
+@pytest.mark.parametrize("picture", ["in", "out", "layers"])
+def test_pictures_name_classes_and_modules_that_exist(picture: str) -> None:
+    text = (DOCS / "pictures" / f"{picture}.txt").read_text()
+    classes = {name for name in re.findall(r"\w+", text) if CLASS.fullmatch(name)}
+    assert not classes - defined_classes() - {"PySpark"}
+    paths = re.findall(r"\b[a-z_]+/|\b\w+\.py\b", text)
+    assert not [path for path in paths if not (PACKAGE / path).exists()]
+
+
 def test_every_class_that_owns_a_state_is_in_internals() -> None:
     text = (DOCS / "internals.rst").read_text()
     for name in ("Exchange", "ConnectionPool", "MetadataLoop", "FetchBuffer", "PartitionQueue"):

@@ -19,9 +19,9 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerStoppedError, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka._reading import FetchSpec
+from aiokafka._reading import FetchSpec, partitions_in
 from aiokafka.consumer.fetch import buffer
-from aiokafka.consumer.fetch.session import FetchSession
+from aiokafka.consumer.fetch.node import FetchSession
 from aiokafka.errors import (
     CorruptRecordError,
     CorruptRecordException,
@@ -941,12 +941,14 @@ def test_topic_ids_are_used_when_all_topics_have_one() -> None:
     session = FetchSession()
     session.build({T0: spec(0, ID)}, [])
     assert session.max_version is None
-    found = session.partitions_in(response({"topic_id": ID}, {"topic_id": b"x" * 16}))
+    found = partitions_in(response({"topic_id": ID}, {"topic_id": b"x" * 16}), session.topic_names)
     assert [tp for tp, _ in found] == [T0]
     session = FetchSession()
     session.build({T0: spec(0, ID), TopicPartition("old", 0): spec()}, [])
     assert session.max_version == 12
-    assert [tp for tp, _ in session.partitions_in(response({"topic": "old"}))] == [("old", 0)]
+    assert [tp for tp, _ in partitions_in(response({"topic": "old"}), session.topic_names)] == [
+        ("old", 0)
+    ]
 
 
 def test_a_topic_made_anew_starts_again() -> None:

@@ -772,6 +772,11 @@ async def test_the_coordinator_learns_the_rack(
 
 
 # == Property test: members join, leave and fail in any order ======================================
+#
+# Members join, leave, are removed, seek, pause, fetch, commit and cancel in any order, while
+# responses are lost and leaders move. The model knows the record that must be returned next: the
+# following one, the committed one after an assignment, the sought one after a seek. It runs in
+# simulated time.
 
 
 PROTOCOLS: dict[str, dict[str, Any]] = {

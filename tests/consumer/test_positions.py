@@ -524,6 +524,8 @@ def test_a_seek_does_not_wait_for_the_pause_of_before(how: str) -> None:
 
 
 # == Property test: seek, pause, assign, read and faults in any order ==============================
+#
+# No record is skipped, and no record is returned twice.
 
 
 PARTITIONS = 3

@@ -131,6 +131,7 @@ EDGES = {
         "helpers",
         "oauth",
         "options",
+        "protocol",  # `aiokafka request` sends any message
         "record",
         "structs",
     }

@@ -21,9 +21,8 @@ from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._arguments import some_names
-from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer._shared import Signal
+from aiokafka.consumer._shared import Signal, refuse_in_listener
 from aiokafka.consumer.position.committed import (
     ALREADY_REBALANCED,
     CommittedOffset,

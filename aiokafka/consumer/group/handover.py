@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._listener_call import ListenerMethod, call_listener
+from aiokafka.consumer._shared import ListenerMethod, call_listener
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition

@@ -44,10 +44,9 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.fetch.fetcher import OtherTopic
+    from aiokafka.consumer.fetch.fetcher import FetchTargets, OtherTopic
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
@@ -212,7 +211,7 @@ class OffsetResolver:
         self,
         shared: Shared,
         tasks: TaskOwner,
-        contact_of: Callable[[int], NodeHealth | None],
+        targets: FetchTargets,
         committer: OffsetCommitter | None,
     ) -> None:
         config = shared.config
@@ -224,7 +223,7 @@ class OffsetResolver:
         self._subscriptions = shared.subscriptions
         self._log = SubjectLog(log, config.subject)
         self._tasks = tasks
-        self._contact_of = contact_of
+        self._targets = targets
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         # An object of its own: `seek_to_end()` means the end, by whatever policy.
@@ -376,7 +375,7 @@ class OffsetResolver:
             self._start(question, states, f"{request}-{node_id}")
 
     async def _ask_node(self, node_id: int, ask: _Question, request: str) -> None:
-        contact = self._contact_of(node_id)
+        contact = self._targets.contact_of(node_id)
         if contact is None:
             await ask()
             return
