@@ -1,4 +1,4 @@
-"""Import path of aiokafka: connections."""
+"""The names of `aiokafka.conn`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("aiokafka.conn")
 
 
 class CloseReason(enum.IntEnum):
-    """Why aiokafka closes a connection; ours say it in the error that their requests fail with."""
+    """Why aiokafka closes a connection. Here the error of the failed requests says so."""
 
     CONNECTION_BROKEN = 0
     CONNECTION_TIMEOUT = 1

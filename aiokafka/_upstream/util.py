@@ -1,4 +1,4 @@
-"""Import path of aiokafka: helpers that nothing in the package uses."""
+"""The names of `aiokafka.util`, which nothing in the package uses."""
 
 from __future__ import annotations
 

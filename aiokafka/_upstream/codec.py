@@ -1,4 +1,4 @@
-"""Import path of aiokafka: which codecs there are, and the codecs."""
+"""The names of `aiokafka.codec`: compress and decompress by codec."""
 
 from __future__ import annotations
 
@@ -16,6 +16,21 @@ from aiokafka.record.compression import (
     decompress,
     has_codec,
 )
+
+__all__ = [
+    "gzip_decode",
+    "gzip_encode",
+    "has_gzip",
+    "has_lz4",
+    "has_snappy",
+    "has_zstd",
+    "lz4_decode",
+    "lz4_encode",
+    "snappy_decode",
+    "snappy_encode",
+    "zstd_decode",
+    "zstd_encode",
+]
 
 has_gzip = partial(has_codec, "gzip")
 has_snappy = partial(has_codec, "snappy")
@@ -35,10 +50,10 @@ def gzip_encode(payload: Buffer, compresslevel: int | None = None) -> bytes:
 def snappy_encode(
     payload: Buffer, xerial_compatible: bool = True, xerial_blocksize: int = XERIAL_BLOCK
 ) -> bytes:
-    """Compress with snappy, in the framing of snappy-java, or else as one bare block.
+    """Compress with snappy: framed as by snappy-java, or as one bare block.
 
     Args:
-        xerial_blocksize: How many bytes each block of the framing is made of.
+        xerial_blocksize: Number of bytes in each block of the framing.
     """
     if xerial_blocksize < 1:
         raise ValueError(f"xerial_blocksize={xerial_blocksize}: must be at least 1")
