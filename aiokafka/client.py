@@ -83,8 +83,8 @@ class CoordinationType(enum.IntEnum):
     TRANSACTION = 1
 
 
-# The likely cause when brokers cannot create the internal topic of the coordinators. Responses do not
-# name the cause.
+# The likely cause when brokers cannot create the internal topic of the coordinators. Their
+# responses name no cause.
 _HINTS: dict[int, str] = {
     CoordinationType.GROUP: (
         " (if this stays so, there may be fewer brokers than offsets.topic.replication.factor)"
