@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 __all__ = ["Login", "LoginModule", "parse_jaas", "read_login"]
 
-# Java takes the character after a single slash into the comment, even a line end.
+# In Java, a single slash starts a comment, including the next character, even a line end.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# A word does not begin with a digit, a dot or a minus: to Java that would be a number.
+# A word starting with a digit, dot or minus is a number in Java.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
@@ -36,7 +36,7 @@ _KERBEROS_OPTIONS = {
     "serviceName": "service_name",
 }
 _KERBEROS_FLAGS = ("useKeyTab", "useTicketCache")
-# How Java's module keeps tickets and asks for passwords: nothing of it changes who logs in.
+# Options of Java for tickets and prompts, which do not change the login.
 _KERBEROS_IDLE = frozenset(
     {
         *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "renewTGT", "isInitiator"),
@@ -66,10 +66,10 @@ class LoginModule(NamedTuple):
 
 
 class Login(NamedTuple):
-    """Who logs in, by whatever mechanism."""
+    """The credentials for a mechanism."""
 
     mechanism: str
-    """The only one that the module is for, "" if that is left to `sasl.mechanism`."""
+    """The mechanism of the login module, "" if `sasl.mechanism` decides."""
 
     options: dict[str, Any]
     """`username`, `password` and `tokenauth`; or `client_id`, `client_secret`, `scope` and
@@ -83,7 +83,7 @@ class _Token(NamedTuple):
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Return the one login module in `text`. Raises ValueError that says what is wrong."""
+    """Return the only login module in `text`. Raises ValueError with the reason."""
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
@@ -142,9 +142,9 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def read_login(text: str, mechanism: str) -> Login:
-    """Return who logs in by the `sasl.jaas.config` in `text`, with this `sasl.mechanism` or "".
+    """Return the credentials in a `sasl.jaas.config`, for this `sasl.mechanism` or "".
 
-    Raises ValueError for what Java refuses, and for options that cannot be honoured.
+    Raises ValueError for input that Java refuses, and for unsupported options.
     """
     module = parse_jaas(text)
     if module.name not in _READERS:
@@ -156,7 +156,7 @@ def read_login(text: str, mechanism: str) -> Login:
     if not mechanism and login.mechanism:
         return login
     if mechanism not in mechanisms:
-        # With another mechanism a password might be sent in clear, or another user log in.
+        # Another mechanism might send the password in clear, or log in another user.
         needed = " or ".join(mechanisms)
         raise ValueError(
             f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"
@@ -181,7 +181,7 @@ def _password(module: LoginModule) -> dict[str, Any]:
     known = {*_PASSWORD_OPTIONS, "serviceName"}
     if module.name == "ScramLoginModule":
         known.add("tokenauth")
-    # Brokers keep the passwords of all users in theirs.
+    # The JAAS configuration of a broker has the passwords of all users.
     _refuse_others(module, known, "user_")
     for name in _PASSWORD_OPTIONS:
         if name not in module.options:
