@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
-from aiokafka._reading import OldEpochs
+from aiokafka._reading import FencedEpochs
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.errors import IllegalStateError
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiokafka._interception import Interception
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.record_queue import RecordQueue
-    from aiokafka.consumer.group.group import Group
+    from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
@@ -295,7 +295,7 @@ class Shared:
         self.client: Final = client
         self.config: Final = config
         self.subscriptions: Final = subscriptions
-        self.old_epochs: Final = OldEpochs(client.versions)
+        self.fenced_epochs: Final = FencedEpochs(client.versions)
         self.desk: Final = desk
         self.on_change: Final = on_change
         """Called whenever the state shown by `health()` may have changed."""
@@ -319,7 +319,7 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception |
     return Interception(config.interceptors, subject, config.introduction, drops=True)
 
 
-def telemetry_labels(config: ConsumerConfig, group: Group | None) -> dict[str, str]:
+def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:
     """Return the labels of the consumer for pushed metrics (KIP-714)."""
     return {
         "group_id": config.group_id or "",

@@ -131,6 +131,7 @@ EDGES = {
         "helpers",
         "oauth",
         "options",
+        "protocol",  # `aiokafka request` sends any message
         "record",
         "structs",
     }
@@ -288,8 +289,6 @@ SHIMS = {
     "conn",
     "consumer.fetcher",
     "consumer.group_coordinator",
-    "producer.sender",
-    "producer.transaction_manager",
     "protocol.admin",
     "protocol.api",
     "protocol.commit",

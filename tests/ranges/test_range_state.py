@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka import AIOKafkaClient
 from aiokafka._retry import Backoff
 from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange
-from aiokafka.ranges.reader import is_so_for_sure
+from aiokafka.ranges.reader import is_confirmed
 from aiokafka.ranges.state import RangePhase, RangeState
 from aiokafka.testing import FakeCluster
 
@@ -26,9 +26,9 @@ def test_progress_ends_the_growth_of_pauses() -> None:
 
 def test_a_loss_lies_within_its_range() -> None:
     state = RangeState(PartitionRange("t", 0, 10, 40), 0.0, Backoff(0.1, 1.0), OffsetSizes())
-    assert state.lost(LossKind.RETENTION, 20)[3:] == (10, 20)
-    assert state.lost(LossKind.RETENTION, 90)[3:] == (10, 40)
-    assert state.lost(LossKind.TRUNCATION, 5)[3:] == (10, 10)
+    assert state.data_loss_until(LossKind.RETENTION, 20)[3:] == (10, 20)
+    assert state.data_loss_until(LossKind.RETENTION, 90)[3:] == (10, 40)
+    assert state.data_loss_until(LossKind.TRUNCATION, 5)[3:] == (10, 10)
 
 
 async def test_one_look_is_no_proof(cluster: FakeCluster) -> None:
@@ -44,5 +44,5 @@ async def test_one_look_is_no_proof(cluster: FakeCluster) -> None:
     ) as client:
         for said, sure in (([False], False), ([True, False], False), ([True, True, True], True)):
             looks[:] = said
-            assert await is_so_for_sure(client, state, look) is sure
+            assert await is_confirmed(client, state, look) is sure
             assert looks == []

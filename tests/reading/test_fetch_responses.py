@@ -6,14 +6,14 @@ import pytest
 
 from aiokafka import TopicPartition
 from aiokafka._reading import (
-    Answer,
-    CutShort,
+    BatchTooLarge,
     Failed,
     Fetched,
-    Nothing,
-    NotNow,
+    NoRecords,
     OutOfRange,
-    read_answer,
+    PartitionResult,
+    RetryLater,
+    read_partition,
 )
 from aiokafka.errors import (
     BrokerResponseError,
@@ -35,17 +35,17 @@ BATCH = make_batch(numbered(10), base_offset=20)
 
 def answer(
     offset: int = 20, *, error: type[BrokerResponseError] | None = None, records: bytes = b""
-) -> Answer:
+) -> PartitionResult:
     code = error.errno if error is not None else 0
     data = PartitionData(partition_index=3, error_code=code, high_watermark=0, records=records)
-    return read_answer(TP, offset, data)
+    return read_partition(TP, offset, data)
 
 
 def test_records_come_with_what_their_headers_say() -> None:
     found = answer(25, records=BATCH)
     assert isinstance(found, Fetched)
     assert (found.scan.size, found.scan.end, found.aborted) == (len(BATCH), 30, [])
-    assert isinstance(answer(), Nothing)
+    assert isinstance(answer(), NoRecords)
 
 
 def test_aborted_transactions_come_with_the_records() -> None:
@@ -53,7 +53,7 @@ def test_aborted_transactions_come_with_the_records() -> None:
     data = PartitionData(
         partition_index=3, high_watermark=0, aborted_transactions=aborted, records=BATCH
     )
-    found = read_answer(TP, 20, data)
+    found = read_partition(TP, 20, data)
     assert isinstance(found, Fetched)
     assert found.aborted == [(7, 20)]
 
@@ -61,14 +61,14 @@ def test_aborted_transactions_come_with_the_records() -> None:
 def test_records_keep_all_of_their_response_in_memory() -> None:
     frame = bytes(1000) + BATCH
     data = PartitionData(partition_index=3, high_watermark=0, records=memoryview(frame)[1000:])
-    found = read_answer(TP, 20, data)
+    found = read_partition(TP, 20, data)
     assert isinstance(found, Fetched)
     assert found.response_bytes == len(frame)
 
 
 def test_a_part_of_a_batch_is_no_damage() -> None:
     for size in (1, 16, 17, len(BATCH) - 1):
-        assert isinstance(answer(records=BATCH[:size]), CutShort)
+        assert isinstance(answer(records=BATCH[:size]), BatchTooLarge)
 
 
 def test_a_damaged_header_is_left_to_the_reader() -> None:
@@ -80,7 +80,7 @@ def test_a_damaged_header_is_left_to_the_reader() -> None:
 def test_records_that_end_before_the_offset_are_an_error() -> None:
     found = answer(30, records=BATCH)
     assert isinstance(found, Failed)
-    assert not found.may_pass
+    assert not found.is_retriable
     with pytest.raises(CorruptRecordException, match=r"t.*3.*asked for offset 30.* up to 30 only"):
         raise found.failure()
 
@@ -100,17 +100,18 @@ def test_an_offset_outside_of_the_log_is_a_case_of_its_own() -> None:
         (UnknownError, False),
     ],
 )
-def test_what_may_pass_is_asked_again(error: type[BrokerResponseError], is_stale: bool) -> None:
-    assert answer(error=error) == NotNow(error, is_stale)
+def test_what_is_retriable_is_asked_again(error: type[BrokerResponseError], is_stale: bool) -> None:
+    assert answer(error=error) == RetryLater(error, is_stale)
 
 
 @pytest.mark.parametrize(
-    ("error", "may_pass"), [(CorruptRecordException, True), (GroupAuthorizationFailedError, False)]
+    ("error", "is_retriable"),
+    [(CorruptRecordException, True), (GroupAuthorizationFailedError, False)],
 )
-def test_other_errors_are_reported(error: type[BrokerResponseError], may_pass: bool) -> None:
+def test_other_errors_are_reported(error: type[BrokerResponseError], is_retriable: bool) -> None:
     found = answer(error=error)
     assert isinstance(found, Failed)
-    assert found.may_pass is may_pass
+    assert found.is_retriable is is_retriable
     one, other = found.failure(), found.failure()
     assert isinstance(one, error)
     assert one is not other

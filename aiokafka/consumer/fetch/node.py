@@ -12,23 +12,23 @@ from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading import (
-    CutShort,
+    BatchTooLarge,
     Failed,
     Failure,
+    FencedEpochs,
     Fetched,
     FetchSpec,
-    Nothing,
-    NotNow,
-    OldEpochs,
+    NoRecords,
     OutOfRange,
+    RetryLater,
     doubts_metadata,
     fetch_topics,
-    is_passing,
+    is_transient,
+    max_record_bytes,
     named_brokers,
     named_leader,
     partitions_in,
-    read_answer,
-    room_for_records,
+    read_partition,
 )
 from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_names
@@ -96,12 +96,12 @@ class FetchPlan:
     Dicts instead of sets keep the order of requests independent of hashes.
     """
 
-    def __init__(self, node_id: int, max_bytes: int, old_epochs: OldEpochs) -> None:
+    def __init__(self, node_id: int, max_bytes: int, fenced_epochs: FencedEpochs) -> None:
         self.specs: dict[TopicPartition, FetchSpec] = {}
         self.full: dict[PartitionState, None] = {}
         self._node_id = node_id
         self._max_bytes = max_bytes
-        self._old_epochs = old_epochs
+        self._fenced_epochs = fenced_epochs
         self._made_for: dict[TopicPartition, tuple[PartitionState, int]] = {}
         self._backing_off: dict[PartitionState, float] = {}
         self._touched: dict[PartitionState, None] = {}
@@ -178,7 +178,7 @@ class FetchPlan:
             return self._leave_out(state)
         tp = state.tp
         topic_id = topic_ids.get(tp.topic, ZERO_UUID)
-        epoch = self._old_epochs.to_ask(tp, cursor.leader_epoch)
+        epoch = self._fenced_epochs.epoch_to_send(tp, cursor.leader_epoch)
         gained = tp not in self.specs
         self.specs[tp] = FetchSpec(topic_id, cursor.offset, epoch, self._max_bytes)
         self._made_for[tp] = (state, state.epoch)
@@ -373,7 +373,7 @@ class NodeFetcher:
         self._log = SubjectLog(log, shared.config.subject)
         self._buffer = shared.desk.buffer
         limit = shared.config.max_partition_fetch_bytes
-        self._plan = FetchPlan(node_id, limit, shared.old_epochs)
+        self._plan = FetchPlan(node_id, limit, shared.fenced_epochs)
         self._session = FetchSession()
         self._signal = Signal()
         client = shared.config.client
@@ -571,7 +571,7 @@ class NodeFetcher:
         room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
         config = self._shared.config
         # A response also has headers, and must fit into `receive_message_max_bytes` with them.
-        fits = room_for_records(config.client.max_response_bytes, len(self._plan.specs))
+        fits = max_record_bytes(config.client.max_response_bytes, len(self._plan.specs))
         return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
 
     def _on_response(self, sent_at: float, response: FetchResponse) -> None:
@@ -606,7 +606,7 @@ class NodeFetcher:
         if self._backoff.failures:
             self._not_before = self._loop.time() + self._backoff.peek()
             self._leave_replica()
-            if is_passing(error):
+            if is_transient(error):
                 for state in self._plan.states():
                     state.retry.blame(self._loop.time(), error, self._not_before)
         self._backoff.failures += 1
@@ -699,18 +699,18 @@ class FetchResponseHandler:
                 self._timestamp,
             )
             self._shared.meter.fetched(state, data.records, self._sent_at)
-        found = read_answer(state.tp, state.cursor.offset, data)
+        found = read_partition(state.tp, state.cursor.offset, data)
         # Unreadable records come again with each fetch, so they are no success: backoff grows.
         is_whole = isinstance(found, Fetched) and found.scan.end >= 0
-        if is_whole or isinstance(found, Nothing):
+        if is_whole or isinstance(found, NoRecords):
             state.retry.succeed()
         if isinstance(found, Fetched):
             self._buffer(state, found)
-        elif isinstance(found, CutShort):
+        elif isinstance(found, BatchTooLarge):
             self._fail(state, self._too_large(state))
         elif isinstance(found, Failed):
             self._fail(state, found.failure)
-        elif isinstance(found, NotNow):
+        elif isinstance(found, RetryLater):
             self._retry_later(state, found)
         elif isinstance(found, OutOfRange):
             self._on_out_of_range(state, found.failure)
@@ -767,11 +767,11 @@ class FetchResponseHandler:
         else:
             self._fetcher.prefer_replica(state, replica)
 
-    def _retry_later(self, state: PartitionState, found: NotNow) -> None:
+    def _retry_later(self, state: PartitionState, found: RetryLater) -> None:
         name = found.error.__name__
         log.debug("%s: fetch answered %s", state.tp, name)
         epoch = state.cursor.leader_epoch
-        self._shared.old_epochs.note(self._node.node_id, state.tp, epoch, found.error)
+        self._shared.fenced_epochs.on_error(self._node.node_id, state.tp, epoch, found.error)
         self._postpone(state, found.error)
         if state.home.preferred is not None:
             self._fetcher.refuse_replica(state)
