@@ -1,0 +1,4 @@
+"""Import path of aiokafka: helpers that nothing in the package uses."""
+
+from aiokafka._upstream.util import *
+from aiokafka._upstream.util import __all__ as __all__
