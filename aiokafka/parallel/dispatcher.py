@@ -251,6 +251,7 @@ class Dispatcher:
         """Start empty; `subject` begins lines in the log."""
         self.log = SubjectLog(log, subject)
         self.queue = queue
+        queue.dispatcher = self
         self.meter = Meter()
         self.failure: BaseException | None = None
         self.ending = asyncio.Event()

@@ -299,7 +299,7 @@ class ParallelConsumer(Generic[KT, VT]):
         self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
         _check_consumer(consumer)
         _check_assigned(consumer, retry)
-        queue = WorkQueue(_lane_of(order, key), self._leave)
+        queue = WorkQueue(_lane_of(order, key))
         flow = Flow(consumer, queue, limits)
         self._client_id = next(iter(consumer.metrics())).tags["client-id"]
         subject = Subject(
@@ -495,9 +495,6 @@ class ParallelConsumer(Generic[KT, VT]):
             self._tasks.check()
             raise StopAsyncIteration
         return work
-
-    async def _leave(self, work: Work, error: BaseException | None) -> bool:
-        return await self._dispatcher.leave(work, error)
 
     def _check_started(self) -> None:
         if self._phase is _Phase.NEW:

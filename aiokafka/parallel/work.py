@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._typing import KT, VT
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.retry import WaitingRoom, size_of
 from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.parallel.dispatcher import Dispatcher
 
 __all__ = ["OffsetTracker", "PartitionWork", "Work", "WorkQueue", "WorkState"]
 
@@ -155,7 +158,7 @@ class Work(Generic[KT, VT]):
 
     __slots__ = (
         "_cuts",
-        "_end",
+        "_dispatcher",
         "_lane",
         "_partition",
         "_size",
@@ -174,7 +177,7 @@ class Work(Generic[KT, VT]):
         partition: PartitionWork,
         lane: Hashable,
         size: int,
-        end: Callable[[Work, BaseException | None], Any] | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         self.record = record
         self._partition = partition
@@ -182,7 +185,7 @@ class Work(Generic[KT, VT]):
         self._lane = lane
         self._size = size
         self._state = WorkState.QUEUED
-        self._end = end
+        self._dispatcher = dispatcher
         self.failure: Exception | None = None  # why it has no lane
         # Its block was entered, or its handler called, while the partition was still ours.
         self.is_open = False
@@ -230,8 +233,8 @@ class Work(Generic[KT, VT]):
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> bool:
-        assert self._end is not None
-        return bool(await self._end(self, exc))
+        assert self._dispatcher is not None
+        return await self._dispatcher.leave(self, exc)
 
 
 class WorkQueue:
@@ -246,11 +249,9 @@ class WorkQueue:
     Owns: everything here and in its PartitionWorks. No I/O, no waiting.
     """
 
-    def __init__(
-        self,
-        lane_of: LaneOf,
-        end: Callable[[Work, BaseException | None], Any] | None = None,
-    ) -> None:
+    def __init__(self, lane_of: LaneOf) -> None:
+        #: Runs the records; set by the dispatcher itself.
+        self.dispatcher: Dispatcher | None = None
         self.records = 0
         self.nbytes = 0
         self.running = 0
@@ -260,7 +261,6 @@ class WorkQueue:
         self.in_transit = False
         self.waiting = WaitingRoom()
         self._lane_of = lane_of
-        self._end = end
         self._ready: deque[Work] = deque()
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._lingering: dict[TopicPartition, dict[Hashable, Work]] = {}
@@ -361,7 +361,7 @@ class WorkQueue:
             lane = ahead = None
             failure = error
         size = size_of(record)
-        work = Work(record, partition, lane, size, self._end)
+        work = Work(record, partition, lane, size, self.dispatcher)
         if ahead is None:
             if lane is not None:
                 lanes[lane] = work

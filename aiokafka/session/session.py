@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Callable, Set
 from contextlib import AsyncExitStack
 from typing import Any, Generic
 
@@ -45,23 +45,18 @@ __all__ = ["SessionListener", "TransactionalSession"]
 class SessionListener(ConsumerRebalanceListener):
     """Stands between the consumer and the application's own listener, which it calls second."""
 
-    def __init__(
-        self,
-        on_revoked: Callable[[Set[TopicPartition]], Awaitable[None]],
-        on_lost: Callable[[Set[TopicPartition]], None],
-    ) -> None:
+    def __init__(self, session: TransactionalSession) -> None:
+        self._session = session
         self.inner: Any = None
         """The listener of the application."""
-        self._on_revoked = on_revoked
-        self._on_lost = on_lost
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
-        await self._on_revoked(revoked)
+        await self._session.partitions_revoked(revoked)
         if self.inner is not None:
             await _call(self.inner.on_partitions_revoked, revoked)
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        self._on_lost(lost)
+        self._session.partitions_lost(lost)
         if self.inner is not None:
             # Listeners that are not subclasses may have the other two methods only.
             on_lost = getattr(self.inner, "on_partitions_lost", self.inner.on_partitions_revoked)
@@ -159,7 +154,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         self._linger = linger_ms / 1000
         self._retries = retries
         self._stop_timeout = stop_timeout_ms / 1000
-        self._listener = SessionListener(self._on_revoked, self._on_lost)
+        self._listener = SessionListener(self)
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._pause = 0.0
         self._current: SessionTransaction | None = None
@@ -352,7 +347,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _commit(self, transaction: SessionTransaction) -> None:
         """Commit the results and the positions together, unless partitions are revoked before.
 
-        A rebalance may begin at any await, and `_on_revoked` runs in the consumer's task:
+        A rebalance may begin at any await, and `partitions_revoked` runs in the consumer's task:
 
         1. Before SENDING_OFFSETS: the listener does not wait. The transaction is void, and is
            aborted instead of committed.
@@ -362,8 +357,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         3. While the commit is sent: the listener waits as well. Without it, brokers before Kafka
            2.5 would give the next owner the old position while the commit is under way, and the
            records would count twice. Newer brokers have the next owner wait by themselves.
-        4. The member is fenced without the listener (`_on_lost`): brokers since Kafka 2.5 refuse
-           its offsets by member and generation (KIP-447), so the commit fails.
+        4. The member is fenced without the listener (`partitions_lost`): brokers since Kafka 2.5
+           refuse its offsets by member and generation (KIP-447), so the commit fails.
         """
         transaction.enter(SessionPhase.SENDING_OFFSETS)
         offsets = {
@@ -467,7 +462,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     # -- the group
 
-    async def _on_revoked(self, partitions: Set[TopicPartition]) -> None:
+    async def partitions_revoked(self, partitions: Set[TopicPartition]) -> None:
         """Give up `partitions`, which the group revokes; first wait for a commit: see `_commit`."""
         transaction = self._current
         if transaction is None or not partitions & transaction.next.keys():
@@ -480,7 +475,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 self._log.warning("Partitions are revoked while a transaction is still ending")
         transaction.give_up(partitions)
 
-    def _on_lost(self, partitions: Set[TopicPartition]) -> None:
+    def partitions_lost(self, partitions: Set[TopicPartition]) -> None:
         """Give up `partitions`, which the group has assigned to other members already."""
         if self._current is not None:
             self._current.give_up(partitions)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._typing import KT, VT, KeySent, ValueSent, later
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
@@ -14,9 +14,9 @@ from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer.batches.batch_builder import BatchBuilder
-    from aiokafka.producer.producer import AIOKafkaProducer
+    from aiokafka.session.session import TransactionalSession
 else:
-    AIOKafkaProducer = later("aiokafka.producer.producer.AIOKafkaProducer")
+    TransactionalSession = later("aiokafka.session.session.TransactionalSession")
     BatchBuilder = later("aiokafka.producer.batches.batch_builder.BatchBuilder")
 
 __all__ = ["ENDING", "OVER", "SessionPhase", "SessionTransaction"]
@@ -99,18 +99,6 @@ ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING)
 OVER = (_P.COMMITTED, _P.ABORTED)
 
 
-class TransactionRunner(Protocol):
-    """What a transaction needs of its session."""
-
-    producer: AIOKafkaProducer
-
-    async def begin(self, transaction: SessionTransaction) -> None:
-        """Enter the block of `transaction`."""
-
-    async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
-        """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
-
-
 class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     """One transaction of a session: `async with transaction as records`.
 
@@ -125,7 +113,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     Owns every field; the session and its listener call the methods.
     """
 
-    def __init__(self, session: TransactionRunner) -> None:
+    def __init__(self, session: TransactionalSession) -> None:
         self._session = session
         self._phase = _P.TAKEN
         self.records = SessionRecords()

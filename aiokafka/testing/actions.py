@@ -38,6 +38,17 @@ class CloseConnectionError(Exception):
     """The broker closes the connection without a response."""
 
 
+class RefusedError(Exception):
+    """The broker rejects a request, or an item of one. If a handler raises it, the response has
+    `errno` for every item of the request.
+    """
+
+    def __init__(self, errno: int, message: str = "") -> None:
+        super().__init__(message or errno)
+        self.errno = errno
+        self.message = message
+
+
 @dataclass(frozen=True)
 class Fail:
     """Answer with an error code, in the shape that the API has for it; the request has no effect.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka import errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.crc32c import crc32c
+from aiokafka.testing.actions import RefusedError
 
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord
@@ -38,8 +39,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 
-class BatchRefusedError(Exception):
-    """The broker does not take this batch; `errno` says why."""
+class BatchRefusedError(RefusedError):
+    """The broker rejects a record batch."""
 
     def __init__(
         self,
@@ -49,9 +50,7 @@ class BatchRefusedError(Exception):
         in_log: bool = False,
         blamed: Mapping[int, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.errno = errno
-        self.message = message
+        super().__init__(errno, message)
         self.in_log = in_log
         """Whether the log itself refused it: the response then tells where the log starts."""
         self.blamed = dict(blamed or {})

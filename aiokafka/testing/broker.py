@@ -24,6 +24,7 @@ from aiokafka.testing.actions import (
     Fail,
     Hold,
     RawBytes,
+    RefusedError,
     Silence,
     check_answer,
     check_seconds,
@@ -269,7 +270,11 @@ class FakeBroker:
         acls = self.services.acls
         errno = 0 if acls.is_idle else acls.check(context, request)
         api = handlers.load(context.api_key)
-        return api.refuse(context, request, errno) if errno else api.handle(context, request)
+        try:
+            handlers.require(errno)
+            return api.handle(context, request)
+        except RefusedError as refused:
+            return api.refuse(context, request, refused.errno)
 
     def _finished(self, result: Response | None, context: RequestContext) -> Response | None:
         if result is None:

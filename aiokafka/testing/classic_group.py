@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import _seams, errors
+from aiokafka.testing.actions import RefusedError
+
+if TYPE_CHECKING:
+    from aiokafka.testing.script import Script
 
 # -- Members, and the state that a coordinator stores
 
@@ -27,14 +31,13 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-class GroupRefusedError(Exception):
-    """The coordinator says no; `errno` says why."""
+class GroupRefusedError(RefusedError):
+    """The group coordinator rejects the request of a member."""
 
     def __init__(self, errno: int, member_id: str = "") -> None:
         super().__init__(errno)
-        self.errno = errno
         self.member_id = member_id
-        """The id to come back with, for MEMBER_ID_REQUIRED."""
+        """With MEMBER_ID_REQUIRED, the id with which to join again."""
 
 
 @dataclass(slots=True)
@@ -132,8 +135,8 @@ class ClassicGroup:
     initial_delay: float
     """Seconds that an empty group waits for more members (group.initial.rebalance.delay.ms)."""
     max_size: int
-    changed: Callable[[], None]
-    """Called after every change of state."""
+    script: Script
+    """Woken after every change of state."""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
@@ -285,7 +288,7 @@ class ClassicGroup:
             self._timer = loop.call_later(delay, self._complete_join)
             if was_empty:
                 self._waits_for_more = True
-        self.changed()
+        self.script.wake()
 
     def _maybe_complete_join(self) -> None:
         """Complete as soon as all members have joined."""
@@ -319,7 +322,7 @@ class ClassicGroup:
             self._touch(member)
         longest = max(member.rebalance_timeout for member in self.members.values())
         self._timer = asyncio.get_running_loop().call_later(longest, self._sync_expired)
-        self.changed()
+        self.script.wake()
 
     def _vote(self) -> str:
         """Return the protocol that most members prefer, among those that all of them know."""
@@ -377,7 +380,7 @@ class ClassicGroup:
             if waiting is not None and not waiting.done():
                 waiting.set_result(member.assignment)
         self._store()
-        self.changed()
+        self.script.wake()
 
     def _sync_expired(self) -> None:
         """Remove members that joined but never asked for their assignment."""
@@ -456,7 +459,7 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.leader = self.protocol = ""
         self._store()
-        self.changed()
+        self.script.wake()
 
     def _drop(self, member: Member, errno: int) -> None:
         del self.members[member.member_id]
@@ -499,7 +502,7 @@ class ClassicGroup:
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         for member in self.members.values():
             self._touch(member, seconds)
-        self.changed()
+        self.script.wake()
 
     # -- change of the protocol (KIP-848) ------------------------------------------------------
 

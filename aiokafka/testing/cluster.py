@@ -111,7 +111,7 @@ class FakeCluster:
         self._state.config.update(broker_settings(config or {}))
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
-        self._services = Services(self._state, self._script.wake, drawn, security)
+        self._services = Services(self._state, self._script, drawn, security)
         made = (
             FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
             for i in range(brokers)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aiokafka import _seams, errors
 from aiokafka.errors import KafkaProtocolError
@@ -17,6 +18,10 @@ from aiokafka.protocol.messages.consumer_protocol import (
     TopicPartition,
 )
 from aiokafka.testing.classic_group import Application, GroupRefusedError, Joined, Protocols
+
+if TYPE_CHECKING:
+    from aiokafka.testing.groups import Groups
+    from aiokafka.testing.script import Script
 
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 ASSIGNORS = ("uniform", "range")
@@ -106,15 +111,13 @@ class ConsumerGroup:
 
     group_id: str
     session_timeout: float
-    topics_by_name: Callable[[], Mapping[str, tuple[bytes, int]]]
-    """Topic name to its id and number of partitions, as of now."""
     max_size: int
-    changed: Callable[[], None]
     hosts_classic: bool
     """Whether classic members may join (group.consumer.migration.policy)."""
-    downgrade: Callable[[ConsumerGroup, Collection[str]], bool]
-    """Makes a classic group of the members but those with these ids, which leave; False if it may
-    not be."""
+    groups: Groups
+    """All groups of the cluster: they know the topics, and replace this group by a classic one."""
+    script: Script
+    """Woken after every change of state."""
     epoch: int = 1
     """Goes up when members or topics change."""
     assignment_epoch: int = 0
@@ -163,7 +166,7 @@ class ConsumerGroup:
             self._reassign()
         self._reconcile(member, beat.owned)
         self._touch(member)
-        self.changed()
+        self.script.wake()
         # Also to a member that says everything: it does so when it has missed a response.
         tell = beat.epoch == JOINING or beat.is_full or before != member.assigned
         return Reply(member.member_id, member.epoch, member.assigned if tell else None)
@@ -252,7 +255,7 @@ class ConsumerGroup:
             self._touch(member)
         else:
             self.remove(member.member_id)
-        self.changed()
+        self.script.wake()
         return Reply(beat.member_id, beat.epoch, None)
 
     # -- classic members -----------------------------------------------------------------------
@@ -280,15 +283,15 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.MemberIdRequired.errno, str(_seams.random_uuid()))
         try:
             metadata = application.protocols[0][1]
-            subscription = read_subscription(metadata, self.topics_by_name())
+            subscription = read_subscription(metadata, self.groups.topics())
         except KafkaProtocolError:
             raise GroupRefusedError(errors.UnknownError.errno) from None
         former = self._static(application.instance_id)
         member = self._classic_member(application, former)
         self._follow(member, application, subscription)
         if former is not None and former.classic is None and self._is_classic:
-            self.downgrade(self, ())
-        self.changed()
+            self.groups.downgrade(self, ())
+        self.script.wake()
         protocol = application.protocols[0][0]
         return Joined(member.epoch, CONSUMERS, protocol, "", member.member_id, [])
 
@@ -356,7 +359,7 @@ class ConsumerGroup:
         _cancel(classic.syncing)
         classic.syncing = None
         self._touch(member)
-        return write_assignment(member.assigned, self.topics_by_name(), classic.metadata)
+        return write_assignment(member.assigned, self.groups.topics(), classic.metadata)
 
     def beat(self, member_id: str, instance_id: str | None, generation: int) -> int:
         """Take a Heartbeat request; the error code, 0 if there is no reason to join again.
@@ -404,7 +407,7 @@ class ConsumerGroup:
     # -- assignment ----------------------------------------------------------------------------
 
     def _topics_changed(self) -> bool:
-        now = self.topics_by_name()
+        now = self.groups.topics()
         subscribed = {name for m in self.members.values() for name in self._subscription(m, now)}
         relevant = {name: now[name] for name in subscribed}
         changed = relevant != self._known_topics
@@ -422,7 +425,7 @@ class ConsumerGroup:
     def _reassign(self) -> None:
         """Begin a group epoch with a new target assignment."""
         self.epoch += 1
-        topics = self.topics_by_name()
+        topics = self.groups.topics()
         is_range = self.assignor == "range"
         members = sorted(self.members.values(), key=_place) if is_range else self.members.values()
         wanted = {m.member_id: self._subscription(m, topics) for m in members}
@@ -492,7 +495,7 @@ class ConsumerGroup:
         others = [m for m in self.members.values() if m.member_id not in member_ids]
         is_classic = all(member.classic is not None for member in others)
         was_mixed = any(member.classic is None for member in leaving)
-        if others and is_classic and was_mixed and self.downgrade(self, member_ids):
+        if others and is_classic and was_mixed and self.groups.downgrade(self, member_ids):
             return
         for member in leaving:
             self._remove(member)
@@ -506,7 +509,7 @@ class ConsumerGroup:
         leaving = dict.fromkeys(each for each in found if isinstance(each, str))
         if leaving:
             self.remove(*leaving)
-            self.changed()
+            self.script.wake()
         return [0 if isinstance(each, str) else each for each in found]
 
     def _to_dismiss(self, member_id: str, instance_id: str | None) -> int | str:
@@ -544,7 +547,7 @@ class ConsumerGroup:
     def _expire(self, member: ConsumerMember) -> None:
         if self.members.get(member.member_id) is member:
             self.remove(member.member_id)
-            self.changed()
+            self.script.wake()
 
     def _static(self, instance_id: str | None) -> ConsumerMember | None:
         if instance_id is None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._typing import later
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.testing.state import ClusterState, Node
+    from aiokafka.testing.services import Services
+    from aiokafka.testing.state import Node
 else:
-    ClusterState = later("aiokafka.testing.state.ClusterState")
+    Services = later("aiokafka.testing.services.Services")
     Node = later("aiokafka.testing.state.Node")
 
 
@@ -24,11 +24,11 @@ class Controller:
     get NOT_CONTROLLER with ZooKeeper (before 3.0), or with KRaft wait until their time is over.
     """
 
-    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
+    def __init__(self, services: Services) -> None:
         #: Seconds after which it notices that a broker has stopped; 0 (the default) for at once.
         self.session_timeout = 0.0
-        self._state = state
-        self._changed = changed
+        self._services = services
+        self._state = services.state
         self._timers: dict[int, asyncio.TimerHandle] = {}  # broker to the end of its session
         self._return: asyncio.TimerHandle | None = None
         self._successor: int | None = None
@@ -50,7 +50,7 @@ class Controller:
         """Stop the controller; there is none until :meth:`start`."""
         self._cancel_return()
         self._state.has_controller = False
-        self._changed()
+        self._services.cluster_changed()
 
     def start(self, broker_id: int | None = None) -> None:
         """Start a controller, which at once acts on what has happened since the last one stopped.
@@ -72,7 +72,7 @@ class Controller:
         for event in self._waiting:
             event.set()
         self._waiting.clear()
-        self._changed()
+        self._services.cluster_changed()
 
     def fail_over(self, seconds: float, broker_id: int | None = None) -> None:
         """Stop the controller for so many seconds; then start another, as :meth:`start` does."""
@@ -109,7 +109,7 @@ class Controller:
                 f"broker {broker_id} is not in sync: give unclean=True to lose records"
             )
         self._state.set_leader(partition, broker_id)
-        self._changed()
+        self._services.cluster_changed()
         return partition.leader_epoch
 
     # -- for the cluster -----------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Controller:
             self._state.node_up(node.node_id)
         elif node.registered and not there:
             self._state.node_down(node.node_id)
-        self._changed()
+        self._services.cluster_changed()
 
     async def wait(self, seconds: float) -> bool:
         """Wait up to so many seconds for a controller; return whether there is one."""

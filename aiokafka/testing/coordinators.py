@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aiokafka import errors
 from aiokafka._typing import later
 from aiokafka.testing.replication import Seconds, drawn
 
 if TYPE_CHECKING:
+    from aiokafka.testing.groups import Groups
     from aiokafka.testing.state import ClusterState
 else:
     ClusterState = later("aiokafka.testing.state.ClusterState")
@@ -19,13 +20,6 @@ KINDS = {"group": 0, "transaction": 1}
 
 Key = tuple[int, str]
 """Kind, and group id or transactional id."""
-
-
-class Loaded(Protocol):
-    """Groups that a coordinator reads when it takes over."""
-
-    def load(self, group_id: str, seconds: float) -> None:
-        """Restore what the log of the coordinator has about a group, loaded in so many seconds."""
 
 
 class Coordinators:
@@ -44,7 +38,7 @@ class Coordinators:
         self.load_time: Seconds | None = None
         self._state = state
         self._random = random
-        self._groups: Loaded | None = None
+        self._groups: Groups | None = None
         self._loaded_at: dict[Key, int] = {}  # the broker that has it in memory
         self._busy_until: dict[Key, float] = {}
 
@@ -86,8 +80,8 @@ class Coordinators:
 
     # -- for the brokers -----------------------------------------------------------------------
 
-    def attach(self, groups: Loaded) -> None:
-        """Set the groups that are to be loaded."""
+    def attach(self, groups: Groups) -> None:
+        """Set the groups that a new coordinator loads."""
         self._groups = groups
 
     def check(self, kind: int, key: str, node_id: int) -> int:

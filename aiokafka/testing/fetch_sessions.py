@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aiokafka import errors
+from aiokafka.testing.actions import RefusedError
 
 _FULL = 0
 _NO_SESSION = -1
@@ -47,12 +48,8 @@ class FetchSession:
         self.positions.move_to_end((position.topic, position.partition))
 
 
-class FetchSessionError(Exception):
-    """The client's idea of its session is wrong; `errno` says how."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+class FetchSessionError(RefusedError):
+    """The broker does not have this session, or expects another epoch of it."""
 
 
 class FetchSessions:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
@@ -21,6 +22,9 @@ from aiokafka.testing.consumer_group import (
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.state import ClusterState
 
+if TYPE_CHECKING:
+    from aiokafka.testing.script import Script
+
 _GROUP = 0
 _POLICY = "group.consumer.migration.policy"
 
@@ -30,13 +34,11 @@ class Groups:
     as Kafka's does through its offsets topic. Sessions go on while a broker is down, unless
     coordinators take time to load (:class:`Coordinators`)."""
 
-    def __init__(
-        self, state: ClusterState, coordinators: Coordinators, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, state: ClusterState, coordinators: Coordinators, script: Script) -> None:
         self._state = state
         self._coordinators = coordinators
         coordinators.attach(self)
-        self._changed = changed
+        self._script = script
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
@@ -85,21 +87,19 @@ class Groups:
     def _new_classic(self, group_id: str) -> ClassicGroup:
         setting = self._state.setting
         delay = setting("group.initial.rebalance.delay.ms") / 1000
-        group = ClassicGroup(group_id, delay, setting("group.max.size"), self._changed)
+        group = ClassicGroup(group_id, delay, setting("group.max.size"), self._script)
         self.classic[group_id] = group
         return group
 
     def _new_consumer(self, group_id: str) -> ConsumerGroup:
-        group = ConsumerGroup(
+        group = self.consumer[group_id] = ConsumerGroup(
             group_id,
             self._state.setting("group.consumer.session.timeout.ms") / 1000,
-            self._topics,
             self._state.setting("group.max.size"),
-            self._changed,
             self._state.config[_POLICY] != "disabled",
-            self._downgrade,
+            self,
+            self._script,
         )
-        self.consumer[group_id] = group
         return group
 
     def _allows(self, change: str) -> bool:
@@ -129,7 +129,7 @@ class Groups:
         Raises:
             KafkaProtocolError: what it wants or what it has is malformed.
         """
-        subscription = read_subscription(member.metadata(group.protocol), self._topics())
+        subscription = read_subscription(member.metadata(group.protocol), self.topics())
         return ConsumerMember(
             member.member_id,
             member.instance_id,
@@ -140,16 +140,16 @@ class Groups:
             topics=subscription.topics,
             epoch=group.generation,
             previous_epoch=group.generation,
-            assigned=read_assignment(member.assignment, self._topics()),
+            assigned=read_assignment(member.assignment, self.topics()),
             classic=ClassicSide(member.session_timeout, member.protocols),
         )
 
-    def _downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+    def downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
         """Make a classic group of the members that do not leave, which are classic ones; they
         rebalance, unless none leaves: then one has replaced the last one of the other kind."""
         if not self._allows("downgrade"):
             return False
-        topics = self._topics()
+        topics = self.topics()
         members = []
         for member in group.members.values():
             if member.member_id in leaving or member.classic is None:
@@ -248,7 +248,7 @@ class Groups:
         """
         group = self.classic.get(group_id) or self.consumer[group_id]
         group.remove(member_id)
-        self._changed()
+        self._script.wake()
 
     def forget_topic(self, topic: str) -> None:
         """Forget the positions of a deleted topic."""
@@ -267,7 +267,8 @@ class Groups:
         for consumer in self.consumer.values():
             consumer.close()
 
-    def _topics(self) -> Mapping[str, tuple[bytes, int]]:
+    def topics(self) -> Mapping[str, tuple[bytes, int]]:
+        """Return the id and the number of partitions of each topic that is not internal."""
         return {
             topic.name: (topic.topic_id, len(topic.partitions))
             for topic in self._state.topics.values()

@@ -14,9 +14,6 @@ from aiokafka.testing.actions import check_seconds
 from aiokafka.testing.log import PartitionLog
 
 if TYPE_CHECKING:
-    from aiokafka.testing.state import ClusterState, Partition
-
-if TYPE_CHECKING:
     from aiokafka.testing.state import ClusterState, Node, Partition
 else:
     ClusterState = later("aiokafka.testing.state.ClusterState")
@@ -66,7 +63,7 @@ class Replication:
         self._all = False
         self._lags: dict[tuple[Place | None, int | None], Seconds] = {}
         self._stalls: dict[tuple[Place | None, int | None], None] = {}
-        state.partition_added = self._added
+        state.replication = self
 
     # -- for tests -----------------------------------------------------------------------------
 
@@ -171,6 +168,11 @@ class Replication:
             if partition.copies is not None:
                 partition.copies.pursue()
 
+    def partition_added(self, partition: Partition) -> None:
+        """Give each replica of a new partition a log of its own, after :meth:`use` for all."""
+        if self._all:
+            self._divide(partition)
+
     def close(self) -> None:
         """Stop all timers."""
         for partition in self._state.partitions():
@@ -185,10 +187,6 @@ class Replication:
             return None
         found = next((self._lags[key] for key in keys if key in self._lags), 0.0)
         return drawn(found, self._random)
-
-    def _added(self, partition: Partition) -> None:
-        if self._all:
-            self._divide(partition)
 
     def _divide(self, partition: Partition) -> None:
         if partition.copies is None:
@@ -423,7 +421,7 @@ class Copies:
 
 
 @dataclass(frozen=True)
-class Move:
+class Reassignment:
     """A move that is under way."""
 
     former: list[int]
@@ -441,27 +439,27 @@ class Move:
         return [node for node in self.former if node not in self.target]
 
 
-class Moves:
+class Reassignments:
     """The moves of a fake cluster. One ends at once, unless a broker that is to copy is down."""
 
     def __init__(self, state: ClusterState) -> None:
         #: Those under way, by topic and partition.
-        self.under_way: dict[Place, Move] = {}
+        self.ongoing: dict[Place, Reassignment] = {}
         self._state = state
 
     def begin(self, partition: Partition, target: list[int]) -> None:
         """Begin a move, or give the one under way another target."""
         place = (partition.topic, partition.index)
-        present = self.under_way.get(place)
+        present = self.ongoing.get(place)
         former = partition.replicas if present is None else present.former
-        move = Move(list(former), list(target))
-        self.under_way[place] = move
+        move = Reassignment(list(former), list(target))
+        self.ongoing[place] = move
         partition.replicas = [*target, *move.removing]
         self.advance()
 
     def cancel(self, partition: Partition) -> bool:
         """Go back to the replicas before a move; return whether there was one."""
-        move = self.under_way.pop((partition.topic, partition.index), None)
+        move = self.ongoing.pop((partition.topic, partition.index), None)
         if move is None:
             return False
         self._keep(partition, move.former)
@@ -469,15 +467,15 @@ class Moves:
 
     def advance(self) -> None:
         """End the moves for which all brokers are there."""
-        for place, move in list(self.under_way.items()):
+        for place, move in list(self.ongoing.items()):
             partition = self._state.partition(*place)
             if partition is None:
-                del self.under_way[place]
+                del self.ongoing[place]
                 continue
             live = self._state.live_nodes()
             if partition.leader == -1 or not all(node in live for node in move.target):
                 continue
-            del self.under_way[place]
+            del self.ongoing[place]
             if partition.copies is not None:
                 for node in move.adding:
                     partition.copies.catch_up(node)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka import _seams, errors
+from aiokafka.testing.actions import RefusedError
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Security
@@ -107,12 +108,8 @@ def _salted(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
 _KEY = "delegation.token.secret.key"
 
 
-class TokenRefusedError(Exception):
-    """The broker says no; `errno` says why."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+class TokenRefusedError(RefusedError):
+    """The broker rejects a request about delegation tokens."""
 
 
 @dataclass

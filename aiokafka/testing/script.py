@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout
 from aiokafka._typing import Self, later
@@ -16,11 +16,13 @@ from aiokafka.protocol.schema import Request, Response
 from aiokafka.testing.actions import Action, Answer, check_whole, refuse_class
 
 if TYPE_CHECKING:
+    from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
     from aiokafka.testing.versions import BrokerProfile
 else:
+    FakeBroker = later("aiokafka.testing.broker.FakeBroker")
     Session = later("aiokafka.testing.security.Session")
     Services = later("aiokafka.testing.services.Services")
     ClusterState = later("aiokafka.testing.state.ClusterState")
@@ -31,27 +33,11 @@ _LOOK_AGAIN = 0.05  # seconds
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
-class Receiver(Protocol):
-    """What a request tells of the broker that received it."""
-
-    node_id: int
-    services: Services
-    """The cluster's coordinators."""
-
-    @property
-    def state(self) -> ClusterState:
-        """What the broker knows of the cluster, which may be stale."""
-
-    @property
-    def profile(self) -> BrokerProfile:
-        """The release that it plays."""
-
-
 @dataclass(slots=True, eq=False)  # frozen ones take four times as long to make
 class RequestContext:
     """Where a request came from."""
 
-    broker: Receiver
+    broker: FakeBroker
     """The broker that received it."""
     api_key: int
     api_version: int
@@ -69,12 +55,12 @@ class RequestContext:
 
     @property
     def state(self) -> ClusterState:
-        """What the broker knows of the cluster, which may be stale."""
+        """The cluster as the broker knows it, which may be stale (:meth:`Faults.mislead`)."""
         return self.broker.state
 
     @property
-    def truth(self) -> ClusterState:
-        """What is so."""
+    def cluster_state(self) -> ClusterState:
+        """The actual state of the cluster."""
         return self.broker.services.state
 
     @property

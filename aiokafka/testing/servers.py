@@ -125,7 +125,7 @@ def _another_leader_each_time(context: RequestContext, response: Any) -> None:
 
 
 def _this_broker_for_the_leader(context: RequestContext, response: Any) -> None:
-    this = context.truth.nodes[context.node_id]
+    this = context.cluster_state.nodes[context.node_id]
     for endpoint in response.node_endpoints:
         endpoint.host, endpoint.port = this.host, this.port
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka import errors
@@ -13,7 +12,7 @@ from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.quotas import Quotas
-from aiokafka.testing.replication import Moves, Replication
+from aiokafka.testing.replication import Reassignments, Replication
 from aiokafka.testing.sasl import DelegationTokens, ScramCredentials
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from aiokafka.testing.batches import Batch
-    from aiokafka.testing.script import RequestContext
+    from aiokafka.testing.script import RequestContext, Script
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
@@ -37,7 +36,7 @@ class Services:
     def __init__(
         self,
         state: ClusterState,
-        changed: Callable[[], None],
+        script: Script,
         random: Random,
         security: Security | None = None,
     ) -> None:
@@ -49,10 +48,10 @@ class Services:
         #: How replicas copy from their leaders.
         self.replication = Replication(state, random)
         #: Partitions on their way to other brokers.
-        self.moves = Moves(state)
+        self.reassignments = Reassignments(state)
         #: What decides who leads.
-        self.controller = Controller(state, self.cluster_changed)
-        self._changed = changed
+        self.controller = Controller(self)
+        self._script = script
         #: Who may log in; None where brokers ask for no login.
         self.security = security
         #: Passwords that SCRAM checks; kept also where brokers ask for no login.
@@ -68,9 +67,9 @@ class Services:
         #: Metrics of clients.
         self.telemetry = TelemetryReceiver(state)
         #: The group coordinators.
-        self.groups = Groups(state, self.coordinators, changed)
+        self.groups = Groups(state, self.coordinators, script)
         #: The transaction coordinators.
-        self.transactions = Transactions(state, self.coordinators, self.groups, changed)
+        self.transactions = Transactions(state, self.coordinators, self.groups, script)
         self._fetch_sessions: dict[int, FetchSessions] = {}
         self._is_closed = False
 
@@ -142,10 +141,10 @@ class Services:
         """Wake what depends on the controller: it has decided something, or there is none or one
         again.
         """
-        self.moves.advance()
+        self.reassignments.advance()
         self.replication.pursue()
         self.leaders_changed()
-        self._changed()
+        self._script.wake()
 
     def node_stopped(self, node_id: int) -> None:
         """Forget what only the memory of that broker held."""

@@ -8,11 +8,12 @@ import dataclasses
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import _seams, errors
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -24,7 +25,7 @@ from aiokafka.testing.settings import (
 from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
 if TYPE_CHECKING:
-    from aiokafka.testing.replication import Copies
+    from aiokafka.testing.replication import Copies, Replication
 
 FIRST_KRAFT = (3, 0)
 """From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
@@ -110,13 +111,8 @@ class Topic:
         return self.config.get(name, default)
 
 
-class TopicRefusedError(Exception):
-    """A topic cannot be created or changed as asked; `errno` says why."""
-
-    def __init__(self, errno: int, message: str) -> None:
-        super().__init__(message)
-        self.errno = errno
-        self.message = message
+class TopicRefusedError(RefusedError):
+    """A topic cannot be created or changed as requested; `errno` and `message` give the reason."""
 
 
 class ByBroker(dict[int, V]):
@@ -152,8 +148,8 @@ class ClusterState:
         self.has_controller = True
         #: The broker that a test made the controller.
         self.placed_controller = -1
-        #: Called with every new partition.
-        self.partition_added: Callable[[Partition], None] | None = None
+        #: Notified of every new partition.
+        self.replication: Replication | None = None
         self._next_leader = itertools.count()
 
     # -- nodes ---------------------------------------------------------------------------------
@@ -466,5 +462,5 @@ class ClusterState:
         log = PartitionLog(topic.name, index)
         partition = Partition(topic.name, index, replicas, log, leader)
         topic.partitions.append(partition)
-        if self.partition_added is not None:
-            self.partition_added(partition)
+        if self.replication is not None:
+            self.replication.partition_added(partition)

@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from aiokafka import _seams, errors
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.state import ClusterState, Partition
+
+if TYPE_CHECKING:
+    from aiokafka.testing.script import Script
 
 _TRANSACTION = 1
 _NO_EPOCH = -1
@@ -38,12 +43,8 @@ _PREPARING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
-class TransactionRefusedError(Exception):
-    """The coordinator says no; `errno` says why."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+class TransactionRefusedError(RefusedError):
+    """The transaction coordinator rejects the request of a producer."""
 
 
 @dataclass(eq=False)
@@ -94,12 +95,12 @@ class Transactions:
         state: ClusterState,
         coordinators: Coordinators,
         groups: Groups,
-        changed: Callable[[], None],
+        script: Script,
     ) -> None:
         self._state = state
         self._coordinators = coordinators
         self._groups = groups
-        self._changed = changed
+        self._script = script
         self._paused = False
         self._completing = False
         self._watched: dict[PartitionLog, None] = {}  # whose replicas lack a marker
@@ -171,7 +172,7 @@ class Transactions:
     def _reset(self, known: Transaction, timeout: float) -> None:
         known.timeout = timeout
         known.state = TransactionState.EMPTY
-        self._changed()
+        self._script.wake()
 
     def _next_producer_id(self) -> int:
         return next(self._state.next_producer_id)
@@ -220,7 +221,7 @@ class Transactions:
             known.state = TransactionState.ONGOING
             known.started_at_ms = int(_seams.wall_time() * 1000)
             self._limit(known, known.timeout)
-            self._changed()
+            self._script.wake()
         return known
 
     def end(
@@ -320,7 +321,7 @@ class Transactions:
             known.expiry.cancel()
             known.expiry = None
         self.complete_waiting()
-        self._changed()
+        self._script.wake()
 
     def _maybe_complete(self, known: Transaction) -> None:
         commit = known.state is TransactionState.PREPARE_COMMIT

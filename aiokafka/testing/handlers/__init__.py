@@ -15,14 +15,16 @@ a function makes it::
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from aiokafka.protocol.schema import NEVER, ZERO_UUID, Request, Response, Struct, fields
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.script import RequestContext
 
-__all__ = ["Api", "handles", "known", "load", "refuse", "refuses"]
+__all__ = ["Api", "handles", "known", "load", "refuse", "refuses", "require"]
 
 # Modules are imported on first use, because messages cost time to declare.
 _FAMILIES = {
@@ -98,7 +100,14 @@ def handles(
     api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
 
     def register(function: _F) -> _F:
-        api.handle = function
+        async def handle(context: RequestContext, request: Any) -> Any:
+            try:
+                return await function(context, request)
+            except RefusedError as refused:
+                return api.refuse(context, request, refused.errno)
+
+        # The broker does the same for the plain functions, which respond without a task.
+        api.handle = handle if inspect.iscoroutinefunction(function) else function
         return function
 
     return register
@@ -123,6 +132,12 @@ def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
     has no items; any other has one for each item of the request, with its key and the error.
     """
     return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
+
+
+def require(errno: int) -> None:
+    """Raise RefusedError, unless the error code is 0."""
+    if errno:
+        raise RefusedError(errno)
 
 
 def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:

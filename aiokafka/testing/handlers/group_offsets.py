@@ -41,9 +41,10 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
 from aiokafka.testing.groups import CommittedOffset
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.handlers._common import find_topic
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
@@ -120,8 +121,7 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
         request.group_instance_id,
         request.generation_id_or_member_epoch,
     )
-    if errno:
-        return refuse(context, request, errno)
+    require(errno)
     return OffsetCommitResponse(
         topics=[_commit_topics(context, request, t) for t in request.topics]
     )
@@ -181,10 +181,8 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Store the offsets as pending until the transaction ends."""
     if not request.group_id:
-        return refuse(context, request, errors.InvalidGroupIdError.errno)
-    errno = _check_txn_member(context, request) or _check_transaction(context, request)
-    if errno:
-        return refuse(context, request, errno)
+        raise RefusedError(errors.InvalidGroupIdError.errno)
+    require(_check_txn_member(context, request) or _check_transaction(context, request))
     return TxnOffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
@@ -235,7 +233,7 @@ def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest)
         return errors.InvalidProducerEpoch.errno if is_refused else 0
     transactions = context.services.transactions
     session = (request.transactional_id, request.producer_id, request.producer_epoch)
-    second_version = context.truth.profile.level("transaction.version") >= 2
+    second_version = context.cluster_state.profile.level("transaction.version") >= 2
     try:
         if context.api_version >= _FIRST_ADDING_GROUP and second_version:
             transactions.add_group(*session, request.group_id)
@@ -290,10 +288,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
     if context.api_version >= _FIRST_SEVERAL:
         groups = [_group(context, request, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
-    groups_ = context.services.groups
-    errno = groups_.check_coordinator(context.node_id, request.group_id)
-    if errno:
-        return refuse_offset_fetch(context, request, errno)
+    require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     wanted = (
         _all_by_topic(context, request.group_id)
         if request.topics is None
@@ -459,11 +454,9 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete the offsets of topics that no member subscribes to."""
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, request.group_id)
-    if not errno and not groups.exists(request.group_id):
-        errno = errors.GroupIdNotFound.errno
-    if errno:
-        return refuse(context, request, errno)
+    require(groups.check_coordinator(context.node_id, request.group_id))
+    if not groups.exists(request.group_id):
+        raise RefusedError(errors.GroupIdNotFound.errno)
     in_use = _subscribed(context, request.group_id)
     response = OffsetDeleteResponse(throttle_time_ms=0, topics=[])
     for topic in request.topics:

@@ -38,19 +38,19 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
             return refuse(context, request, errors.InvalidRequestError.errno)
     profile = context.profile
     features = profile.features.items()
-    finalized = context.truth.profile
+    finalized = context.cluster_state.profile
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(profile.ranges.items())
-            if key not in _TELEMETRY or has_receiver(context.truth)
+            if key not in _TELEMETRY or has_receiver(context.cluster_state)
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in features
             if low > 0 or context.api_version >= 4  # older clients choke on 0 (KAFKA-17011)
         ],
-        finalized_features_epoch=context.truth.features_epoch if profile.features else -1,
+        finalized_features_epoch=context.cluster_state.features_epoch if profile.features else -1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in ((name, finalized.level(name)) for name, _ in features)

@@ -112,8 +112,10 @@ def _one(
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
             return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
-        if name not in context.truth.topics:  # else this broker has only not heard of it yet
-            context.truth.create_topic(name)
+        if (
+            name not in context.cluster_state.topics
+        ):  # else this broker has only not heard of it yet
+            context.cluster_state.create_topic(name)
     except TopicRefusedError as exc:
         return _missing(name, ZERO_UUID, exc.errno)
     # A broker answers before the new topic has a leader: the client has to ask again.

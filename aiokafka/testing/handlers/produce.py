@@ -21,7 +21,7 @@ from aiokafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aiokafka.testing.actions import CloseConnectionError
+from aiokafka.testing.actions import CloseConnectionError, RefusedError
 from aiokafka.testing.batches import (
     Batch,
     BatchRefusedError,
@@ -33,7 +33,7 @@ from aiokafka.testing.batches import (
     parse,
     with_producer,
 )
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses, require
 from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
@@ -410,11 +410,9 @@ def init_producer_id(
             throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
         )
     if transactional_id == "":
-        return refuse(context, request, errors.InvalidRequestError.errno)
+        raise RefusedError(errors.InvalidRequestError.errno)
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, transactional_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(transactions.check_coordinator(context.node_id, transactional_id))
     timeout = request.transaction_timeout_ms / 1000
     try:
         producer_id, epoch = transactions.init(

@@ -21,7 +21,7 @@ def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     """Return the metrics that the brokers want of this client."""
-    if not has_receiver(context.truth):
+    if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
     errno, instance_id = receiver.admit(context, request.client_instance_id)
@@ -33,7 +33,7 @@ def get_telemetry_subscriptions(
         subscription_id=subscription_id,
         accepted_compression_types=list(ACCEPTED),
         push_interval_ms=interval_ms,
-        telemetry_max_bytes=int(context.truth.config["telemetry.max.bytes"]),
+        telemetry_max_bytes=int(context.cluster_state.config["telemetry.max.bytes"]),
         delta_temporality=True,
         requested_metrics=list(metrics),
     )
@@ -45,7 +45,7 @@ def get_telemetry_subscriptions(
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Keep the metrics."""
-    if not has_receiver(context.truth):
+    if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)
     return PushTelemetryResponse(error_code=errno)

@@ -42,7 +42,7 @@ from aiokafka.protocol.messages.transactions import (
     EndTxnResponse,
 )
 from aiokafka.testing import transactions as coordinator
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses, require
 from aiokafka.testing.handlers._common import check_leader, in_version
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
@@ -157,9 +157,7 @@ def add_offsets_to_txn(
 ) -> AddOffsetsToTxnResponse:
     """Add a group, whose offsets are committed with the transaction."""
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, request.transactional_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(transactions.check_coordinator(context.node_id, request.transactional_id))
     try:
         transactions.add_group(
             request.transactional_id,
@@ -182,9 +180,7 @@ _FIRST_BUMPING = 5  # KIP-890
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     """Write the markers. Since version 5 the producer goes on with the next epoch."""
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, request.transactional_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(transactions.check_coordinator(context.node_id, request.transactional_id))
     try:
         producer_id, epoch = transactions.end(
             request.transactional_id,
@@ -192,7 +188,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
             request.producer_epoch,
             commit=request.committed,
             bumps_epoch=context.api_version >= _FIRST_BUMPING
-            and context.truth.profile.level("transaction.version") >= 2,
+            and context.cluster_state.profile.level("transaction.version") >= 2,
         )
     except TransactionRefusedError as exc:
         return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED_ENDING))

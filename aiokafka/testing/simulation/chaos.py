@@ -5,30 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import random
     from types import TracebackType
 
     from typing_extensions import Self
 
     from aiokafka.testing.cluster import FakeCluster
-    from aiokafka.testing.simulation.loop import SimulatedLoop
-    from aiokafka.testing.simulation.network import Line, Network
+    from aiokafka.testing.simulation.network import Line
+    from aiokafka.testing.simulation.run import Simulation
 
 __all__ = ["Chaos", "Faults"]
-
-
-class Run(Protocol):
-    """What faults need of the simulation that they happen in."""
-
-    loop: SimulatedLoop
-    network: Network
-    random: random.Random
-
-    def note(self, text: str) -> None:
-        """Add a line to the timeline."""
 
 
 class Faults:
@@ -42,7 +30,7 @@ class Faults:
         RuntimeError: it has not: its brokers have no addresses yet.
     """
 
-    def __init__(self, simulation: Run, cluster: FakeCluster) -> None:
+    def __init__(self, simulation: Simulation, cluster: FakeCluster) -> None:
         self._simulation = simulation
         self._cluster = cluster
         self._lines: dict[int, Line] = {}
@@ -173,7 +161,7 @@ class Chaos:
 
     def __init__(
         self,
-        simulation: Run,
+        simulation: Simulation,
         cluster: FakeCluster,
         *,
         every_s: float = 20.0,
