@@ -83,7 +83,7 @@ def _create(context: RequestContext, wanted: AclCreation) -> AclCreationResult:
 
 
 def _problem(wanted: AclCreation) -> str | None:
-    """Return what is wrong with an entry; None for a valid one."""
+    """Return the error message for an entry; None for a valid one."""
     if wanted.resource_type == _CLUSTER and wanted.resource_name != "kafka-cluster":
         return "The only valid name for the CLUSTER resource is kafka-cluster"
     if wanted.resource_pattern_type in (_ANY, _MATCH) or not wanted.resource_name:
@@ -98,8 +98,8 @@ def _problem(wanted: AclCreation) -> str | None:
 
 @handles(DeleteAclsRequest)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Delete the entries that match each filter. An entry that matches several belongs to each
-    result.
+    """Delete the entries that match each filter. An entry that matches several filters is in the
+    result of each.
     """
     entries = context.services.acls.entries
     if not entries.is_enforced:

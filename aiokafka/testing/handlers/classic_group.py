@@ -21,8 +21,8 @@ from aiokafka.testing.classic_group import Application, ClassicGroup, GroupRefus
 from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.script import RequestContext
 
-# -- JoinGroup: enter a group and wait until all its members have. A group of the consumer protocol
-# (KIP-848) makes nobody wait.
+# -- JoinGroup: join, and wait until all members have joined. A group of the consumer protocol
+# (KIP-848) responds at once.
 
 _FIRST_NEEDING_ID = 4  # KIP-394
 _FIRST_STATIC = 5
@@ -32,7 +32,7 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond when the group has its next generation."""
+    """Add a member, and respond in the next generation of the group."""
     _check(context, request)
     try:
         group = context.services.groups.for_join(request.group_id)
@@ -110,12 +110,12 @@ def _joined(context: RequestContext, joined: Joined) -> JoinGroupResponse:
     return response
 
 
-# -- SyncGroup: fetch the assignment; the leader brings it
+# -- SyncGroup: get the assignment, which the leader sends
 
 
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Respond with the assignment, when the leader has sent it."""
+    """Return the assignment, once the leader has sent it."""
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     if (modern := groups.consumer.get(request.group_id)) is not None:
@@ -148,12 +148,12 @@ def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
     return request.protocol_type, request.protocol_name
 
 
-# -- Heartbeat: stay in a group as a member of the classic protocol
+# -- Heartbeat: keep the session of a classic member
 
 
 @handles(HeartbeatRequest)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Extend the session of a member, which learns of a rebalance."""
+    """Extend the session of a member, and report a rebalance."""
     if not request.group_id:
         raise RefusedError(errors.InvalidGroupIdError.errno)
     groups = context.services.groups

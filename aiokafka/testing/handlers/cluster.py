@@ -29,10 +29,10 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeQuorum: the controllers' quorum (KIP-595)
+# -- DescribeQuorum: the controller quorum (KIP-595)
 
 _LOG = "__cluster_metadata"
-_END = 1000  # of the metadata log, which the fake does not have
+_END = 1000  # end of the metadata log, which the fake does not have
 _BEHIND = 100
 _TIME = 1_700_000_000_000
 
@@ -41,7 +41,7 @@ _TIME = 1_700_000_000_000
 def describe_quorum(
     context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """Describe the voters, led by the controller. Voters that are down lag behind."""
+    """Describe the voters, with the controller as the leader. Stopped voters lag behind."""
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
         return _unknown_partitions(request)
     state = context.cluster_state
@@ -103,7 +103,7 @@ def _unknown_partitions(request: DescribeQuorumRequest) -> DescribeQuorumRespons
     )
 
 
-# -- UpdateFeatures: raise or lower the levels of features (KIP-584)
+# -- UpdateFeatures: change the levels of features (KIP-584)
 
 _UPGRADE = 1
 
@@ -142,7 +142,7 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
     return f"it would go down from {level}" if wanted < level and not down else ""
 
 
-# -- UnregisterBroker: forget a broker
+# -- UnregisterBroker
 
 
 @handles(UnregisterBrokerRequest, refusal={"error_message": "refused"})
@@ -158,7 +158,7 @@ def unregister_broker(
     return UnregisterBrokerResponse(error_message=None)
 
 
-# -- AddRaftVoter: let a controller vote (KIP-853)
+# -- AddRaftVoter (KIP-853)
 
 
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
@@ -172,7 +172,7 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
     return AddRaftVoterResponse(error_message=None)
 
 
-# -- RemoveRaftVoter: take a controller out (KIP-853)
+# -- RemoveRaftVoter (KIP-853)
 
 
 @handles(RemoveRaftVoterRequest, refusal={"error_message": "refused"})

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: next-generation groups (KIP-848)."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aiokafka.testing.handlers._common import authorized_operations, refused_gro
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
-# -- ConsumerGroupHeartbeat: join, stay in and leave a next-generation group (KIP-848)
+# -- ConsumerGroupHeartbeat: join, stay in and leave a group of the consumer protocol (KIP-848)
 
 _LEAVING_STATIC = -2  # the lowest epoch
 
@@ -60,7 +60,7 @@ def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> i
     if request.member_epoch < _LEAVING_STATIC:
         return errors.InvalidRequestError.errno
     if request.member_epoch == JOINING:
-        # A member that joins owns nothing, and says so.
+        # A joining member must send an empty list of owned partitions.
         owns_nothing = request.topic_partitions is not None and not request.topic_partitions
         if not owns_nothing or request.rebalance_timeout_ms < 0:
             return errors.InvalidRequestError.errno
@@ -110,7 +110,7 @@ def _next_assignment(slots: Slots) -> NextAssignment:
     )
 
 
-# -- ConsumerGroupDescribe: next-generation groups (KIP-848)
+# -- ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)
 
 _CLASSIC, _CONSUMER = 0, 1
 

@@ -25,7 +25,7 @@ _FIRST_WITH_REQUESTER = 3  # versions
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal; raise TokenRefusedError if it may not ask about tokens."""
+    """Return the client's principal; raise TokenRefusedError if it may not manage tokens."""
     session = context.session
     if session is None or session.is_by_token:
         raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)
@@ -53,7 +53,7 @@ def _parts(principal: str) -> tuple[str, str]:
 def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Create a token for the client, or for the owner that it names."""
+    """Create a token for the client, or for the owner in the request."""
     owner = requester = _principal_of(context)
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -83,7 +83,7 @@ def create_delegation_token(
 def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """Extend the life of a token."""
+    """Extend the lifetime of a token."""
     user = _principal_of(context)
     expires = context.services.tokens.renew(
         context.cluster_state.config, request.hmac, user, request.renew_period_ms
@@ -113,7 +113,7 @@ def expire_delegation_token(
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Return tokens: with an authorizer only those that the client may renew."""
+    """Return the tokens; with an authorizer, only those that the client may renew."""
     user = _principal_of(context)
     tokens = context.services.tokens.list(context.cluster_state.config)
     if request.owners is not None:

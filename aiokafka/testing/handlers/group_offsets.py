@@ -50,7 +50,7 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
 from aiokafka.testing.transactions import TransactionRefusedError
 
-# -- Who may commit offsets of a group, and read them
+# -- Checks of the member that commits offsets
 
 _OFFSET_COMMIT = 8
 
@@ -62,9 +62,9 @@ def _check_committer(
     instance_id: str | None,
     generation: int,
 ) -> int:
-    """Return the error code for a commit to this broker by such a member; 0 if it may.
+    """Return the error code for a commit by a member, 0 if it is allowed.
 
-    A client that names no generation (-1) may commit while the group has no members.
+    A client without a generation (-1) may commit while the group has no members.
     """
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, group_id)
@@ -85,7 +85,7 @@ def _check_committer(
     except GroupRefusedError as exc:
         return exc.errno
     if context.api_key != _OFFSET_COMMIT:
-        return 0  # in a transaction, which neither waits for a group nor keeps a member
+        return 0  # offsets of a transaction neither wait for a rebalance nor extend the session
     if group.state is GroupState.COMPLETING:
         return errors.RebalanceInProgressError.errno
     if group.state is not GroupState.PREPARING:
@@ -106,14 +106,14 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
     return errors.StaleMemberEpoch.errno if is_plain else errors.IllegalGenerationError.errno
 
 
-# -- OffsetCommit: store positions of a group
+# -- OffsetCommit
 
 _FIRST_TOPIC_IDS = 10
 
 
 @handles(OffsetCommitRequest)
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Store the offsets if the committer is a member, or the group has no members."""
+    """Commit the offsets, for a member or for a group without members."""
     errno = _check_committer(
         context,
         request.group_id,
@@ -136,7 +136,7 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Later versions do not send it; scripts that change a response look for it.
+        # Versions from 10 on do not encode the name; interceptions that edit the response need it.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -166,7 +166,7 @@ def _commit_one(
     return _committed(part)
 
 
-# -- TxnOffsetCommit: positions of a group that count when the transaction commits
+# -- TxnOffsetCommit: offsets that are committed with the transaction
 
 _FIRST_WITH_MEMBER = 3  # KIP-447
 _FIRST_ABORTABLE_ERROR = 4
@@ -204,8 +204,8 @@ def _committed_in_txn(
 
 
 def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
-    """Return the error code for the member that a request names: only such a one can be fenced by
-    the group (KIP-447).
+    """Return the error code for the member of a request. Without a member, only the coordinator is
+    checked, since the group cannot fence the producer then (KIP-447).
     """
     names_member = context.api_version >= _FIRST_WITH_MEMBER and (
         request.member_id or request.generation_id >= 0
@@ -225,8 +225,8 @@ def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) 
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
-        # Nothing is asked of the coordinator of the transaction: the log of the group's offsets
-        # refuses epochs of which it has a later one, as any log does. At first it took them all.
+        # The transaction coordinator is not asked. The log of the group's offsets rejects older
+        # producer epochs, as any log does; before 2.4 it accepted them.
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
@@ -263,7 +263,7 @@ def _commit_in_txn(
     if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
         return _committed_in_txn(part, errors.OffsetMetadataTooLargeError.errno)
     groups = context.services.groups
-    groups.epochs_of(request.group_id).note(request.producer_id, request.producer_epoch)
+    groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
     groups.offsets_of(request.group_id).commit_in_transaction(
         request.producer_id,
         (topic, part.partition_index),
@@ -272,7 +272,7 @@ def _commit_in_txn(
     return _committed_in_txn(part)
 
 
-# -- OffsetFetch: read committed positions
+# -- OffsetFetch
 
 _FIRST_SEVERAL = 8
 _FIRST_MEMBER = 9
@@ -315,8 +315,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 def refuse_offset_fetch(
     context: RequestContext, request: OffsetFetchRequest, errno: int
 ) -> OffsetFetchResponse:
-    """Return a response with `errno`: for every group since version 8, once since version 2, before
-    for every partition.
+    """Return a response with `errno`: since version 8 for every group, since version 2 at the top
+    level, before for every partition.
     """
     if context.api_version >= _FIRST_SEVERAL:
         return OffsetFetchResponse(groups=[_refused(g, errno) for g in request.groups])
@@ -365,7 +365,7 @@ def _look_up(
 
 
 def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
-    """Return the result of a partition; `kind` is that of one group, or of several."""
+    """Return the result of a partition; the class `kind` depends on the version."""
     return kind(
         partition_index=index,
         committed_offset=found.offset,
@@ -405,7 +405,7 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member that a request names (KIP-848); 0 if it names none."""
+    """Return the error code for the member of a request (KIP-848), 0 without a member."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0
@@ -447,7 +447,7 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
     )
 
 
-# -- OffsetDelete: committed positions of topics that the group does not consume
+# -- OffsetDelete: delete offsets of topics that the group does not consume
 
 
 @handles(OffsetDeleteRequest)
@@ -496,6 +496,6 @@ def _subscribed_classic(group: ClassicGroup) -> set[str]:
                 member.metadata(group.protocol)[2:]
             )
         except KafkaProtocolError:
-            continue  # not a consumer group, or not yet voted
+            continue  # not a consumer group, or no protocol is chosen yet
         topics.update(subscription.topics)
     return topics

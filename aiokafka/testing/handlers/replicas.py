@@ -36,14 +36,14 @@ from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Node, Partition
 
-# -- AlterReplicaLogDirs: move replicas between directories of a broker (KIP-113)
+# -- AlterReplicaLogDirs: move replicas between log directories (KIP-113)
 
 
 @handles(AlterReplicaLogDirsRequest)
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move each replica at once."""
+    """Move each replica to the log directory. It takes no time."""
     return _moved(request, lambda path, topic, index: _move_log(context, path, topic, index))
 
 
@@ -88,7 +88,7 @@ def _move_log(context: RequestContext, path: str, topic: str, index: int) -> int
     return 0
 
 
-# -- DescribeLogDirs: which replicas are in which directory (KIP-113)
+# -- DescribeLogDirs: the replicas in each log directory (KIP-113)
 
 _VOLUME = 100 * 2**30  # bytes
 _FIRST_WITH_AN_ERROR = 3
@@ -148,7 +148,7 @@ def _directory(node: Node, path: str, kept: list[Partition]) -> DescribeLogDirsR
     )
 
 
-# -- ElectLeaders: preferred leaders, or any (KIP-460)
+# -- ElectLeaders: preferred and unclean elections (KIP-460)
 
 _UNCLEAN = 1
 
@@ -182,7 +182,7 @@ async def elect_leaders(
 def refuse_elect_leaders(
     context: RequestContext, request: ElectLeadersRequest, errno: int
 ) -> ElectLeadersResponse:
-    """Return a response with `errno`, from version 1 on at its top, and for every partition."""
+    """Return a response with `errno` for every partition, since version 1 also at the top level."""
     return ElectLeadersResponse(
         error_code=errno if context.api_version >= 1 else 0,
         replica_election_results=[
@@ -281,7 +281,7 @@ def _reassign(
     return 0, None
 
 
-# -- ListPartitionReassignments: moves under way (KIP-455)
+# -- ListPartitionReassignments: ongoing reassignments (KIP-455)
 
 
 @handles(ListPartitionReassignmentsRequest, refusal={"error_message": "refused"})

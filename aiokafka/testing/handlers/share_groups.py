@@ -1,4 +1,4 @@
-"""Share groups and streams groups, which a fake cluster does not have: every request finds none."""
+"""Share groups and streams groups. A fake cluster has none, so every request gets an error."""
 
 from __future__ import annotations
 

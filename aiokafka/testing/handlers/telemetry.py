@@ -13,14 +13,14 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import ACCEPTED, has_receiver
 
-# -- GetTelemetrySubscriptions: which metrics the brokers want (KIP-714)
+# -- GetTelemetrySubscriptions: the requested metrics (KIP-714)
 
 
 @handles(GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that the brokers want of this client."""
+    """Return the metrics that the client is to push."""
     if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
@@ -44,7 +44,7 @@ def get_telemetry_subscriptions(
 
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Keep the metrics."""
+    """Store the metrics."""
     if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)

@@ -53,7 +53,7 @@ _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 async def create_topics(
     context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create each topic; with `validate_only` check it."""
+    """Create each topic; with `validate_only`, only check it."""
     await await_controller(context, request.timeout_ms / 1000)
     names = [topic.name for topic in request.topics]
     return CreateTopicsResponse(
@@ -79,7 +79,10 @@ def _create_topic(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     if context.api_version < _FIRST_DEFAULTS and not assignment:
-        numbers = max(0, numbers[0]), max(0, numbers[1])  # -1 is a number like others, and refused
+        numbers = (
+            max(0, numbers[0]),
+            max(0, numbers[1]),
+        )  # before version 4, -1 does not mean the default
     state = context.cluster_state
     errno = context.check_topic(topic.name)
     if errno:
@@ -194,7 +197,7 @@ def _not_deleted(wanted: DeleteTopicState, errno: int, message: str | None) -> D
     )
 
 
-# -- CreatePartitions: give topics more partitions
+# -- CreatePartitions: add partitions to topics
 
 _FIRST_QUOTA_GROW = 3
 
@@ -203,7 +206,7 @@ _FIRST_QUOTA_GROW = 3
 async def create_partitions(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add partitions to each topic; with `validate_only` check them."""
+    """Add partitions to each topic; with `validate_only`, only check them."""
     await await_controller(context, request.timeout_ms / 1000)
     return CreatePartitionsResponse(
         throttle_time_ms=0, results=[_grow(context, request, topic) for topic in request.topics]
@@ -235,7 +238,7 @@ def _grow(
         result.error_message = "The manual partition assignment is not valid."
         return result
     if asked.assignments is None and not context.cluster_state.live_nodes():
-        # Those that are cut off from the controller still answer clients.
+        # Brokers that are isolated from the controller still respond to clients.
         result.error_code = errors.InvalidReplicationFactorError.errno
         result.error_message = "All brokers are currently fenced."
         return result
@@ -252,14 +255,14 @@ def _is_valid(context: RequestContext, placed: list[list[int]], count: int, fact
     )
 
 
-# -- DeleteRecords: move the start of partitions forward
+# -- DeleteRecords: move the log start forward
 
 _TO_THE_END = -1
 
 
 @handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete the records before the offset of each partition."""
+    """Delete the records before the requested offset of each partition."""
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
@@ -305,11 +308,11 @@ def _delete_records(
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page: topics by name, from the cursor on, up to the limit of partitions."""
+    """Return one page: topics in the order of names, from the cursor up to the partition limit."""
     state = context.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
-    room = min(request.response_partition_limit, 2000)
+    limit = min(request.response_partition_limit, 2000)
     start = request.cursor
     for name in names:
         if start is not None and name < start.topic_name:
@@ -318,17 +321,17 @@ def describe_topic_partitions(
         topic = state.topics.get(name)
         errno = context.check_topic(name)
         if errno:
-            if request.topics:  # else what may not be seen is left out
+            if request.topics:  # a list of all topics omits those without permission
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:
             response.topics.append(_missing(name, errors.UnknownTopicOrPartitionError.errno))
             continue
-        if room <= 0:
+        if limit <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
-        page = topic.partitions[first : first + room]
-        room -= len(page)
+        page = topic.partitions[first : first + limit]
+        limit -= len(page)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
                 name=name,
