@@ -1,5 +1,4 @@
-cimport aiokafka._gc_native as gc
-cimport aiokafka._names_native as names
+cimport aiokafka._cpython_native as _cpython
 
 
 cdef class Record:

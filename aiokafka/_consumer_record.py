@@ -1,8 +1,7 @@
-"""The record that a consumer returns.
+"""ConsumerRecord.
 
-Type checkers see an ordinary generic dataclass. At run time `Record` stands in its place: the same
-protocol written out, because compiled it is an extension type, whose fields are C members: a
-record is made in a fraction of the time that a dataclass takes.
+Type checkers see a generic dataclass. At run time it is `Record`, which implements the protocol of
+a dataclass by hand: compiled, it is an extension type with C members, which is faster to create.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokafka import _gc as gc
-from aiokafka import _names as names
+from aiokafka import _cpython
 from aiokafka._typing import KT, VT
 
 __all__ = ["KT", "VT", "ConsumerRecord"]
@@ -36,7 +34,7 @@ _TYPES = {
 _TEMPLATE: Any = dataclasses.make_dataclass(
     "ConsumerRecord",
     list(_TYPES.items()),
-    namespace={"__doc__": "Has the fields of a record."},  # it would be made from a signature
+    namespace={"__doc__": "Has the fields of a record."},  # the default needs a signature
     init=False,
     repr=False,
     eq=False,
@@ -44,8 +42,8 @@ _TEMPLATE: Any = dataclasses.make_dataclass(
 
 
 class _Signature:
-    """What `inspect.signature` tells of the constructor, which a compiled type does not do by
-    itself. A subclass with a constructor of its own has that one's."""
+    """The signature of the constructor for `inspect.signature`, which a compiled type lacks. A
+    subclass with its own constructor has the signature of that one."""
 
     def __get__(self, record: object, kind: type) -> inspect.Signature:
         if kind.__init__ is not Record.__init__:  # type: ignore[misc]
@@ -122,7 +120,7 @@ class Record:
         return bool(self._astuple() == other_record._astuple())
 
     def __ne__(self, other: object) -> bool:
-        # An extension type would answer for its subclasses, too, without asking their __eq__.
+        # An extension type would otherwise ignore the `__eq__` of its subclasses.
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]  # mutable, and compared by value
@@ -136,15 +134,15 @@ class Record:
 
 
 class RecordFields(dict[str, Any]):
-    """The `__dict__` of a compiled record: fields and further attributes. A change of it is one of
-    the record."""
+    """The `__dict__` of a compiled record: its fields and further attributes. Changes of the dict
+    change the record."""
 
     __slots__ = ("_record",)
 
     def __init__(self, record: Record) -> None:
         self._record = record
         super().__init__(zip(_TYPES, record._astuple(), strict=True))
-        super().update(gc.own_dict(record))
+        super().update(_cpython.own_dict(record))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -189,12 +187,13 @@ class RecordFields(dict[str, Any]):
 
 
 def _set_attribute(record: Record, name: str, value: Any) -> None:
-    # A reader hands records out untracked; with this they may become part of a cycle.
-    gc.set_tracked(record, name, value)
+    # The garbage collector does not track new records. With this attribute a record may become part
+    # of a cycle.
+    _cpython.set_tracked(record, name, value)
 
 
 def _set_fields(record: Record, values: dict[str, Any]) -> None:
-    # Pydantic makes instances of a dataclass so.
+    # Pydantic sets `__dict__` of dataclass instances.
     fields = RecordFields(record)
     fields.clear()
     fields.update(values)
@@ -204,8 +203,8 @@ class _Model:
     __setattr__ = _set_attribute
 
 
-gc.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
-names.present_as(Record, "aiokafka.structs", "ConsumerRecord")
+_cpython.replace_attributes(Record, _set_attribute, property(RecordFields, _set_fields), _Model)
+_cpython.present_as(Record, "aiokafka.structs", "ConsumerRecord")
 with contextlib.suppress(AttributeError):  # of an extension type
     Record.__init__.__annotations__ = {**_TYPES, "return": "None"}
 

@@ -1,4 +1,4 @@
-"""Call the application's interceptors, one after the other, whatever they do."""
+"""Calls the interceptors of a client, and runs the coroutines of their notifications."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from aiokafka._callbacks import Guard
 from aiokafka._compat import timeout_at
-from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError
@@ -20,23 +20,23 @@ __all__ = ["Interception"]
 T = TypeVar("T")
 
 _turn: ContextVar[Awaitable[Any] | None] = ContextVar("turn", default=None)
-"""The coroutine of a notification that the running task is, or works for."""
+"""The notification coroutine in whose context the code runs."""
 
 _LONGEST = 30.0
-"""Seconds that one coroutine may take that nothing else waits for."""
+"""Seconds that the coroutine of one notification may take."""
 
 _MOST = 1000
-"""Coroutines that may wait for their turn."""
+"""Coroutines that may wait to run."""
 
 _FINISH = 10.0
-"""Seconds that a client which stops waits for them."""
+"""Seconds that a stopping client waits for the coroutines."""
 
 
 class Interception:
-    """Calls interceptors in the order of their list; what one raises is logged.
+    """Calls interceptors in the order of their list, and logs their exceptions.
 
-    Owns the coroutines of notifications that wait for their turn, and the task of the one whose
-    turn it is. A task of the client runs them one after the other.
+    Owns the waiting coroutines of notifications, and the task of the running one. A task of the
+    client runs them one after the other.
     """
 
     def __init__(
@@ -47,10 +47,13 @@ class Interception:
         *,
         drops: bool = False,
     ) -> None:
-        """Give each interceptor `options`, what there is to know of its client.
-
-        With `drops` notifications are dropped while too many wait: for those that nothing calls
-        `wait_for_room` before.
+        """
+        Args:
+            interceptors: Called in this order.
+            log: Where to log their exceptions.
+            options: Argument of `configure`, which the constructor calls.
+            drops: Drop the oldest coroutines while too many wait. Otherwise callers of `tell`
+                await `wait_for_room` before.
         """
         self._interceptors = tuple(interceptors)
         self._drops = drops
@@ -73,10 +76,10 @@ class Interception:
         is_valid: Callable[[Any], bool],
         cancelled: Callable[[T, int], None] | None = None,
     ) -> T:
-        """Return what the interceptors make of `item`, each of what the one before returned.
+        """Pass `item` through `method` of all interceptors, and return the result.
 
-        If the call is cancelled, `cancelled` is called with what was made so far, and how many
-        interceptors have seen it.
+        If the call is cancelled, call `cancelled` with the last result and the number of
+        interceptors that were called.
         """
         for number, interceptor in enumerate(self._interceptors, 1):
             try:
@@ -97,7 +100,7 @@ class Interception:
         return item
 
     def tell(self, method: str, *args: Any, count: int | None = None) -> None:
-        """Notify the interceptors, or the first `count`; their coroutines get their turn later."""
+        """Notify the interceptors, or the first `count`; `run()` awaits their coroutines."""
         for interceptor in self._interceptors[:count]:
             result = self._guard.call(getattr(interceptor, method), *args)
             if inspect.isawaitable(result):
@@ -110,9 +113,9 @@ class Interception:
             self._guard.complain(KafkaTimeoutError(f"{method} is slower than it is called"))
 
     async def wait_for_room(self, deadline: float) -> None:
-        """Wait until few enough coroutines wait. Raises KafkaTimeoutError at `deadline`.
+        """Wait while too many coroutines wait. Raises KafkaTimeoutError at `deadline`.
 
-        The coroutine whose turn it is does not wait: it would wait for itself.
+        Returns at once in the running coroutine, which would otherwise wait for itself.
         """
         if self._is_inside:
             return
@@ -128,7 +131,7 @@ class Interception:
                 ) from None
 
     async def run(self) -> None:
-        """Run the coroutines of notifications in their order, until cancelled."""
+        """Run the waiting coroutines in their order, until cancelled."""
         while True:
             if not self._waiting:
                 self._wake.clear()
@@ -143,11 +146,11 @@ class Interception:
                 self._moved.set()
 
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
-        """Wait for one coroutine. It has a task, so that it is plain which of both was cancelled,
-        and that one which cannot be cancelled holds nothing up."""
+        """Run one coroutine in a task of its own. So a cancellation of the coroutine differs from
+        one of `run()`, and a coroutine that ignores its cancellation does not block the others."""
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
         self._current, self._turn = current, awaitable
-        # Cancelled before its first step, the task leaves the coroutine as it was.
+        # A task that is cancelled before its first step does not close the coroutine.
         current.add_done_callback(lambda _: _drop(awaitable))
         await asyncio.wait((current,), timeout=_LONGEST)
         if not current.done():
@@ -162,16 +165,16 @@ class Interception:
             raise error
 
     async def finish(self, deadline: float | None) -> None:
-        """Wait until all coroutines have run, at the latest until `deadline` (loop time).
+        """Wait until all coroutines have run, until `deadline` (loop time) at most.
 
-        For one of these coroutines, which stops the client, nothing waits: it goes on by itself.
+        If one of the coroutines stops the client, do not wait; it continues on its own.
         """
         if self._is_inside:
             if self._current is not None:
                 self._tasks.release(self._current)
             self._current = self._turn = None
             return
-        # What has ended just now tells of it in the next turn of the loop.
+        # A coroutine that has just ended is removed in the next turn of the loop.
         await asyncio.sleep(0)
         latest = self._loop.time() + _FINISH
         try:
@@ -184,12 +187,12 @@ class Interception:
 
     @property
     def _is_inside(self) -> bool:
-        """Whether the caller is the coroutine whose turn it is, or a task that it has made, as
-        `asyncio.wait_for` and `gather` do."""
+        """Whether the caller is the running coroutine, or a task started by it, for example through
+        `asyncio.gather`."""
         return self._turn is not None and _turn.get() is self._turn
 
     def close(self) -> None:
-        """Drop the coroutines that have not begun, and those to come."""
+        """Drop the waiting coroutines, and all later ones."""
         self._is_closed = True
         while self._waiting:
             _drop(self._waiting.popleft())
@@ -198,7 +201,7 @@ class Interception:
 
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Return what `awaitable` raises; None if it returns."""
+    """Return the exception of `awaitable`; None if it returns."""
     _turn.set(awaitable)
     try:
         await awaitable
@@ -208,8 +211,8 @@ async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
 
 
 async def _result_of(awaitable: Awaitable[Any]) -> Any:
-    """Return what `awaitable` returns. Raises RuntimeError if it was not cancelled, but awaited
-    something that was; Python 3.10 cannot tell these apart."""
+    """Return the result of `awaitable`. Raises RuntimeError if it raises CancelledError because
+    something it awaited was cancelled. Python 3.10 cannot distinguish this from a cancellation."""
     count = getattr(asyncio.current_task(), "cancelling", lambda: None)
     before = count()
     try:

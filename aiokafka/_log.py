@@ -1,15 +1,34 @@
-"""Log lines that name the client they are about."""
+"""Log lines that name the client that they are about, as text and as fields."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiokafka._subject import Subject, about
 from aiokafka.structs import TopicPartition
 
-__all__ = ["SubjectLog"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Subject", "SubjectLog", "about"]
+
+
+class Subject(str):
+    """A text such as "Consumer c of group g", which has the same as fields."""
+
+    fields: Mapping[str, object]
+
+    def __new__(cls, text: str, **fields: object) -> Self:
+        """Return `text` with these fields; those that are None are left out."""
+        made = super().__new__(cls, text)
+        made.fields = {name: value for name, value in fields.items() if value is not None}
+        return made
+
+
+def about(subject: str) -> dict[str, object]:
+    """Return the fields of a line about `subject`, for `extra=`; none for a plain text."""
+    return dict(subject.fields) if isinstance(subject, Subject) else {}
 
 
 class SubjectLog:

@@ -1,4 +1,4 @@
-"""Reading the logs of partitions: what a consumer and a reader of ranges have in common. Pure."""
+"""Fetch and ListOffsets requests and responses, for consumers and range readers. Pure."""
 
 from __future__ import annotations
 
@@ -39,78 +39,71 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_OFFSET",
-    "Answer",
-    "CutShort",
+    "BatchTooLarge",
     "Failed",
     "Failure",
+    "FencedEpochs",
     "FetchSpec",
     "Fetched",
     "FoundOffset",
-    "NotNow",
-    "Nothing",
+    "NoRecords",
     "Offsets",
-    "OldEpochs",
     "OutOfRange",
+    "PartitionResult",
+    "RetryLater",
     "by_topic",
     "doubts_metadata",
     "fetch_topics",
-    "is_passing",
+    "is_transient",
     "list_offsets",
+    "max_record_bytes",
     "named_brokers",
     "named_leader",
     "named_leaders",
     "offsets_in",
     "partitions_in",
-    "read_answer",
-    "room_for_records",
+    "read_partition",
 ]
 
 
-# -- Leader epochs that the metadata names though the leader has a later one. Pure
-
-
 _NO_EPOCH = -1
-_FIRST_RELIABLE_METADATA = 9  # of Kafka 2.4
-_PATIENCE = 2
+_FIRST_RELIABLE_METADATA = 9  # Metadata version of Kafka 2.4
+_MOST_FENCED = 2  # consecutive FENCED_LEADER_EPOCH errors before requests omit the epoch
 
 
-class OldEpochs:
-    """Epochs that leaders refuse as old ones.
+class FencedEpochs:
+    """Leader epochs that were rejected with FENCED_LEADER_EPOCH.
 
-    Usually the next metadata has the new epoch. But while a partition is reassigned, Kafka 2.1 to
-    2.3 go on naming the epoch of before (KAFKA-9212): a leader asked with it refuses until the
-    reassignment is over, which may take hours. So it is asked without any then.
+    Usually the next metadata has the new epoch. But during a reassignment, which may take hours,
+    the metadata of Kafka 2.1 to 2.3 keeps the former epoch, and the leader rejects every request
+    with it (KAFKA-9212). After a few errors requests then omit the epoch.
     """
 
     def __init__(self, versions: Callable[[int], BrokerVersions | None]) -> None:
         self._versions = versions
-        self._refused: dict[TopicPartition, tuple[int, int]] = {}
+        self._fenced: dict[TopicPartition, tuple[int, int]] = {}  # epoch and number of errors
 
-    def to_ask(self, tp: TopicPartition, epoch: int) -> int:
-        """Return what to name to the leader of a partition: this epoch, or none if the leader goes
-        on refusing it."""
-        refused, times = self._refused.get(tp, (_NO_EPOCH, 0))
-        return _NO_EPOCH if epoch == refused and times > _PATIENCE else epoch
+    def epoch_to_send(self, tp: TopicPartition, epoch: int) -> int:
+        """Return the leader epoch for a request: `epoch`, or -1 if the leader keeps rejecting
+        it."""
+        fenced, errors = self._fenced.get(tp, (_NO_EPOCH, 0))
+        return _NO_EPOCH if epoch == fenced and errors > _MOST_FENCED else epoch
 
-    def note(
+    def on_error(
         self, node_id: int, tp: TopicPartition, epoch: int, error: type[BrokerResponseError]
     ) -> None:
-        """Take note of what a broker answered when it was asked with an epoch."""
-        if error is not FencedLeaderEpoch or not _is_told_late(self._versions(node_id)):
+        """Count the error of a request with `epoch`, if it is FENCED_LEADER_EPOCH from a broker
+        with KAFKA-9212."""
+        versions = self._versions(node_id)
+        if error is not FencedLeaderEpoch or versions is None:
             return
-        refused, times = self._refused.get(tp, (epoch, 0))
-        self._refused[tp] = (epoch, times + 1 if refused == epoch else 1)
+        newest = versions.api_versions.get(MetadataRequest.API_KEY, (0, 0))[1]
+        if newest < _FIRST_RELIABLE_METADATA:
+            fenced, errors = self._fenced.get(tp, (epoch, 0))
+            self._fenced[tp] = (epoch, errors + 1 if fenced == epoch else 1)
 
 
-def _is_told_late(versions: BrokerVersions | None) -> bool:
-    if versions is None:
-        return False
-    newest = versions.api_versions.get(MetadataRequest.API_KEY, (0, 0))[1]
-    return newest < _FIRST_RELIABLE_METADATA
-
-
-# -- ListOffsets: offsets by timestamp or special place, to ask for and to read. Pure
-
+# -- ListOffsets
 
 V = TypeVar("V")
 
@@ -118,7 +111,7 @@ _BROKER_TIMEOUT_MS = 30_000
 
 
 class FoundOffset(NamedTuple):
-    """ListOffsets' answer; `offset` is -1 when no record is as young as asked."""
+    """A result of ListOffsets. `offset` is -1 if all records are older than the timestamp."""
 
     offset: int
     timestamp: int
@@ -129,7 +122,7 @@ Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
 
 
 def by_topic(items: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[tuple[int, V]]]:
-    """Group values of partitions as requests carry them."""
+    """Group values of partitions by topic, as in requests."""
     topics: dict[str, list[tuple[int, V]]] = {}
     for tp, value in items:
         topics.setdefault(tp.topic, []).append((tp.partition, value))
@@ -141,7 +134,7 @@ def list_offsets(
     leader_epoch: Callable[[TopicPartition], int],
     isolation_level: int = 0,
 ) -> ListOffsetsRequest:
-    """Return the request for offsets: a timestamp, or EARLIEST or LATEST, by partition."""
+    """Return a ListOffsets request. `wanted` has a timestamp, EARLIEST or LATEST by partition."""
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation_level,
@@ -164,7 +157,7 @@ def list_offsets(
 
 
 def offsets_in(response: ListOffsetsResponse) -> Offsets:
-    """Return what a response says of each of its partitions; its errors as classes."""
+    """Return the offset, or the class of the error, of each partition in a response."""
     found: Offsets = {}
     for topic in response.topics:
         for p in topic.partitions:
@@ -178,16 +171,15 @@ def offsets_in(response: ListOffsetsResponse) -> Offsets:
     return found
 
 
-# -- What a Fetch asks of each partition, and which partition a part of the response is for. Pure
+# -- Fetch requests
 
-
-# Bytes of a response that are no records.
-_AROUND_ANSWER = 1024
-_AROUND_PARTITION = 400
+# Bytes of a response beside its records.
+_RESPONSE_OVERHEAD = 1024
+_PARTITION_OVERHEAD = 400
 
 
 class FetchSpec(NamedTuple):
-    """What a fetch asks of one partition."""
+    """The part of a Fetch request for one partition."""
 
     topic_id: bytes
     offset: int
@@ -196,10 +188,10 @@ class FetchSpec(NamedTuple):
 
 
 def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[FetchTopic]:
-    """Return these partitions as a request carries them: by topic, in the order given."""
+    """Return these partitions grouped by topic, as in a request, in the given order."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for tp, spec in entries:
-        # Two topics, one deleted and one created since, may have the same name.
+        # A deleted topic and its successor have the same name and different ids.
         key = tp.topic, spec.topic_id
         topic = topics.get(key)
         if topic is None:
@@ -215,10 +207,13 @@ def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[Fe
     return list(topics.values())
 
 
-def room_for_records(nbytes: int, partitions: int) -> int:
-    """Return how many bytes of records a response of `nbytes` about so many partitions may have;
-    0 or less for none."""
-    return nbytes - _AROUND_ANSWER - _AROUND_PARTITION * partitions
+def max_record_bytes(nbytes: int, partitions: int) -> int:
+    """Return how many bytes of records fit into a response of `nbytes` for so many partitions;
+    0 or less if none fit."""
+    return nbytes - _RESPONSE_OVERHEAD - _PARTITION_OVERHEAD * partitions
+
+
+# -- Fetch responses
 
 
 def partitions_in(
@@ -226,8 +221,8 @@ def partitions_in(
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """Yield each partition of a response with its data.
 
-    A response names its topics (up to version 12) or gives the ids that were asked with: `names`
-    has the topic by id. Topics of other ids are left out.
+    Responses up to version 12 have topic names, later ones topic ids: `names` has the requested
+    topics by id. Topics with other ids are skipped.
     """
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id)
@@ -237,47 +232,45 @@ def partitions_in(
 
 
 def named_leader(data: PartitionData) -> tuple[int, int] | None:
-    """Return the id and epoch of the leader that a broker names in place of itself (KIP-951)."""
+    """Return the node id and epoch of the new leader in an error response (KIP-951), if any."""
     leader = data.current_leader
     is_named = data.error_code and leader.leader_id >= 0 and leader.leader_epoch >= 0
     return (leader.leader_id, leader.leader_epoch) if is_named else None
 
 
 def named_brokers(response: FetchResponse) -> list[BrokerMetadata]:
-    """Return where the leaders are that a response names."""
+    """Return the addresses of the new leaders in a response (KIP-951)."""
     return [BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints]
 
 
 def named_leaders(
     response: FetchResponse, names: Mapping[bytes, str], id_of: Callable[[str], bytes | None]
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[BrokerMetadata]]:
-    """Return what `named_leader` says, by partition, and `named_brokers`. `names` as in
-    `partitions_in`; topics whose id, `id_of` their name, is another one by now are left out."""
+    """Return `named_leader` of all partitions in a response, and `named_brokers`.
+
+    `names` is that of `partitions_in`. Topics whose present id, `id_of(name)`, differs are skipped.
+    """
     current = {id_: name for id_, name in names.items() if id_of(name) == id_}
     found = {tp: named_leader(data) for tp, data in partitions_in(response, current)}
     leaders = {tp: leader for tp, leader in found.items() if leader is not None}
     return leaders, named_brokers(response)
 
 
-# -- Read one partition's part of a fetch response. Changes nothing, no awaits
-
-
 Failure = Callable[[], KafkaError]
 
 MAX_OFFSET = 2**63 - 1
 
-# Not in `invalid_metadata`, but the leader may be another one all the same.
+# Errors without `invalid_metadata` after which the metadata may still be outdated.
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
-
-# What a broker says that leads no more; and how often in a row before the metadata is in doubt.
-_LEADS_NO_MORE = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
-_PATIENCE_WITH_METADATA = 2
+# Errors of a broker that is not the leader, and how many in a row the metadata may cause.
+_NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
+_MOST_WRONG_LEADERS = 2
 
 
 class Fetched(NamedTuple):
-    """A record set, and what its headers say. Without a complete batch (`scan.end` is -1) the first
-    header is not valid: reading the set tells what is wrong with it."""
+    """A record set and the scan of its batch headers. If `scan.end` is -1 the first header is
+    invalid, and reading the set raises the error."""
 
     data: Any
     scan: Scan
@@ -286,79 +279,80 @@ class Fetched(NamedTuple):
 
     @property
     def response_bytes(self) -> int:
-        """How much stays in memory as long as these records do: all of their response."""
+        """Size of the whole response, which the records keep in memory."""
         return len(getattr(self.data, "obj", self.data))
 
 
-class Nothing(NamedTuple):
-    """The broker has no more records yet."""
+class NoRecords(NamedTuple):
+    """The broker has no new records."""
 
 
-class CutShort(NamedTuple):
-    """The next batch is larger than the bytes asked for (brokers before 0.10.1)."""
+class BatchTooLarge(NamedTuple):
+    """The next batch is larger than the requested size (brokers before 0.10.1)."""
 
 
 class Failed(NamedTuple):
-    """An error to report, by a new exception for each waiter."""
+    """An error for the application. `failure` makes a new exception for each waiter."""
 
     failure: Failure
-    may_pass: bool
-    """Whether Kafka calls the error retriable."""
+    is_retriable: bool
 
 
-class NotNow(NamedTuple):
-    """An error that a later request may not get."""
+class RetryLater(NamedTuple):
+    """A transient error."""
 
     error: type[BrokerResponseError]
     is_stale_metadata: bool
 
 
 class OutOfRange(NamedTuple):
-    """The offset is not in the broker's log."""
+    """OFFSET_OUT_OF_RANGE."""
 
     failure: Failure
 
 
-Answer = Fetched | Nothing | CutShort | Failed | NotNow | OutOfRange
+PartitionResult = Fetched | NoRecords | BatchTooLarge | Failed | RetryLater | OutOfRange
 
 
-def read_answer(
+def read_partition(
     tp: TopicPartition, offset: int, data: PartitionData, until: int = MAX_OFFSET
-) -> Answer:
-    """Return what a response means for a partition that was asked for records from `offset` on.
+) -> PartitionResult:
+    """Return the result of a fetch of one partition from `offset` on.
 
-    Records from offset `until` on are not wanted.
+    The scan ends at the batch that reaches offset `until`.
     """
     if data.error_code:
         return _read_error(tp, offset, for_code(data.error_code))
     if not data.records:
-        return Nothing()
+        return NoRecords()
     scan = scan_record_set(data.records, until)
     if scan.end < 0 and is_cut_short(data.records):
-        return CutShort()
+        return BatchTooLarge()
     if 0 <= scan.end <= offset:
         text = f"{tp}: asked for offset {offset}, the broker sent records up to {scan.end} only"
-        return Failed(lambda: CorruptRecordException(text), may_pass=False)
+        return Failed(lambda: CorruptRecordException(text), is_retriable=False)
     aborted = data.aborted_transactions or ()
     return Fetched(data.records, scan, [(a.producer_id, a.first_offset) for a in aborted])
 
 
-def is_passing(error: KafkaError | type[KafkaError]) -> bool:
-    """Return whether a retry may help, as it may after an error that the broker did not expect."""
+def is_transient(error: KafkaError | type[KafkaError]) -> bool:
+    """Return whether a retry may succeed: also after UNKNOWN_SERVER_ERROR."""
     return error.retriable or getattr(error, "errno", 0) == UnknownError.errno
 
 
 def doubts_metadata(error: KafkaError | type[KafkaError], failures: int) -> bool:
-    """Return whether a leader has denied that it leads so often in a row that the broker which goes
-    on naming it may have been cut off from the others."""
-    return getattr(error, "errno", 0) in _LEADS_NO_MORE and failures > _PATIENCE_WITH_METADATA
+    """Return whether the metadata is probably outdated: the broker that it names as the leader has
+    denied to be the leader several times. The source of the metadata may be partitioned off."""
+    return getattr(error, "errno", 0) in _NOT_THE_LEADER and failures > _MOST_WRONG_LEADERS
 
 
-def _read_error(tp: TopicPartition, offset: int, error: type[BrokerResponseError]) -> Answer:
+def _read_error(
+    tp: TopicPartition, offset: int, error: type[BrokerResponseError]
+) -> PartitionResult:
     if error is OffsetOutOfRangeError:
         return OutOfRange(lambda: OffsetOutOfRangeError({tp: offset}))
-    # What is damaged on a broker's disk stays so, whatever the code promises.
-    if error is CorruptRecordException or not is_passing(error):
+    # CORRUPT_MESSAGE is retriable, but data damaged on a broker's disk stays damaged.
+    if error is CorruptRecordException or not is_transient(error):
         what = f"fetch at offset {offset} failed"
-        return Failed(lambda: for_partition(error, tp, what), may_pass=error.retriable)
-    return NotNow(error, error.invalid_metadata or error.errno in _ALSO_REFRESH)
+        return Failed(lambda: for_partition(error, tp, what), is_retriable=error.retriable)
+    return RetryLater(error, error.invalid_metadata or error.errno in _ALSO_REFRESH)

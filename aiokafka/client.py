@@ -9,14 +9,14 @@ import random
 import socket
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown, show_options, with_options
-from aiokafka._form import mention_form
+from aiokafka._health import Wait, Waits
+from aiokafka._loading import is_compiled
 from aiokafka._metadata.loop import (
     MetadataLoop,
     check_name,
@@ -24,11 +24,10 @@ from aiokafka._metadata.loop import (
     wait_for_partition,
     wait_for_topic,
 )
-from aiokafka._retry import AnyNode, OutOfTimeError, until
+from aiokafka._retry import Backoff, OutOfTimeError, RetryNodes, until
 from aiokafka._tasks import SharedStart, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka._typing import Unpack, later
-from aiokafka._waits import Wait, Waits
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     BrokerResponseError,
@@ -215,7 +214,7 @@ class AIOKafkaClient:
             return
         self._owner.check()
         self._owner.keep_context()
-        mention_form()
+        _mention_pure_python()
         deadline = self._loop.time() + self._config.request_timeout
         if self.waits.is_followed:
             self._owner.start(self.waits.run(), name="waits")
@@ -279,9 +278,7 @@ class AIOKafkaClient:
         # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
         # Neither the metadata task nor a connect may raise: if one does, all waits for it end.
         self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
-        self._pool = ConnectionPool(
-            self._config, self._metadata.endpoint_of, self._owner.start, self._traffic
-        )
+        self._pool = ConnectionPool(self._config, self._metadata, self._owner, self._traffic)
 
     # -- requests
 
@@ -329,7 +326,8 @@ class AIOKafkaClient:
         give the response in that version, with tuples. Others have `on_response` called with the
         response when it is read, before the call goes on; the call raises what that raises.
         """
-        self._refuse_other_loop()
+        if asyncio.get_running_loop() is not self._loop:
+            self._refuse_other_loop()
         if node_id is None:  # from get_random_node()
             raise NodeNotReadyError("no broker is known")
         connection = self._pool.usable(node_id, group)
@@ -373,15 +371,17 @@ class AIOKafkaClient:
 
         Raises as `send`. `timeout` in seconds, default `request_timeout_ms`.
         """
-        self._refuse_other_loop()
-        self._owner.check()
+        if asyncio.get_running_loop() is not self._loop:
+            self._refuse_other_loop()
+        if self._owner.failure is not None:
+            self._owner.check()
         connection = self._pool.usable(node_id, group)
         if connection is not None:
             return connection
         limit = self._config.request_timeout if timeout is None else timeout
         try:
             async with timeout_at(self._loop.time() + limit):
-                return await self._pool.get(node_id, group)
+                return await self._pool.connect(node_id, group)
         except asyncio.TimeoutError:
             raise NodeNotReadyError(f"node {node_id}: no connection in {limit:g} s") from None
         except KafkaConnectionError:
@@ -662,7 +662,7 @@ class AIOKafkaClient:
                 on_failure(error)
             return backoff.next()
 
-        nodes, find = AnyNode(self), partial(self._find_coordinator, kind, key)
+        nodes, find = RetryNodes(self), partial(self._find_coordinator, kind, key)
         try:
             with waiting:
                 return await until(deadline, lambda: nodes.ask(find, deadline), pause)
@@ -787,3 +787,14 @@ def _family(host: str) -> socket.AddressFamily:
             continue
         return family
     return socket.AF_UNSPEC
+
+
+@lru_cache(maxsize=1)
+def _mention_pure_python() -> None:
+    """Log one line, once in a process, if the package is not compiled."""
+    if not is_compiled():
+        log.info(
+            "aiokafka runs as pure Python, several times slower per record than compiled: install "
+            "it where there is a C compiler, and run it without AIOKAFKA_NO_EXTENSIONS in the main "
+            "interpreter"
+        )

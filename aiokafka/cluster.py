@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka._compat import timeout_at
 from aiokafka._typing import later
 from aiokafka.errors import (
     InvalidTopicError,
+    KafkaTimeoutError,
     LeaderNotAvailableError,
     MetadataEmptyBrokerList,
     TopicAuthorizationFailedError,
@@ -28,10 +31,12 @@ from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._upstream.messages import Response
+    from aiokafka.client import AIOKafkaClient
 else:
     Response = later("aiokafka._upstream.messages.Response")
 
 __all__ = [
+    "AllTopics",
     "BrokerMetadata",
     "ClusterMetadata",
     "PartitionInfo",
@@ -605,3 +610,43 @@ def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
     if told.nodeId < 0 or not is_address(told.host, told.port):
         return False
     return known is None or (known.host, known.port) != (told.host, told.port)
+
+
+class AllTopics:
+    """Names and partition numbers of all topics of a cluster at one moment.
+
+    Answers the application's questions about topics that a client does not use. It has no leaders
+    and replicas, which take megabytes for 10,000 partitions.
+    """
+
+    def __init__(self, response: MetadataResponse) -> None:
+        """Read a response about all topics. Topics with an error are left out."""
+        self._partitions: dict[str, Collection[int]] = {}
+        self._internal: set[str] = set()
+        for topic in response.topics:
+            numbers = {p.partition_index for p in topic.partitions if p.partition_index >= 0}
+            if topic.name is None or topic.error_code or not numbers:
+                continue
+            usual = range(len(numbers))
+            self._partitions[topic.name] = usual if max(numbers) == usual[-1] else numbers
+            if topic.is_internal:
+                self._internal.add(topic.name)
+
+    @classmethod
+    async def of(cls, client: AIOKafkaClient, limit: float) -> AllTopics:
+        """Ask the brokers; raises KafkaTimeoutError after `limit` seconds."""
+        deadline = asyncio.get_running_loop().time() + limit
+        try:
+            async with timeout_at(deadline):
+                return cls(await client.fetch_all_topics(deadline))
+        except asyncio.TimeoutError:
+            raise KafkaTimeoutError(f"all topics: no broker has answered in {limit:g} s") from None
+
+    def names(self, exclude_internal: bool) -> set[str]:
+        """Return the names of the topics, without Kafka's internal ones if `exclude_internal`."""
+        return self._partitions.keys() - (self._internal if exclude_internal else set())
+
+    def partitions(self, topic: str) -> set[int] | None:
+        """Return the numbers of all partitions of `topic`, None for an unknown topic."""
+        numbers = self._partitions.get(topic)
+        return None if numbers is None else set(numbers)

@@ -7,9 +7,14 @@ The exception behind `last_error` is the attribute `last_exception`, which is no
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from aiokafka._states import ConsumerState, ProducerState, Word
+from aiokafka._health import ConsumerState, ProducerState, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aiokafka._health import Stall, StateLog
 
 __all__ = [
     "ConsumerHealth",
@@ -168,3 +173,16 @@ class ProducerHealth(_Plain):
 
     def __post_init__(self, last_exception: BaseException | None) -> None:
         object.__setattr__(self, "last_exception", last_exception)
+
+
+def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
+    """Return the states that a client was in before, the last one first; `now`: loop time."""
+    return tuple(
+        StateChange(str(state.state), state.reason, (now - since) * 1000)
+        for since, state in reversed(states.before)
+    )
+
+
+def stalled_waits(stalls: Iterable[Stall], now: float) -> tuple[StalledWait, ...]:
+    """Return the `stalled` field of a health for waits that last; `now`: loop time."""
+    return tuple(StalledWait(each.what, each.reason, (now - each.since) * 1000) for each in stalls)

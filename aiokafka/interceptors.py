@@ -17,7 +17,7 @@ Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """What `send` was called with. `dataclasses.replace` makes a changed copy."""
+    """The arguments of `send`. `dataclasses.replace` makes a changed copy."""
 
     topic: str
     value: Any = None
@@ -34,13 +34,13 @@ class ProducerRecord:
 class ProducerInterceptor:
     """Sees the records of a producer: `interceptors=` takes a list of instances.
 
-    Each method does nothing here; a subclass overrides those it wants, as plain or as coroutine
-    functions. Interceptors are called in the order of the list. What one raises is logged, once a
-    minute, and the others go on as if it were not there.
+    The methods do nothing; a subclass overrides some of them, with plain or coroutine functions.
+    Interceptors are called in the order of the list. An exception is logged, at most once a minute,
+    and the other interceptors are called as if the failing one did not exist.
     """
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take note of the producer that it belongs to, which is being made.
+        """Called once by the constructor of the producer.
 
         `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
         `transactional_id` (None without).
@@ -49,10 +49,10 @@ class ProducerInterceptor:
     def on_send(
         self, record: ProducerRecord
     ) -> ProducerRecord | Awaitable[ProducerRecord | None] | None:
-        """Return the record to send in place of `record`; None to leave it as it is.
+        """Return the record to send instead of `record`; None for no change.
 
-        It is called by `send`, before the serializers and the partitioner; each interceptor gets
-        what the one before has returned. `send` waits for a coroutine, and can be cancelled there.
+        `send` calls it before the serializers and the partitioner, and awaits a coroutine. Each
+        interceptor gets the record returned by the one before.
         """
 
     def on_acknowledgement(
@@ -61,52 +61,53 @@ class ProducerInterceptor:
         metadata: RecordMetadata | None,
         error: BaseException | None,
     ) -> Awaitable[None] | None:
-        """Take note that `record`, as it was sent, is written (`metadata`), or that it was not
-        (`error`).
+        """Called when `record`, as it was sent, was written (`metadata`) or has failed (`error`).
 
-        Both are None with `acks=0`. It is called once for each record, also when `send` itself has
-        raised or was cancelled (`error` is a CancelledError then); if that was in an `on_send`,
-        only for those that have seen the record. Coroutines run one after the other in a task of
-        the producer, each for 30 seconds at most; while a thousand of them wait, so does `send`.
+        Both are None with `acks=0`. It is called once for each record, also if `send` raises or is
+        cancelled (`error` is then a CancelledError). If that happens in an `on_send`, only the
+        interceptors whose `on_send` was called get the record. Coroutines run one after the other
+        in a task of the producer, each for 30 seconds at most. While a thousand coroutines wait,
+        `send` blocks.
         """
 
 
 class ConsumerInterceptor:
     """Sees the records of a consumer: `interceptors=` takes a list of instances.
 
-    Each method does nothing here; a subclass overrides those it wants, as plain or as coroutine
-    functions. Interceptors are called in the order of the list. What one raises is logged, once a
-    minute, and the others go on as if it were not there.
+    The methods do nothing; a subclass overrides some of them, with plain or coroutine functions.
+    Interceptors are called in the order of the list. An exception is logged, at most once a minute,
+    and the other interceptors are called as if the failing one did not exist.
     """
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take note of the consumer that it belongs to, which is being made.
+        """Called once by the constructor of the consumer.
 
         `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
         `group_id` (None without).
         """
 
     def on_poll(self, seconds: float) -> Awaitable[None] | None:
-        """Take note that a call has waited so long for the records that `on_consume` gets next.
+        """Called before `on_consume` with the time that the call has waited for the records.
 
-        Coroutines run later, as those of `on_commit`.
+        Coroutines run later, like those of `on_commit`.
         """
 
     def on_consume(self, records: Records) -> Records | Awaitable[Records | None] | None:
-        """Return the records that the application is to get; None to leave them as they are.
+        """Return the records for the application; None for no change.
 
-        It is called by `getmany` and `getone`, when there are records; each interceptor gets what
-        the one before has returned. Records that are left out count as read. A call that is
-        cancelled while a coroutine runs has taken nothing: the records are returned again. Other
-        calls that read wait meanwhile; none may be made here. `position` stays before the records
-        until the application gets them. Those of a partition that is taken away meanwhile are left
-        out, so the call waits for the end of a rebalance that has begun meanwhile: `getmany` until
-        its time is over, and then the records come again.
+        `getmany` and `getone` call it when there are records. Each interceptor gets the records
+        returned by the one before. Dropped records count as read. If the call is cancelled while a
+        coroutine runs, it consumes nothing: the next call gets the records again.
+
+        Meanwhile other reading calls wait, and none may be made here. `position` stays before the
+        records until the application gets them. Records of revoked partitions are dropped, so the
+        call waits for the end of a rebalance that begins meanwhile. `getmany` waits until its
+        timeout, and the next call gets the records again.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:
-        """Take note that offsets were committed, by the application or in the background.
+        """Called when offsets were committed, by the application or in the background.
 
         Coroutines run one after the other in a task of the consumer, each for 30 seconds at most.
-        Of more than a thousand that wait the oldest are dropped.
+        If more than a thousand coroutines wait, the oldest are dropped.
         """

@@ -77,22 +77,28 @@ class ClientErrors(Directive):
 
 
 class Room(Directive):
-    """``.. room:: consumer/fetch`` prints the modules of a folder, each with its first sentence."""
+    """``.. room:: record net`` prints the modules of folders, each with its first sentence."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        folder = Path(aiokafka.__file__).parent / self.arguments[0]
-        title = nodes.rubric(text=f"{self.arguments[0]}/ ".replace("./", "aiokafka/").strip())
-        about = nodes.paragraph(text=first_sentence(folder / "__init__.py"))
-        rows = []
-        for path in sorted(folder.glob("*.py"), key=lambda path: path.name.lstrip("_")):
-            if path.name != "__init__.py":
-                types = nodes.paragraph()
-                for name in public_classes(path)[:4]:
-                    types += [nodes.Text(" "), code(name)] if types.children else [code(name)]
-                rows.append(row(code(path.name), first_sentence(path), types))
-        return [title, about, table((20, 50, 30), row("File", "What it is for", "Classes"), rows)]
+        return [node for name in self.arguments[0].split() for node in folder_map(name)]
+
+
+def folder_map(name: str) -> list[nodes.Node]:
+    """Return a table of the modules in a folder of the package."""
+    folder = Path(aiokafka.__file__).parent / name
+    title = nodes.rubric(text=f"{name}/ ".replace("./", "aiokafka/").strip())
+    about = nodes.paragraph(text=first_sentence(folder / "__init__.py"))
+    rows = []
+    for path in sorted(folder.glob("*.py"), key=lambda path: path.name.lstrip("_")):
+        if path.name != "__init__.py":
+            types = nodes.paragraph()
+            for cls in public_classes(path)[:4]:
+                types += [nodes.Text(" "), code(cls)] if types.children else [code(cls)]
+            rows.append(row(code(path.name), first_sentence(path), types))
+    return [title, about, table((20, 50, 30), row("File", "What it is for", "Classes"), rows)]
 
 
 class AdminCalls(Directive):

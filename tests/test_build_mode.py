@@ -57,7 +57,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 from aiokafka.record import batch
 assert batch.__file__.endswith(".py"), batch.__file__
-from aiokafka._form import is_compiled
+from aiokafka._loading import is_compiled
 assert not is_compiled()
 ''')
 sys.exit(str(failed) if failed else 0)

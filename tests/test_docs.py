@@ -136,11 +136,24 @@ def test_members_and_calls_that_internals_names_exist() -> None:
     functions = {name for module in known.values() for name in module.functions}
     named = quoted(DOCS / "internals.rst")
     calls = {text for text in named if re.fullmatch(r"[\w.]+\(\)", text)}
-    assert len(calls) > 5
+    assert len(calls) > 2
     assert not [text for text in calls if text[:-2].rpartition(".")[2] not in functions | BUILT_IN]
     classes = {cls for module in known.values() for cls in module.classes}
     for match in filter(None, map(MEMBER.match, named)):
         assert match[1] not in classes or has(known, match[1], match[2]), match[0]
+
+
+MODULE_FIRST = re.compile(r"`([\w/]+\.py)`: `([A-Z]\w+)")
+CLASS_FIRST = re.compile(r"`([A-Z]\w+)[\w.]*`\s+(?:in|\()\s*`([\w/]+\.py)`")
+
+
+def test_internals_names_classes_in_the_modules_that_have_them() -> None:
+    text = (DOCS / "internals.rst").read_text()
+    pairs = {(path, cls) for path, cls in MODULE_FIRST.findall(text)}
+    pairs |= {(path, cls) for cls, path in CLASS_FIRST.findall(text)}
+    assert len(pairs) > 20
+    known = definitions()
+    assert not [(path, cls) for path, cls in pairs if cls not in known[path].classes]
 
 
 BUILT_IN = {
@@ -192,6 +205,15 @@ def test_options_exist(page: Path) -> None:
     assert not named - known
 
 
+@pytest.mark.parametrize("picture", ["in", "out", "layers"])
+def test_pictures_name_classes_and_modules_that_exist(picture: str) -> None:
+    text = (DOCS / "pictures" / f"{picture}.txt").read_text()
+    classes = {name for name in re.findall(r"\w+", text) if CLASS.fullmatch(name)}
+    assert not classes - defined_classes() - {"PySpark"}
+    paths = re.findall(r"\b[a-z_]+/|\b\w+\.py\b", text)
+    assert not [path for path in paths if not (PACKAGE / path).exists()]
+
+
 def test_every_class_that_owns_a_state_is_in_internals() -> None:
     text = (DOCS / "internals.rst").read_text()
     for name in ("Exchange", "ConnectionPool", "MetadataLoop", "FetchBuffer", "Appender"):
@@ -228,23 +250,33 @@ async def test_the_quick_start_runs(tmp_path: Path) -> None:
     assert lines[-1].endswith("b'Barbara' b'Hello'")
 
 
+# Variables of the environment and files at the root.
+ELSEWHERE = {"CHANGES", "README", "rst"}
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.rst", "SECURITY.md", "README.rst"])
 def test_what_contributors_are_told_is_there(page: str) -> None:
     text = (REPOSITORY / page).read_text()
     makefile = (REPOSITORY / "Makefile").read_text()
+    sources = [
+        path.read_text() for top in (PACKAGE, REPOSITORY / "tests") for path in top.rglob("*.py")
+    ]
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE))
     assert not named - targets
     paths = set(re.findall(r"(?<![\w/.])((?:aiokafka|tests|docs|examples)/[\w/.]*[\w/])", text))
     assert not [path for path in paths if not (REPOSITORY / path).exists()]
     assert page != "CONTRIBUTING.rst" or (len(named) > 5 and len(paths) > 10)
+    words = set(re.findall(r"\w+", "\n".join(sources)))
+    names = re.findall(r"``([A-Z_][A-Za-z_]*(?:\.\w+)?)``", text)
+    assert not {word for name in names for word in name.split(".")} - words - ELSEWHERE
 
 
 # Names of applications and of Spark, of files and values, and beginnings of names.
 NOT_OURS = {
     "Order",
     *("StreamingQuery", "StreamingQueryProgress", "df.writeStream", "spark.readStream"),
-    *("_gc_native.pxd", "_names_native.pxd", "_native.pxd"),
+    *("_cpython_native.pxd", "_native.pxd"),
     *("kafka.", "kafka_", "retry."),
     *("JoinGroupResponse_v2", "JoinGroupResponse_v5", "P1DT2H30M0.5S"),
     *("audience", "key_base64", "value_base64", "pickle"),

@@ -12,35 +12,25 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from aiokafka.protocol import _source
-from aiokafka.protocol._decoder import make_decoder
-from aiokafka.protocol._encoder import make_encoder
-from aiokafka.protocol._source import GENERATED, Source
+from aiokafka.protocol import _codegen
+from aiokafka.protocol._codegen import Source, make_decoder, make_encoder
+from aiokafka.protocol.compiler import GENERATED
 from aiokafka.protocol.messages import APIS, request_class
 from aiokafka.protocol.schema import EMPTY, Struct
 
-FOLDER = Path(_source.__file__).parent / "_generated"
+FOLDER = Path(_codegen.__file__).parent / "_generated"
 HEAD = '''# mypy: ignore-errors
 """Codecs of the newest versions, written by `tools/generate_codecs.py`."""
 
-from aiokafka.protocol._decoder import _bad_length as bad_length
-from aiokafka.protocol._decoder import _bad_value as bad_value
-from aiokafka.protocol._decoder import _Unpackers
-from aiokafka.protocol._encoder import _as_bytes as as_bytes
-from aiokafka.protocol._encoder import _as_list as as_list
-from aiokafka.protocol._encoder import _as_uuid as as_uuid
-from aiokafka.protocol._encoder import _Packers
-from aiokafka.protocol._encoder import _put_long_length as put_long_length
-from aiokafka.protocol._encoder import _unsupported as unsupported
-from aiokafka.protocol._source import packing
 {messages}
+from aiokafka.protocol.primitives import Packers, Unpackers, as_bytes, as_list, as_uuid, bad_length
+from aiokafka.protocol.primitives import bad_value, packing, put_long_length, put_uvarint
+from aiokafka.protocol.primitives import skip_tags, unsupported
 from aiokafka.protocol.primitives import get_uvarint as uvarint
-from aiokafka.protocol.primitives import put_uvarint, skip_tags
 from aiokafka.protocol.schema import EMPTY
 
 new = object.__new__
@@ -94,21 +84,21 @@ class Module:
                 method = "pack" if kind == "pack" else "unpack_from"
                 self._constants[f"{known} = packing({codes!r}).{method}"] = None
             elif kind == "packers":
-                self._constants[f"{known} = _Packers({codes!r})"] = None
+                self._constants[f"{known} = Packers({codes!r})"] = None
             elif kind == "unpackers":
                 integer, _, behind = codes.partition("_")
-                self._constants[f"{known} = _Unpackers({integer!r}, {behind!r})"] = None
+                self._constants[f"{known} = Unpackers({integer!r}, {behind!r})"] = None
 
-    def add(self, make: Callable[..., Any], cls: type[Struct], *what: Any) -> None:
+    def add(self, kind: str, cls: type[Struct], version: int, flexible: bool) -> None:
         """Add an encoder or a decoder."""
+        make = make_encoder if kind == "encode" else make_decoder
         self._home = cls.__module__
         with (
             patch.object(Source, "constant", lambda *args: self.constant(*args)),
             patch.object(Source, "define", lambda *args: self.define(*args)),
             patch.object(Source, "defer", lambda *args: self.defer(*args)),
-            patch.object(_source, "GENERATED", {}),
         ):
-            make(cls, *what)
+            make(f"{kind}_{cls.__name__}_v{version}", cls, version, flexible)
 
     def text(self) -> str:
         names = [name for _, name in self._classes]
@@ -132,8 +122,8 @@ def text_of(role: str) -> str:
             request = request_class(api_key)
             newest = request.VERSIONS[1]
             flexible = request.FLEXIBLE is not None and newest >= request.FLEXIBLE
-            module.add(make_encoder, request, newest, flexible)
-            module.add(make_decoder, request.RESPONSE, newest, flexible)
+            module.add("encode", request, newest, flexible)
+            module.add("decode", request.RESPONSE, newest, flexible)
     return module.text()
 
 

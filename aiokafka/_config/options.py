@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import Parameter, signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,18 +102,32 @@ class Kind(Protocol):
         """Return the value in internal units, or raise TypeError or ValueError."""
 
 
-class Option(NamedTuple):
-    """One option as a user sees it."""
+class Option:
+    """One option as users see it.
 
-    keyword: str
-    accepts: str
-    default: Any
-    help: str
-    annotation: str
-    java: str
-    """The option of Java's client, or "" if it has none."""
-    when: str
-    """When to change it."""
+    `java` is the name of the option in Java's client, "" if that has none; `when` says when to
+    change the option.
+    """
+
+    __slots__ = ("accepts", "annotation", "default", "help", "java", "keyword", "when")
+
+    def __init__(
+        self,
+        keyword: str,
+        accepts: str,
+        default: Any,
+        help: str,
+        annotation: str,
+        java: str,
+        when: str,
+    ) -> None:
+        self.keyword = keyword
+        self.accepts = accepts
+        self.default = default
+        self.help = help
+        self.annotation = annotation
+        self.java = java
+        self.when = when
 
 
 class _Missing:

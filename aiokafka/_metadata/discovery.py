@@ -14,6 +14,7 @@ from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     MetadataEmptyBrokerList,
+    MismatchedEndpointType,
     RebootstrapRequired,
     RequestTimedOutError,
     UnsupportedVersionError,
@@ -26,13 +27,14 @@ from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseBroker,
 )
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["FATAL", "MOST_ASKED", "Discovery"]
+__all__ = ["CONTROLLERS", "FATAL", "MOST_ASKED", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
@@ -65,6 +67,11 @@ MOST_ASKED = 5
 each of these brokers costs a connection that the client may need for nothing else."""
 
 _FIRST_WITH_EPOCHS = 7
+
+CONTROLLERS = 2
+"""The type of the endpoints of controllers in DescribeCluster."""
+
+_FIRST_WITH_CONTROLLERS = 1
 
 # The key of an API that controllers have, from the first one on that clients may connect to.
 _DESCRIBE_QUORUM = 55
@@ -259,9 +266,7 @@ class Discovery:
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
         """Return the metadata of one broker. Raises KafkaError, also when it names no broker."""
         if self._config.is_for_controllers:
-            from aiokafka._metadata.controllers import ask_controller  # for few clients
-
-            response = await ask_controller(connection)
+            response = await _ask_controller(connection)
         else:
             response = await self._ask_broker(connection, wanted)
         response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
@@ -441,3 +446,41 @@ def _refuse_controller(connection: BrokerConnection) -> None:
 
 def _is_reachable(broker: Any) -> bool:
     return broker.node_id >= 0 and is_address(broker.host, broker.port)
+
+
+async def _ask_controller(connection: BrokerConnection) -> MetadataResponse:
+    """Return the controllers, and which of them is active, as metadata without topics (KIP-919).
+
+    Raises UnsupportedVersionError before Kafka 3.7, MismatchedEndpointType for a broker, and the
+    error of the response.
+    """
+    # Not loaded for clients of brokers.
+    from aiokafka.protocol.messages.cluster import DescribeClusterRequest
+
+    peer = connection.peer
+    version = connection.pick(DescribeClusterRequest)
+    if version < _FIRST_WITH_CONTROLLERS:
+        raise UnsupportedVersionError(
+            f"{peer}: bootstrap_controllers needs Kafka 3.7 (KIP-919): use bootstrap_servers"
+        )
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    request.endpoint_type = CONTROLLERS
+    response = await connection.request(request, version=version)
+    if response.error_code == MismatchedEndpointType.errno:
+        raise MismatchedEndpointType(
+            f"{peer}: is a broker, not a controller: name it in bootstrap_servers"
+        )
+    if response.error_code:
+        reason = response.error_message or "refused DescribeCluster"
+        raise for_code(response.error_code)(f"{peer}: {reason}")
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack
+            )
+            for each in response.brokers
+        ],
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        topics=[],
+    )

@@ -7,12 +7,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout, timeout_at
 from aiokafka._config.options import brief, require_sendable
 from aiokafka._log import SubjectLog
 from aiokafka._metadata.discovery import FATAL, MOST_ASKED, Discovery
-from aiokafka._retry import OutOfTimeError, until
+from aiokafka._retry import Backoff, OutOfTimeError, until
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     InvalidTopicError,

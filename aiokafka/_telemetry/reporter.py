@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
+from aiokafka._retry import Backoff
 from aiokafka._typing import later
 from aiokafka.errors import (
     IllegalStateError,
@@ -321,7 +321,7 @@ async def _send(
 
 
 def _now_ns() -> int:
-    return int(_seams.wall_time() * 1e9)
+    return int(_clock.wall_time() * 1e9)
 
 
 def _nothing() -> None:

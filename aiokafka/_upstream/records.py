@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import index
 from typing import Any, NamedTuple
 
-from aiokafka._seams import wall_time
+from aiokafka._clock import wall_time
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import (

@@ -1,4 +1,4 @@
-"""Descriptions of groups of every type: classic, consumer, share and streams groups."""
+"""Describe groups of every type: classic, consumer, share and streams groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka.admin._items import by_coordinator
-from aiokafka.admin._routing import Call, Router
+from aiokafka.admin._routing import Call, Outcomes, Router, call_of
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import AclOperation, GroupState, GroupType, operations_of
 from aiokafka.coordinator.protocol import (
@@ -32,23 +32,23 @@ from aiokafka.structs import TopicPartition
 
 @dataclass(frozen=True)
 class GroupListing(Value):
-    """A group, as the list of a broker has it."""
+    """A group in the list of a broker."""
 
     group_id: str
     #: UNKNOWN before Kafka 3.8.
     type: GroupType
     #: UNKNOWN before Kafka 2.6.
     state: GroupState
-    #: "consumer" for consumers of either protocol, "connect" and others by what they are, "" for a
-    #: group that only has offsets, without members ever.
+    #: "consumer" for consumers of both protocols, "connect", "share" and others; "" for a group
+    #: that has offsets and never had members.
     protocol_type: str
-    #: The id of the broker that coordinates it.
+    #: The id of the broker that coordinates the group.
     coordinator: int
 
 
 @dataclass(frozen=True)
 class StreamsTasks(Value):
-    """Tasks of a member of a streams group: partitions by subtopology."""
+    """The tasks of a member of a streams group: partitions by subtopology."""
 
     active: Mapping[str, tuple[int, ...]]
     standby: Mapping[str, tuple[int, ...]]
@@ -57,34 +57,34 @@ class StreamsTasks(Value):
 
 @dataclass(frozen=True)
 class GroupMember(Value):
-    """A member of a group. None stands for what its protocol lacks, or the broker does not tell."""
+    """A member of a group. A field is None if the protocol or the broker does not have it."""
 
     member_id: str
     #: The name of a static member (KIP-345).
     instance_id: str | None
     client_id: str
-    #: Where it connects from.
+    #: The address that it connects from.
     host: str
     rack: str | None = None
-    #: The epoch that it has reached; of the consumer, share and streams protocols.
+    #: The member epoch, in the consumer, share and streams protocols.
     epoch: int | None = None
-    #: The topics that it names.
+    #: The subscribed topics.
     topics: tuple[str, ...] | None = None
-    #: Its pattern of topics; of the consumer protocol (KIP-848).
+    #: The subscribed pattern, in the consumer protocol (KIP-848).
     regex: str | None = None
-    #: What it is assigned.
+    #: The current assignment.
     assignment: tuple[TopicPartition, ...] | None = None
-    #: What it is to be assigned when the rebalance is over; of the consumer protocol.
+    #: The assignment after the rebalance, in the consumer protocol.
     target: tuple[TopicPartition, ...] | None = None
-    #: CLASSIC for a member that speaks the classic protocol in a group of the consumer protocol.
+    #: CLASSIC for a member that uses the classic protocol in a consumer or streams group.
     type: GroupType = GroupType.UNKNOWN
-    #: What it is assigned in a streams group (KIP-1071).
+    #: The current assignment in a streams group (KIP-1071).
     tasks: StreamsTasks | None = None
-    #: What it is to be assigned in a streams group.
+    #: The assignment after the rebalance, in a streams group.
     target_tasks: StreamsTasks | None = None
-    #: What it told a classic group, as it was sent; `topics` has it if it is a consumer's.
+    #: The metadata of a member of a classic group, as sent. `topics` has a consumer's, decoded.
     raw_subscription: bytes = field(default=b"", repr=False)
-    #: What a classic group assigned to it, as it was sent; `assignment` has it if it is a consumer.
+    #: The assignment in a classic group, as sent. `assignment` has a consumer's, decoded.
     raw_assignment: bytes = field(default=b"", repr=False)
 
 
@@ -95,87 +95,32 @@ class GroupDescription(Value):
     group_id: str
     type: GroupType
     state: GroupState
-    #: "consumer", "share", "streams", "connect" and others; "" without members ever.
+    #: "consumer", "share", "streams", "connect" and others; "" for a group that never had members.
     protocol_type: str
     #: The assignor that the members have agreed on, or that the broker uses.
     assignor: str
-    #: The id of the broker that coordinates it.
+    #: The id of the broker that coordinates the group.
     coordinator: int
     members: tuple[GroupMember, ...] = ()
-    #: Counts changes of members and subscriptions; None for a classic group.
+    #: The group epoch: counts changes of members and subscriptions; None for a classic group.
     epoch: int | None = None
-    #: The `epoch` that the target assignment was made for; None for a classic group.
+    #: The group epoch of the target assignment; None for a classic group.
     assignment_epoch: int | None = None
-    #: The epoch of the topology; of a streams group.
+    #: The epoch of the topology of a streams group.
     topology_epoch: int | None = None
-    #: What the user may do with it; None unless it was asked for.
+    #: The operations that the user may do with the group; None unless requested.
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-# -- Consumer, share and streams groups have one form: their coordinator assigns
-
-
-@dataclass(frozen=True)
-class AssignedGroups:
-    """One type of group: how it is asked for, and how its response is read."""
-
-    kind: GroupType
-    request: type[Request[Any]]
-    """Takes `group_ids` and `include_authorized_operations`."""
-    member: Callable[[Any], GroupMember]
-    """Returns the value of a member in the response."""
-    assignor: Callable[[Any], str] = lambda group: str(group.assignor_name)
-    """Returns the assignor of a group in the response."""
-    topology_epoch: Callable[[Any], int | None] = lambda group: None
-    """Returns the epoch of a group's topology; only streams groups have one."""
-
-    async def describe(
-        self,
-        router: Router,
-        node_id: int,
-        group_ids: list[str],
-        with_operations: bool,
-        deadline: float,
-    ) -> dict[str, GroupDescription | KafkaError]:
-        """Return those of the groups that are of this type; the others are not found."""
-
-        def build(version: int) -> Request[Any]:
-            request: Request[Any] = self.request(
-                group_ids=group_ids, include_authorized_operations=with_operations
-            )
-            return request
-
-        response = await router.send(node_id, Call(self.request, build), deadline)
-        return {group.group_id: self._described(group, node_id) for group in response.groups}
-
-    def _described(self, group: Any, node_id: int) -> GroupDescription | KafkaError:
-        if group.error_code:
-            reason = group.error_message or "cannot be described"
-            return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
-        return GroupDescription(
-            group_id=group.group_id,
-            type=self.kind,
-            state=GroupState.of(group.group_state),
-            protocol_type=self.kind.name.lower(),
-            assignor=self.assignor(group),
-            coordinator=node_id,
-            members=tuple(self.member(member) for member in group.members),
-            epoch=group.group_epoch,
-            assignment_epoch=group.assignment_epoch,
-            topology_epoch=self.topology_epoch(group),
-            authorized_operations=operations_of(group.authorized_operations),
-        )
-
-
-# -- Classic groups
+# -- Groups whose members speak the classic protocol
 
 _FIRST_WITH_OPERATIONS = 3
 
 
 async def describe_classic(
     router: Router, node_id: int, group_ids: list[str], with_operations: bool, deadline: float
-) -> dict[str, GroupDescription | KafkaError]:
-    """Return those of the groups that are classic; the others are not found."""
+) -> Outcomes[str, GroupDescription]:
+    """Describe classic groups; groups of another type are GroupIdNotFound."""
 
     def build(version: int) -> classic_wire.DescribeGroupsRequest:
         request = classic_wire.DescribeGroupsRequest(groups=group_ids)
@@ -189,11 +134,10 @@ async def describe_classic(
 
 def _described(group: classic_wire.DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
     if group.error_code:
-        reason = group.error_message or "cannot be described"
-        return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
+        return _error_in(group)
     state = GroupState.of(group.group_state)
     if state is GroupState.DEAD:
-        # What brokers before Kafka 4.0 say of a group that is not there, or not classic.
+        # Before Kafka 4.0: the group does not exist, or is not classic.
         return GroupIdNotFound(f"group {group.group_id!r} does not exist")
     is_consumer = group.protocol_type == ConsumerProtocol.PROTOCOL_TYPE
     return GroupDescription(
@@ -208,27 +152,33 @@ def _described(group: classic_wire.DescribedGroup, node_id: int) -> GroupDescrip
     )
 
 
+def _error_in(group: Any) -> KafkaError:
+    reason = group.error_message or "cannot be described"
+    return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
+
+
 def _classic_member(member: classic_wire.DescribedGroupMember, is_consumer: bool) -> GroupMember:
-    said = _subscription(member.member_metadata) if is_consumer else None
-    has = _assignment(member.member_assignment) if is_consumer else None
+    metadata = _metadata(member.member_metadata) if is_consumer else None
+    assignment = _assignment(member.member_assignment) if is_consumer else None
     return GroupMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         client_id=member.client_id,
         host=member.client_host,
-        rack=said.rack if said else None,
-        topics=tuple(sorted(said.subscription)) if said else None,
-        assignment=tuple(sorted(has.partitions())) if has else None,
+        rack=metadata.rack if metadata else None,
+        topics=tuple(sorted(metadata.subscription)) if metadata else None,
+        assignment=tuple(sorted(assignment.partitions())) if assignment else None,
         type=GroupType.CLASSIC,
         raw_subscription=bytes(member.member_metadata),
         raw_assignment=bytes(member.member_assignment),
     )
 
 
-def _subscription(data: bytes) -> ConsumerProtocolMemberMetadata | None:
-    """Return what a consumer wants; None before the members have agreed, or if it makes no sense.
+def _metadata(data: bytes) -> ConsumerProtocolMemberMetadata | None:
+    """Decode the metadata of a consumer.
 
-    Any client may have written it.
+    None before the members have agreed on a protocol, and for other bytes, which any client may
+    have written.
     """
     try:
         return ConsumerProtocolMemberMetadata.decode(data) if data else None
@@ -241,6 +191,54 @@ def _assignment(data: bytes) -> ConsumerProtocolMemberAssignment | None:
         return ConsumerProtocolMemberAssignment.decode(data)
     except KafkaProtocolError:
         return None
+
+
+# -- Consumer, share and streams groups: the broker assigns
+
+
+@dataclass(frozen=True)
+class AssignedGroups:
+    """How to request and read the descriptions of one type of group."""
+
+    kind: GroupType
+    request: type[Request[Any]]
+    """Has the fields `group_ids` and `include_authorized_operations`."""
+    member: Callable[[Any], GroupMember]
+    """Converts a member in the response."""
+    assignor: Callable[[Any], str] = lambda group: str(group.assignor_name)
+    """Returns the assignor of a group in the response."""
+    topology_epoch: Callable[[Any], int | None] = lambda group: None
+    """Returns the epoch of the topology of a streams group in the response."""
+
+    async def describe(
+        self,
+        router: Router,
+        node_id: int,
+        group_ids: list[str],
+        with_operations: bool,
+        deadline: float,
+    ) -> Outcomes[str, GroupDescription]:
+        """Describe groups of this type; groups of another type are GroupIdNotFound."""
+        request = self.request(group_ids=group_ids, include_authorized_operations=with_operations)
+        response = await router.send(node_id, call_of(request), deadline)
+        return {group.group_id: self._described(group, node_id) for group in response.groups}
+
+    def _described(self, group: Any, node_id: int) -> GroupDescription | KafkaError:
+        if group.error_code:
+            return _error_in(group)
+        return GroupDescription(
+            group_id=group.group_id,
+            type=self.kind,
+            state=GroupState.of(group.group_state),
+            protocol_type=self.kind.name.lower(),
+            assignor=self.assignor(group),
+            coordinator=node_id,
+            members=tuple(self.member(member) for member in group.members),
+            epoch=group.group_epoch,
+            assignment_epoch=group.assignment_epoch,
+            topology_epoch=self.topology_epoch(group),
+            authorized_operations=operations_of(group.authorized_operations),
+        )
 
 
 # -- Consumer groups (KIP-848)
@@ -265,7 +263,9 @@ def _consumer_member(member: consumer_wire.Member) -> GroupMember:
     )
 
 
-def _flat(assignment: consumer_wire.Assignment) -> tuple[TopicPartition, ...]:
+def _flat(
+    assignment: consumer_wire.Assignment | share_wire.Assignment,
+) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, partition)
@@ -286,11 +286,6 @@ consumer_groups = AssignedGroups(
 
 
 def _share_member(member: share_wire.Member) -> GroupMember:
-    assigned = [
-        TopicPartition(topic.topic_name, partition)
-        for topic in member.assignment.topic_partitions
-        for partition in topic.partitions
-    ]
     return GroupMember(
         member_id=member.member_id,
         instance_id=None,
@@ -299,7 +294,7 @@ def _share_member(member: share_wire.Member) -> GroupMember:
         rack=member.rack_id,
         epoch=member.member_epoch,
         topics=tuple(sorted(member.subscribed_topic_names)),
-        assignment=tuple(sorted(assigned)),
+        assignment=_flat(member.assignment),
         type=GroupType.SHARE,
     )
 
@@ -351,10 +346,11 @@ streams_groups = AssignedGroups(
 
 # -- Groups of any type
 
-Answers = Mapping[str, GroupDescription | KafkaError]
-Describe = Callable[[Router, int, list[str], bool, float], Awaitable[Answers]]
+Describe = Callable[
+    [Router, int, list[str], bool, float], Awaitable[Outcomes[str, GroupDescription]]
+]
 
-# Nearly all groups are of the first types. A group that is not of a type is not found there.
+# In this order because most groups are of the first two types.
 _TYPES: tuple[Describe, ...] = (
     describe_classic,
     consumer_groups.describe,
@@ -367,17 +363,16 @@ _OF_ANOTHER_TYPE = (GroupIdNotFound, UnsupportedVersionError)
 async def describe_groups(
     router: Router, group_ids: Iterable[str], with_operations: bool, deadline: float
 ) -> dict[str, GroupDescription]:
-    """Return a description of each group; GroupIdNotFound is the error of one that is not there."""
+    """Describe groups of any type. Raises GroupIdNotFound for a group that does not exist."""
 
-    async def send(node_id: int, part: list[str]) -> Answers:
+    async def send(node_id: int, part: list[str]) -> Outcomes[str, GroupDescription]:
         found: dict[str, GroupDescription | KafkaError] = {}
         left = part
         for describe in _TYPES:
             try:
-                answers = await describe(router, node_id, left, with_operations, deadline)
+                found |= await describe(router, node_id, left, with_operations, deadline)
             except UnsupportedVersionError:
-                continue  # This broker has no such groups.
-            found |= answers
+                continue  # the broker has no groups of this type
             left = [g for g in left if isinstance(found.get(g), _OF_ANOTHER_TYPE)]
             if not left:
                 break

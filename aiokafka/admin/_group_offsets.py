@@ -1,4 +1,4 @@
-"""Offsets of groups: read, changed and deleted, of share groups as well, and reset by a rule."""
+"""Read, change, delete and reset the offsets of groups, including share groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._tasks import together
 from aiokafka._typing import Self
 from aiokafka.admin._group_descriptions import describe_groups
@@ -22,8 +22,17 @@ from aiokafka.admin._items import (
     partitions_in,
     settle,
 )
-from aiokafka.admin._routing import Call, Router, error_of, fetch_metadata, raise_for
-from aiokafka.admin._values import Value, as_int
+from aiokafka.admin._routing import (
+    Call,
+    Outcomes,
+    Router,
+    V,
+    call_of,
+    error_of,
+    fetch_metadata,
+    raise_for,
+)
+from aiokafka.admin._values import Value, as_int, or_none
 from aiokafka.admin.offsets import OffsetSpec, list_offsets, timestamp_of
 from aiokafka.errors import (
     GroupIdNotFound,
@@ -58,21 +67,23 @@ from aiokafka.protocol.messages.offset_fetch import (
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 Wanted = Mapping[str, Sequence[TopicPartition] | None]
-"""Partitions by group; None stands for all that the group has offsets for."""
+"""Partitions by group; None stands for all partitions with an offset."""
 Offsets = dict[TopicPartition, OffsetAndMetadata | None]
+
+# -- OffsetFetch
 
 _FIRST_OF_ALL_PARTITIONS = 2
 _FIRST_STABLE = 7
 _FIRST_OF_SEVERAL = 8
-_NEWEST_WITH_NAMES = 9
+NEWEST_WITH_NAMES = 9  # later versions name topics by id, which users do not know
 
 
 async def fetch_offsets(
     router: Router, wanted: Wanted, require_stable: bool, deadline: float
 ) -> dict[str, Offsets]:
-    """Return the offsets of each group; None for a partition asked for that has none."""
+    """Return the offsets of each group; None for a requested partition without an offset."""
 
-    async def send(node_id: int, group_ids: list[str]) -> Mapping[str, Offsets | KafkaError]:
+    async def send(node_id: int, group_ids: list[str]) -> Outcomes[str, Offsets]:
         part = {group_id: wanted[group_id] for group_id in group_ids}
         return await _ask(router, node_id, part, require_stable, deadline)
 
@@ -82,80 +93,71 @@ async def fetch_offsets(
 async def _ask(
     router: Router, node_id: int, wanted: Wanted, require_stable: bool, deadline: float
 ) -> dict[str, Offsets | KafkaError]:
-    """Ask for all groups in one request, or before Kafka 3.0 in one each."""
-
-    is_of_several = False
+    """Ask for all groups in one request. Before Kafka 3.0 each group needs its own request."""
+    has_groups = False
 
     def build(version: int) -> OffsetFetchRequest:
-        nonlocal is_of_several
-        is_of_several = version >= _FIRST_OF_SEVERAL
-        return _request(version, wanted, require_stable)
+        nonlocal has_groups
+        has_groups = version >= _FIRST_OF_SEVERAL
+        return offset_fetch_request(version, wanted, require_stable)
 
-    # From version 10 on topics are given by id, which users do not know them by.
-    call = Call(OffsetFetchRequest, build, max_version=_NEWEST_WITH_NAMES)
+    call = Call(OffsetFetchRequest, build, max_version=NEWEST_WITH_NAMES)
     try:
         response = await router.send(node_id, call, deadline)
-    except _OneEachError:
-        each = (
+    except _OneGroupOnlyError:
+        parts = await together(
             attempt(_ask(router, node_id, {group_id: tps}, require_stable, deadline), [group_id])
             for group_id, tps in wanted.items()
         )
-        parts = await together(each)
         return {key: found for part in parts for key, found in part.items()}
-    answers: dict[str, Any] = {group.group_id: group for group in response.groups}
-    if not is_of_several:
-        answers = dict.fromkeys(wanted, response)
+    groups: dict[str, Any] = {group.group_id: group for group in response.groups}
+    if not has_groups:
+        groups = dict.fromkeys(wanted, response)  # the whole response is about one group
     return {
-        group_id: _offsets(group_id, answer.error_code, answer.topics, wanted.get(group_id))
-        for group_id, answer in answers.items()
+        group_id: _offsets(group_id, group.error_code, group.topics, wanted.get(group_id))
+        for group_id, group in groups.items()
     }
 
 
-class _OneEachError(UnsupportedVersionError):
-    """The broker takes one group in a request."""
+class _OneGroupOnlyError(UnsupportedVersionError):
+    """The broker accepts only one group in a request."""
 
 
-def _request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
+def offset_fetch_request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
+    """Return the request for the offsets of groups. Raises UnsupportedVersionError."""
     if version < _FIRST_OF_SEVERAL and len(wanted) > 1:
-        raise _OneEachError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
+        raise _OneGroupOnlyError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
     if version < _FIRST_STABLE and require_stable:
         raise UnsupportedVersionError("OffsetFetch: require_stable needs Kafka 2.5 (KIP-447)")
-    if version < _FIRST_OF_SEVERAL:
-        return _request_of_one(version, wanted, require_stable)
-    groups = [
-        OffsetFetchRequestGroup(
-            group_id=group_id,
-            topics=None
-            if tps is None
-            else [
-                OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
-                for name, numbers in numbers_by_topic(tps).items()
-            ],
-        )
-        for group_id, tps in wanted.items()
-    ]
-    return OffsetFetchRequest(groups=groups, require_stable=require_stable)
-
-
-def _request_of_one(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
-    ((group_id, tps),) = wanted.items()
-    if tps is None and version < _FIRST_OF_ALL_PARTITIONS:
+    if version < _FIRST_OF_ALL_PARTITIONS and None in wanted.values():
         raise UnsupportedVersionError(
             "OffsetFetch: all offsets of a group need Kafka 0.10.2; name the partitions"
         )
-    topics = None
-    if tps is not None:
-        topics = [
-            OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
-            for name, numbers in numbers_by_topic(tps).items()
+    if version >= _FIRST_OF_SEVERAL:
+        groups = [
+            OffsetFetchRequestGroup(
+                group_id=group_id, topics=None if tps is None else numbers_by_topic(tps, _topic)
+            )
+            for group_id, tps in wanted.items()
         ]
+        return OffsetFetchRequest(groups=groups, require_stable=require_stable)
+    ((group_id, tps),) = wanted.items()
+    topics = None if tps is None else numbers_by_topic(tps, _old_topic)
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+
+
+def _old_topic(name: str, numbers: list[int]) -> OffsetFetchRequestTopic:
+    return OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+
+
+def _topic(name: str, numbers: list[int]) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
 
 
 def _offsets(
     group_id: str, code: int, topics: Iterable[Any], wanted: Iterable[TopicPartition] | None
 ) -> Offsets | KafkaError:
-    """Return the offsets of a group, or one error: of the group, or of its partitions."""
+    """Return the offsets of a group, its error, or the error of its partitions."""
     refused = error_of(code, None, f"offsets of group {group_id!r}")
     if refused is not None:
         return refused
@@ -165,6 +167,11 @@ def _offsets(
     for each in found.values():
         if isinstance(each, KafkaError) and each.retriable:
             return each
+    return _one_outcome(found)
+
+
+def _one_outcome(found: Outcomes[TopicPartition, V]) -> dict[TopicPartition, V] | KafkaError:
+    """Return the values of partitions, or all errors as one."""
     try:
         return outcome(found)
     except KafkaError as error:
@@ -175,9 +182,10 @@ def _committed_offset(
     group_id: str, tp: TopicPartition, found: Any
 ) -> OffsetAndMetadata | KafkaError | None:
     if found.error_code == UnknownTopicOrPartitionError.errno:
-        # So gateways call a partition without an offset. Apache Kafka looks at no topic here.
+        # The response of gateways for a partition without an offset. Apache Kafka does not check
+        # whether the topic exists.
         return None
-    error = error_of(found.error_code, None, f"offset of group {group_id!r}, {name_of(tp)}")
+    error = error_of(found.error_code, None, _offset_name(group_id, tp))
     if error is not None:
         return error
     if found.committed_offset < 0:
@@ -190,7 +198,7 @@ def _committed_offset(
 # -- OffsetCommit and OffsetDelete, for groups without members
 
 _NEWEST_COMMIT_WITH_NAMES = 9
-# What a commit from outside gets while the group has members.
+# Errors of a commit by a client that is not a member, while the group has members.
 _HAS_MEMBERS = (
     UnknownMemberIdError,
     IllegalGenerationError,
@@ -200,7 +208,7 @@ _HAS_MEMBERS = (
 
 
 def not_empty(group_id: str) -> NonEmptyGroup:
-    """Return the error of a change that only a group without members takes."""
+    """Return the error of a change that a group with members rejects."""
     return NonEmptyGroup(
         f"group {group_id!r} has members: stop its consumers, wait until their sessions have "
         f"ended, or remove them, and try again"
@@ -213,35 +221,12 @@ async def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     deadline: float,
 ) -> None:
-    """Store offsets of a group that has no members, in one request.
+    """Commit offsets of a group that has no members, in one request.
 
-    The coordinator checks for members and stores the offsets in one step: a consumer that joins
-    meanwhile makes it refuse them all.
+    The coordinator checks for members and stores the offsets in one step. If a consumer joins
+    before, the coordinator rejects all offsets.
     """
 
-    async def ask(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-        def build(version: int) -> OffsetCommitRequest:
-            wanted = {tp: offsets[tp] for tp in left}
-            return OffsetCommitRequest(group_id=group_id, topics=_commit_topics(wanted))
-
-        call = Call(
-            OffsetCommitRequest,
-            build,
-            lambda answer: [p.error_code for topic in answer.topics for p in topic.partitions],
-            max_version=_NEWEST_COMMIT_WITH_NAMES,
-        )
-        response = await router.to_coordinator(group_id, call, deadline)
-        return {
-            tp: _stored(group_id, tp, each.error_code)
-            for tp, each in partitions_in(response.topics)
-        }
-
-    await settle(router, offsets, ask, deadline, final=(UnknownTopicOrPartitionError,))
-
-
-def _commit_topics(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> list[OffsetCommitRequestTopic]:
     def entry(tp: TopicPartition) -> OffsetCommitRequestPartition:
         return OffsetCommitRequestPartition(
             partition_index=tp.partition,
@@ -250,17 +235,31 @@ def _commit_topics(
             committed_metadata=offsets[tp].metadata,
         )
 
-    return [
-        OffsetCommitRequestTopic(name=name, partitions=found)
-        for name, found in by_topic(offsets, entry).items()
-    ]
+    def topic(name: str, entries: list[OffsetCommitRequestPartition]) -> OffsetCommitRequestTopic:
+        return OffsetCommitRequestTopic(name=name, partitions=entries)
+
+    async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+        call = Call(
+            OffsetCommitRequest,
+            lambda version: OffsetCommitRequest(
+                group_id=group_id, topics=by_topic(left, topic, entry)
+            ),
+            max_version=_NEWEST_COMMIT_WITH_NAMES,
+        )
+        response = await router.to_coordinator(group_id, call, deadline)
+        return {
+            tp: _commit_error(group_id, tp, each.error_code)
+            for tp, each in partitions_in(response.topics)
+        }
+
+    await settle(router, offsets, ask, deadline, final=(UnknownTopicOrPartitionError,))
 
 
-def _stored(group_id: str, tp: TopicPartition, code: int) -> KafkaError | None:
-    """Return the error of a partition; raise what the coordinator says of the whole group."""
+def _commit_error(group_id: str, tp: TopicPartition, code: int) -> KafkaError | None:
+    """Return the error of a partition; raise NonEmptyGroup, which concerns the whole group."""
     error = error_of(code, None, _offset_name(group_id, tp))
     if isinstance(error, _HAS_MEMBERS):
-        raise not_empty(group_id)  # of the group: no partition was stored
+        raise not_empty(group_id)
     return error
 
 
@@ -269,11 +268,9 @@ async def delete_offsets(
 ) -> None:
     """Delete offsets of a group."""
 
-    async def ask(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-        def build(version: int) -> OffsetDeleteRequest:
-            return OffsetDeleteRequest(group_id=group_id, topics=_delete_topics(left))
-
-        call = Call(OffsetDeleteRequest, build, lambda answer: [answer.error_code])
+    async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+        topics = numbers_by_topic(left, _deleted_topic)
+        call = call_of(OffsetDeleteRequest(group_id=group_id, topics=topics))
         response = await router.to_coordinator(group_id, call, deadline)
         if response.error_code == NonEmptyGroup.errno:
             raise not_empty(group_id)
@@ -286,32 +283,27 @@ async def delete_offsets(
     await settle(router, partitions, ask, deadline, final=(UnknownTopicOrPartitionError,))
 
 
-def _delete_topics(partitions: Iterable[TopicPartition]) -> list[OffsetDeleteRequestTopic]:
-    return [
-        OffsetDeleteRequestTopic(
-            name=name,
-            partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
-        )
-        for name, numbers in numbers_by_topic(partitions).items()
-    ]
+def _deleted_topic(name: str, numbers: list[int]) -> OffsetDeleteRequestTopic:
+    partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+    return OffsetDeleteRequestTopic(name=name, partitions=partitions)
 
 
 def _offset_name(group_id: str, tp: TopicPartition) -> str:
     return f"offset of group {group_id!r}, {name_of(tp)}"
 
 
-# -- Share groups (KIP-932): the offset at which they begin to share records
+# -- Share groups (KIP-932): their start offsets
 
 
 @dataclass(frozen=True)
 class ShareOffset(Value):
-    """Where a share group is in a partition."""
+    """The position of a share group in a partition."""
 
-    #: The first offset that is not acknowledged by all.
+    #: The first offset that is not yet acknowledged.
     start_offset: int
     #: The leader epoch of the record at `start_offset`; None if it is not known.
     leader_epoch: int | None
-    #: Records that are yet to be delivered (KIP-1226, Kafka 4.2); None if it is not known.
+    #: Number of records still to be delivered (KIP-1226, Kafka 4.2); None if it is not known.
     lag: int | None
 
 
@@ -321,15 +313,11 @@ ShareOffsets = dict[TopicPartition, "ShareOffset | None"]
 async def fetch_share_offsets(
     router: Router, wanted: Wanted, deadline: float
 ) -> dict[str, ShareOffsets]:
-    """Return the offsets of each share group; None for a partition asked for that has none."""
+    """Return the offsets of each share group; None for a requested partition without an offset."""
 
-    async def send(node_id: int, group_ids: list[str]) -> dict[str, ShareOffsets | KafkaError]:
+    async def send(node_id: int, group_ids: list[str]) -> Outcomes[str, ShareOffsets]:
         groups = [_group(group_id, wanted[group_id]) for group_id in group_ids]
-
-        def build(version: int) -> wire.DescribeShareGroupOffsetsRequest:
-            return wire.DescribeShareGroupOffsetsRequest(groups=groups)
-
-        call = Call(wire.DescribeShareGroupOffsetsRequest, build)
+        call = call_of(wire.DescribeShareGroupOffsetsRequest(groups=groups))
         response = await router.send(node_id, call, deadline)
         return {group.group_id: _share_offsets_of(group) for group in response.groups}
 
@@ -339,12 +327,10 @@ async def fetch_share_offsets(
 def _group(
     group_id: str, partitions: Iterable[TopicPartition] | None
 ) -> wire.DescribeShareGroupOffsetsRequestGroup:
-    topics = None
-    if partitions is not None:
-        topics = [
-            wire.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-            for name, numbers in numbers_by_topic(partitions).items()
-        ]
+    def topic(name: str, numbers: list[int]) -> wire.DescribeShareGroupOffsetsRequestTopic:
+        return wire.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+
+    topics = None if partitions is None else numbers_by_topic(partitions, topic)
     return wire.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
 
 
@@ -354,15 +340,12 @@ def _share_offsets_of(
     if group.error_code:
         reason = _reason(group.error_code, group.error_message or "its offsets cannot be read")
         return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
-    found: dict[TopicPartition, ShareOffset | KafkaError | None] = {}
-    for topic in group.topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.topic_name, each.partition_index)
-            found[tp] = _share_offset(group.group_id, tp, each)
-    try:
-        return outcome(found)
-    except KafkaError as error:
-        return error
+    return _one_outcome(
+        {
+            tp: _share_offset(group.group_id, tp, each)
+            for tp, each in partitions_in(group.topics, "topic_name")
+        }
+    )
 
 
 def _share_offset(
@@ -373,8 +356,7 @@ def _share_offset(
         return error
     if found.start_offset < 0:
         return None
-    epoch, lag = found.leader_epoch, found.lag
-    return ShareOffset(found.start_offset, epoch if epoch >= 0 else None, lag if lag >= 0 else None)
+    return ShareOffset(found.start_offset, or_none(found.leader_epoch), or_none(found.lag))
 
 
 def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaError | None:
@@ -382,7 +364,7 @@ def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaErr
 
 
 def _reason(code: int, message: str | None) -> str | None:
-    """Return what a broker says, or in place of a general phrase what is lacking."""
+    """Return the message of a broker, or for UNSUPPORTED_VERSION a more precise one."""
     if code == UnsupportedVersionError.errno:
         return "ShareGroupOffsets: the cluster has share groups since Kafka 4.2, or share.version=1"
     return message
@@ -397,59 +379,37 @@ def _raise_for_group(code: int, message: str | None, group_id: str) -> None:
 async def alter_share_offsets(
     router: Router, group_id: str, offsets: Mapping[TopicPartition, int], deadline: float
 ) -> None:
-    """Set where an empty share group begins."""
+    """Set the start offsets of an empty share group."""
 
-    async def ask(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-        def entry(tp: TopicPartition) -> wire.AlterShareGroupOffsetsRequestPartition:
-            return wire.AlterShareGroupOffsetsRequestPartition(
-                partition_index=tp.partition, start_offset=offsets[tp]
-            )
+    def entry(tp: TopicPartition) -> wire.AlterShareGroupOffsetsRequestPartition:
+        return wire.AlterShareGroupOffsetsRequestPartition(
+            partition_index=tp.partition, start_offset=offsets[tp]
+        )
 
-        request = wire.AlterShareGroupOffsetsRequest(
-            group_id=group_id,
-            topics=[
-                wire.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=found)
-                for name, found in by_topic(left, entry).items()
-            ],
-        )
-        call = Call(
-            wire.AlterShareGroupOffsetsRequest,
-            lambda version: request,
-            lambda answer: [answer.error_code],
-        )
+    def topic(name: str, entries: list[Any]) -> wire.AlterShareGroupOffsetsRequestTopic:
+        return wire.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=entries)
+
+    async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+        topics = by_topic(left, topic, entry)
+        call = call_of(wire.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics))
         response = await router.to_coordinator(group_id, call, deadline)
         _raise_for_group(response.error_code, response.error_message, group_id)
-        return _altered(group_id, response)
+        return {
+            tp: _error(each.error_code, each.error_message, group_id, name_of(tp))
+            for tp, each in partitions_in(response.responses, "topic_name")
+        }
 
     await settle(router, offsets, ask, deadline, final=(UnknownTopicOrPartitionError,))
-
-
-def _altered(
-    group_id: str, response: wire.AlterShareGroupOffsetsResponse
-) -> dict[TopicPartition, KafkaError | None]:
-    found: dict[TopicPartition, KafkaError | None] = {}
-    for topic in response.responses:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.topic_name, each.partition_index)
-            found[tp] = _error(each.error_code, each.error_message, group_id, name_of(tp))
-    return found
 
 
 async def delete_share_offsets(
     router: Router, group_id: str, topics: Iterable[str], deadline: float
 ) -> None:
-    """Let an empty share group forget topics."""
+    """Delete the offsets of topics in an empty share group."""
 
-    async def ask(left: list[str]) -> dict[str, KafkaError | None]:
-        request = wire.DeleteShareGroupOffsetsRequest(
-            group_id=group_id,
-            topics=[wire.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in left],
-        )
-        call = Call(
-            wire.DeleteShareGroupOffsetsRequest,
-            lambda version: request,
-            lambda answer: [answer.error_code],
-        )
+    async def ask(left: list[str]) -> Outcomes[str, None]:
+        wanted = [wire.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in left]
+        call = call_of(wire.DeleteShareGroupOffsetsRequest(group_id=group_id, topics=wanted))
         response = await router.to_coordinator(group_id, call, deadline)
         _raise_for_group(response.error_code, response.error_message, group_id)
         return {
@@ -464,7 +424,7 @@ async def delete_share_offsets(
 
 
 class ResetKind(enum.Enum):
-    """What a rule goes by."""
+    """The kind of a rule for a reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -477,7 +437,7 @@ class ResetKind(enum.Enum):
 
 @dataclass(frozen=True)
 class ResetRule(Value):
-    """Where a group is to go on reading. Made by the class methods."""
+    """The rule for the new offsets of a group. The class methods create one."""
 
     kind: ResetKind
     #: A timestamp or duration in milliseconds, a number of offsets, an offset; else 0.
@@ -487,25 +447,26 @@ class ResetRule(Value):
 
     @classmethod
     def earliest(cls) -> Self:
-        """Begin at the first record that there is."""
+        """Begin at the first record."""
         return cls(ResetKind.EARLIEST)
 
     @classmethod
     def latest(cls) -> Self:
-        """Begin at the end: read only what is written from now on."""
+        """Begin at the end: read only records that are written from now on."""
         return cls(ResetKind.LATEST)
 
     @classmethod
     def timestamp(cls, when: int | datetime.datetime) -> Self:
-        """Begin at the first record that is not older: milliseconds since 1970, or a datetime.
+        """Begin at the first record with this or a later timestamp.
 
-        Where there is none, the group begins at the end.
+        `when` is in milliseconds since 1970, or a datetime with a time zone. In a partition without
+        such a record the group begins at the end.
         """
         return cls(ResetKind.TIMESTAMP, timestamp_of("when", when))
 
     @classmethod
     def duration(cls, ago: int | datetime.timedelta) -> Self:
-        """Begin so long ago, as `timestamp` does: milliseconds, or a timedelta."""
+        """Begin at the time `ago` (milliseconds or a timedelta) before now, as `timestamp` does."""
         ms = round(ago.total_seconds() * 1000) if isinstance(ago, datetime.timedelta) else ago
         if ms < 0:
             raise ValueError(f"ago: {ago!r}: must not be negative")
@@ -513,7 +474,7 @@ class ResetRule(Value):
 
     @classmethod
     def shift_by(cls, count: int) -> Self:
-        """Move the committed offsets: forward, or back by a negative number."""
+        """Add `count` to the committed offsets; a negative number moves back."""
         return cls(ResetKind.SHIFT_BY, as_int("count", count))
 
     @classmethod
@@ -526,61 +487,61 @@ class ResetRule(Value):
 
     @classmethod
     def copy(cls, group_id: str) -> Self:
-        """Begin where another group is."""
+        """Begin at the committed offsets of another group."""
         return cls(ResetKind.COPY, group_id=group_id)
 
 
 @dataclass(frozen=True)
 class OffsetReset(Value):
-    """What a reset does to the offset of a partition."""
+    """The change of the committed offset of a partition by a reset."""
 
-    #: What the group had committed; None without one.
+    #: The committed offset before; None if there was none.
     old: int | None
-    #: What it has now, or with `dry_run` would have.
+    #: The committed offset after the reset.
     new: int
-    #: Whether the rule leads out of the partition: `new` is then its nearest offset.
+    #: Whether the rule gave an offset outside the partition; `new` is then the nearest inside.
     clamped: bool
 
 
 # -- Reset of a group's offsets by a rule
 
-# 1. The group must have no members.
-# 2. The partitions are chosen, and what the group has committed is read.
-# 3. The new offset of every partition is found. If one fails, nothing is changed.
-# 4. All are stored in one request, which the coordinator refuses if a member has joined meanwhile.
+# 1. Check that the group has no members.
+# 2. Choose the partitions, and fetch the committed offsets.
+# 3. Find the new offset of every partition. If this fails for one, change nothing.
+# 4. Commit all in one request, which the coordinator rejects if a member has joined since step 1.
 
 
 Numbers = dict[TopicPartition, "int | None"]
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The partitions that a caller names; those with offsets if it names none."""
-
-    partitions: tuple[TopicPartition, ...] | None
-    topics: tuple[str, ...] | None
-
-
 async def reset_offsets(
-    router: Router, group_id: str, rule: ResetRule, chosen: Chosen, dry_run: bool, deadline: float
+    router: Router,
+    group_id: str,
+    rule: ResetRule,
+    partitions: Sequence[TopicPartition] | None,
+    topics: Sequence[str] | None,
+    dry_run: bool,
+    deadline: float,
 ) -> dict[TopicPartition, OffsetReset]:
-    """Return the old and new offset of each partition, after a change unless it is a dry run."""
+    """Reset the offsets of partitions and of topics, or of all partitions that have one.
+
+    Returns the old and the new offset of each partition. A dry run changes nothing.
+    """
     exists = await _check_empty(router, group_id, dry_run, deadline)
-    named = await _named(router, chosen, deadline)
+    named = await _named(router, partitions, topics, deadline)
     old = await _committed(router, group_id, named, deadline)
     base = old
     if rule.kind is ResetKind.COPY:
         base = await _committed(router, rule.group_id, named, deadline)
         if not base and named is None:
             raise GroupIdNotFound(f"group {rule.group_id!r} has no offsets to copy")
-    partitions = list(base) if named is None else named
-    if named is None and not exists and not partitions:
+    chosen = list(base) if named is None else named
+    if named is None and not exists and not chosen:
         raise GroupIdNotFound(
             f"group {group_id!r} does not exist: name the topics or partitions it is to begin with"
         )
-    new = await _find_new(router, rule, partitions, base, deadline)
-    found = {tp: _reset(tp, old.get(tp), *new[tp]) for tp in partitions}
-    resets = outcome(found)
+    new = await _find_new(router, rule, chosen, base, deadline)
+    resets = outcome({tp: _reset(old.get(tp), *new[tp]) for tp in chosen})
     if resets and not dry_run:
         offsets = {tp: OffsetAndMetadata(each.new) for tp, each in resets.items()}
         await commit_offsets(router, group_id, offsets, deadline)
@@ -588,7 +549,7 @@ async def reset_offsets(
 
 
 async def _check_empty(router: Router, group_id: str, dry_run: bool, deadline: float) -> bool:
-    """Return whether the group exists; NonEmptyGroup is raised if it has members."""
+    """Return whether the group exists. Raises NonEmptyGroup if it has members."""
     try:
         found = await describe_groups(router, [group_id], False, deadline)
     except GroupIdNotFound:
@@ -598,13 +559,18 @@ async def _check_empty(router: Router, group_id: str, dry_run: bool, deadline: f
     return True
 
 
-async def _named(router: Router, chosen: Chosen, deadline: float) -> list[TopicPartition] | None:
-    """Return the partitions and those of the topics that the caller names; None for neither."""
-    if chosen.partitions is None and chosen.topics is None:
+async def _named(
+    router: Router,
+    partitions: Sequence[TopicPartition] | None,
+    topics: Sequence[str] | None,
+    deadline: float,
+) -> list[TopicPartition] | None:
+    """Return the named partitions and all partitions of the named topics; None without names."""
+    if partitions is None and topics is None:
         return None
-    found = list(chosen.partitions or ())
-    if chosen.topics:
-        metadata = await fetch_metadata(router, chosen.topics, deadline)
+    found = list(partitions or ())
+    if topics:
+        metadata = await fetch_metadata(router, topics, deadline)
         for topic in metadata.topics:
             if topic.error_code:
                 raise for_code(topic.error_code)(f"topic {topic.name!r}")
@@ -632,7 +598,7 @@ async def _find_new(
     base: Numbers,
     deadline: float,
 ) -> dict[TopicPartition, tuple[int | KafkaError, int, int]]:
-    """Return where the rule leads in each partition, and its first and last offset."""
+    """Return the offset by the rule, the first offset and the end of each partition."""
     wanted = list(partitions)
 
     async def look_up(place: int) -> Numbers:
@@ -647,18 +613,20 @@ async def _find_new(
     elif rule.kind is ResetKind.TIMESTAMP:
         target = await look_up(rule.value)
     elif rule.kind is ResetKind.DURATION:
-        target = await look_up(max(0, int(_seams.wall_time() * 1000) - rule.value))
+        target = await look_up(max(0, int(_clock.wall_time() * 1000) - rule.value))
     elif rule.kind is ResetKind.TO_OFFSET:
         target = dict.fromkeys(wanted, rule.value)
     else:
-        return {tp: (_from(rule, tp, base), start[tp] or 0, end[tp] or 0) for tp in wanted}
-    # A time after the last record: the end.
+        return {
+            tp: (_from_committed(rule, tp, base), start[tp] or 0, end[tp] or 0) for tp in wanted
+        }
+    # There is no target for a time after the last record: take the end.
     at = {tp: end[tp] if target[tp] is None else target[tp] for tp in wanted}
     return {tp: (at[tp] or 0, start[tp] or 0, end[tp] or 0) for tp in wanted}
 
 
-def _from(rule: ResetRule, tp: TopicPartition, base: Numbers) -> int | KafkaError:
-    """Return where a rule leads that goes by committed offsets."""
+def _from_committed(rule: ResetRule, tp: TopicPartition, base: Numbers) -> int | KafkaError:
+    """Return the offset by a rule that is relative to committed offsets."""
     committed = base.get(tp)
     if committed is None:
         whose = f"group {rule.group_id!r}" if rule.group_id else "the group"
@@ -668,7 +636,7 @@ def _from(rule: ResetRule, tp: TopicPartition, base: Numbers) -> int | KafkaErro
 
 
 def _reset(
-    tp: TopicPartition, old: int | None, target: int | KafkaError, start: int, end: int
+    old: int | None, target: int | KafkaError, start: int, end: int
 ) -> OffsetReset | KafkaError:
     if isinstance(target, KafkaError):
         return target

@@ -1,20 +1,20 @@
-"""Ask about several items in one call: retry them, return all values, or raise all errors.
+"""Calls about several items, such as topics: retry items that failed, return values, raise errors.
 
-`settle` retries the items. `by_coordinator` and `by_leader` send each item to its broker;
-`of_every_broker` asks all brokers the same.
+`settle` repeats a call for the items that failed. `by_coordinator` and `by_leader` send each item
+to its broker; `of_every_broker` sends the same request to all brokers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka._tasks import together
-from aiokafka.admin._routing import Call, Router, fetch_metadata
+from aiokafka.admin._routing import Call, Outcomes, Router, Send, fetch_metadata
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     AdminItemsError,
@@ -35,29 +35,30 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
-"""A topic that the controller does not know will not turn up."""
+"""Errors that are final in a response of the controller: it knows all topics."""
 
-_LACKING = (UnsupportedVersionError, UnsupportedEndpointType)
+_NOT_SUPPORTED = (UnsupportedVersionError, UnsupportedEndpointType)
 
 
 async def settle(
     router: Router,
     items: Iterable[K],
-    ask: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
+    ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
     deadline: float,
     *,
     fail_fast: bool = False,
     final: tuple[type[KafkaError], ...] = (),
-    stays: Callable[[K], bool] = lambda _: False,
+    is_final: Callable[[K], bool] = lambda _: False,
 ) -> dict[K, V]:
-    """Return what each item got, in the order of `items`.
+    """Return the value of each item, in the order of `items`.
 
-    `ask` takes the items that are left and returns a value or an error for each; what it raises is
-    the error of all. It ends by the deadline by itself, so that an item with a response is not lost
-    because of another. Items with a retriable error are asked about again after a pause, until the
-    deadline (loop time), except those whose error is one of the types `final`, or `stays` as it is.
-    Raises what `outcome` raises, and what `ask` raises at first if that cannot pass; with
-    `fail_fast` the first error of an item that cannot pass, as soon as it is known.
+    `ask` takes the unsettled items and returns a value or an error for each; an error that it
+    raises is the error of all these items. `ask` itself ends at the deadline (loop time), so the
+    values of other items are kept. Items with a retriable error are asked for again after a pause,
+    until the deadline, unless the error is of one of the types `final` or the item `is_final`.
+
+    Raises as `outcome`. An error of the first `ask` that is not retriable is raised at once; with
+    `fail_fast` also the first final error of an item.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}
@@ -65,39 +66,31 @@ async def settle(
     backoff = router.backoff()
     loop = asyncio.get_running_loop()
     while left:
-        answers = await _ask_once(ask, left, raises=not found)
+        try:
+            outcomes: Outcomes[K, V] = await ask(left)
+        except KafkaError as error:
+            if not found and not error.retriable and not isinstance(error, KafkaTimeoutError):
+                raise  # an error of the call, not of an item, such as UnsupportedVersionError
+            outcomes = dict.fromkeys(left, error)
         for item in left:
-            answer = answers[item] if item in answers else _unanswered(item)
-            found[item] = _known_better(item, found.get(item), answer)
-        left = [item for item in left if _may_pass(found[item], final) and not stays(item)]
+            now = outcomes[item] if item in outcomes else _missing(item)
+            # A late attempt without a response tells less than the attempt before it.
+            is_empty = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
+            found[item] = _timed_out(item, found[item]) if is_empty and item in found else now
+        left = [item for item in left if _is_retriable(found[item], final) and not is_final(item)]
         if fail_fast:
             _raise_final(found, left)
         pause = backoff.next()
         if left and loop.time() + pause >= deadline:
             for item in left:
-                found[item] = _too_late(item, found[item])
+                found[item] = _timed_out(item, found[item])
             break
         if left:
             await asyncio.sleep(pause)
     return outcome({item: found[item] for item in wanted})
 
 
-async def _ask_once(
-    ask: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
-    left: list[K],
-    *,
-    raises: bool,
-) -> Mapping[K, V | KafkaError]:
-    """Return what `ask` does, or its error for each item; with `raises`, raise what stays."""
-    try:
-        return await ask(left)
-    except KafkaError as error:
-        if raises and not error.retriable and not isinstance(error, KafkaTimeoutError):
-            raise  # of the call, such as an API that no broker has: not of one item or another
-        return dict.fromkeys(left, error)
-
-
-def _unanswered(item: object) -> KafkaError:
+def _missing(item: object) -> KafkaError:
     return KafkaProtocolError(f"{item}: the response does not name it")
 
 
@@ -107,124 +100,103 @@ def _raise_final(found: Mapping[K, object], left: Collection[K]) -> None:
             raise each
 
 
-def _may_pass(answer: object, final: tuple[type[KafkaError], ...]) -> bool:
-    stays = isinstance(answer, (KafkaTimeoutError, *final))
-    return isinstance(answer, KafkaError) and answer.retriable and not stays
+def _is_retriable(found: object, final: tuple[type[KafkaError], ...]) -> bool:
+    is_final = isinstance(found, (KafkaTimeoutError, *final))
+    return isinstance(found, KafkaError) and found.retriable and not is_final
 
 
-def _known_better(item: K, before: V | KafkaError | None, now: V | KafkaError) -> V | KafkaError:
-    """Return the response; for a late attempt that learned nothing, what the one before brought."""
-    learned_nothing = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
-    return _too_late(item, before) if learned_nothing and before is not None else now
-
-
-def _too_late(item: K, answer: object) -> KafkaError:
-    error = KafkaTimeoutError(f"{item}: timed out; the last attempt: {answer}")
-    error.__cause__ = answer if isinstance(answer, KafkaError) else None
+def _timed_out(item: object, last: object) -> KafkaError:
+    error = KafkaTimeoutError(f"{item}: timed out; the last attempt: {last}")
+    error.__cause__ = last if isinstance(last, KafkaError) else None
     return error
 
 
-def outcome(found: Mapping[K, V | KafkaError]) -> dict[K, V]:
+def outcome(found: Outcomes[K, V]) -> dict[K, V]:
     """Return the values if no item failed.
 
-    Raises the error of the item if there is only one, or if all could not be asked for, such as
-    UnsupportedVersionError; else AdminItemsError with all errors and all values.
+    If there is only one item, raises its error. If no item has a value because brokers do not
+    support the request, raises that error. Otherwise raises AdminItemsError with all errors and all
+    values.
     """
     errors = {item: each for item, each in found.items() if isinstance(each, KafkaError)}
     results = {item: each for item, each in found.items() if not isinstance(each, KafkaError)}
     if not errors:
         return results
-    lacking = all(isinstance(each, _LACKING) for each in errors.values())
-    if len(found) == 1 or (lacking and not results):
+    not_supported = all(isinstance(each, _NOT_SUPPORTED) for each in errors.values())
+    if len(found) == 1 or (not_supported and not results):
         raise next(iter(errors.values()))
     raise AdminItemsError(errors, results)
 
 
-async def attempt(
-    call: Awaitable[Mapping[K, V | KafkaError]], items: Collection[K]
-) -> dict[K, V | KafkaError]:
-    """Return what `call` returns or raises for each item, to go on without some."""
+async def attempt(call: Awaitable[Outcomes[K, V]], items: Collection[K]) -> dict[K, V | KafkaError]:
+    """Return the values of `call` and its errors by item, in place of raising them."""
     try:
         return dict(await call)
     except KafkaError as error:
-        # The error of a single item may itself be about several things.
+        # With a single item an AdminItemsError is the error of that item.
         if isinstance(error, AdminItemsError) and len(items) > 1:
             return {**error.results, **error.errors}
         return dict.fromkeys(items, error)
 
 
-async def by_node(
-    groups: Mapping[int, list[K]],
-    send: Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]],
-) -> dict[K, V | KafkaError]:
-    """Ask several nodes at once, each about its items; a node that fails fails its items."""
+async def by_node(groups: Mapping[int, list[K]], send: Send[K, V]) -> dict[K, V | KafkaError]:
+    """Ask several nodes at once, each about its items.
 
-    async def one(node_id: int, items: list[K]) -> Mapping[K, V | KafkaError]:
+    An error of a node is the error of its items.
+    """
+
+    async def one(node_id: int, items: list[K]) -> Outcomes[K, V]:
         try:
             return await send(node_id, items)
         except KafkaError as error:
             return dict.fromkeys(items, error)
 
     found: dict[K, V | KafkaError] = {}
-    for answers in await together(one(*group) for group in groups.items()):
-        found.update(answers)
+    for part in await together(one(*group) for group in groups.items()):
+        found.update(part)
     return found
 
 
 # -- Partitions in requests and responses, by topic
 
 T = TypeVar("T")
-
-
-class _Entry(Protocol):
-    """What a response says of one partition."""
-
-    @property
-    def partition_index(self) -> int:
-        """The number of the partition."""
-
-
-E = TypeVar("E", bound=_Entry)
-E_co = TypeVar("E_co", bound=_Entry, covariant=True)
-
-
-class _Topic(Protocol[E_co]):
-    """What a response says of the partitions of one topic."""
-
-    @property
-    def name(self) -> str:
-        """The name of the topic."""
-
-    @property
-    def partitions(self) -> Sequence[E_co]:
-        """An entry for each partition."""
+E = TypeVar("E")
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Return what errors call a partition."""
+    """Return the name of a partition in errors."""
     return f"{tp.topic}-{tp.partition}"
 
 
 def by_topic(
-    partitions: Iterable[TopicPartition], entry: Callable[[TopicPartition], T]
-) -> dict[str, list[T]]:
-    """Return what `entry` makes of each partition, by the names of topics, in order."""
-    topics: dict[str, list[T]] = {}
+    partitions: Iterable[TopicPartition],
+    make_topic: Callable[[str, list[E]], T],
+    make_entry: Callable[[TopicPartition], E],
+) -> list[T]:
+    """Return the topics of a request: each from its name and the entries of its partitions."""
+    topics: dict[str, list[E]] = {}
     for tp in partitions:
-        topics.setdefault(tp.topic, []).append(entry(tp))
-    return topics
+        topics.setdefault(tp.topic, []).append(make_entry(tp))
+    return [make_topic(name, entries) for name, entries in topics.items()]
 
 
-def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of the partitions of each topic."""
-    return by_topic(partitions, lambda tp: tp.partition)
+def numbers_by_topic(
+    partitions: Iterable[TopicPartition], make_topic: Callable[[str, list[int]], T]
+) -> list[T]:
+    """Return the topics of a request: each from its name and the numbers of its partitions."""
+    return by_topic(partitions, make_topic, lambda tp: tp.partition)
 
 
-def partitions_in(topics: Iterable[_Topic[E]]) -> Iterator[tuple[TopicPartition, E]]:
-    """Yield each partition that a response names, with its entry there."""
+def partitions_in(
+    topics: Iterable[Any], name: str = "name"
+) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield each partition in the topics of a response, with its entry.
+
+    `name` is the field with the name of the topic.
+    """
     for topic in topics:
         for each in topic.partitions:
-            yield TopicPartition(topic.name, each.partition_index), each
+            yield TopicPartition(getattr(topic, name), each.partition_index), each
 
 
 # -- To the coordinators of groups or transactional ids
@@ -234,36 +206,42 @@ _NAMES = {CoordinationType.GROUP: "group", CoordinationType.TRANSACTION: "transa
 
 async def by_coordinator(
     router: Router,
-    group_ids: Iterable[str],
-    send: Callable[[int, list[str]], Awaitable[Mapping[str, V | KafkaError]]],
+    keys: Iterable[str],
+    send: Send[str, V],
     deadline: float,
     *,
     kind: CoordinationType = CoordinationType.GROUP,
 ) -> dict[str, V]:
-    """Ask the coordinator of each group, all coordinators at once, and return what each said.
+    """Ask the coordinator of each group or transactional id, all coordinators at once.
 
-    With the kind CoordinationType.TRANSACTION these are transactional ids. `send` asks one node
-    about its groups. Those with a retriable error are asked about again, at their new coordinator.
-    Raises as `settle` does.
+    `send` asks one node about its keys. Keys with a retriable error are asked for again, at a
+    coordinator that is looked up again. Raises as `settle`.
     """
 
-    async def ask(left: list[str]) -> Mapping[str, V | KafkaError]:
-        found: dict[str, V | KafkaError] = {}
-        nodes: dict[int, list[str]] = {}
-        for group_id, home in (await _find(router, left, kind, deadline)).items():
-            if isinstance(home, KafkaError):
-                found[group_id] = home
-            else:
-                nodes.setdefault(home, []).append(group_id)
-        return found | await by_node(nodes, send)
+    async def ask(left: list[str]) -> Outcomes[str, V]:
+        return await _at_nodes(await _find(router, left, kind, deadline), send)
 
-    return await settle(router, group_ids, ask, deadline)
+    return await settle(router, keys, ask, deadline)
+
+
+async def _at_nodes(
+    nodes: Mapping[K, int | KafkaError], send: Send[K, V]
+) -> dict[K, V | KafkaError]:
+    """Ask the node of each item; an error in place of the node is the outcome of the item."""
+    found: dict[K, V | KafkaError] = {}
+    groups: dict[int, list[K]] = {}
+    for item, node_id in nodes.items():
+        if isinstance(node_id, KafkaError):
+            found[item] = node_id
+        else:
+            groups.setdefault(node_id, []).append(item)
+    return found | await by_node(groups, send)
 
 
 async def _find(
     router: Router, keys: list[str], kind: CoordinationType, deadline: float
 ) -> dict[str, int | KafkaError]:
-    """Return the coordinator of each key: in one request, or before Kafka 3.0 in one each."""
+    """Return the coordinator of each key. Before Kafka 3.0 each key needs its own request."""
     try:
         return await _look_up(router, keys, kind, deadline)
     except UnsupportedVersionError:
@@ -282,74 +260,68 @@ async def _look_up(
 ) -> dict[str, int | KafkaError]:
     call = Call(FindCoordinatorRequest, lambda version: lookup_of(version, kind, keys))
     response = await router.to_any(call, deadline)
-    homes = coordinators_in(response, {key: f"{_NAMES[kind]} {key!r}" for key in keys})
-    return {key: router.learn(home) for key, home in homes.items()}
+    brokers = coordinators_in(response, {key: f"{_NAMES[kind]} {key!r}" for key in keys})
+    return {key: router.learn(broker) for key, broker in brokers.items()}
 
 
 # -- To the leaders of partitions
 
-# What a broker says of a partition that others may know better.
+# Errors of a broker whose metadata may lag behind: ask a second broker.
 _MISSING = (UnknownTopicOrPartitionError, LeaderNotAvailableError)
 
-# Seconds in which a topic that was made a moment ago turns up in the metadata of all brokers.
+# Seconds until all brokers know a topic that was just created.
 _NEW_TOPIC = 1.0
 
-# Seconds in which a partition gets another leader, if there is a replica that may lead.
+# Seconds until a partition has a new leader, if a replica is eligible.
 _ELECTION = 3.0
 
 
 async def by_leader(
     router: Router,
     partitions: Iterable[TopicPartition],
-    send: Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, V | KafkaError]]],
+    send: Send[TopicPartition, V],
     deadline: float,
     *,
     fail_fast: bool = False,
     final: tuple[type[KafkaError], ...] = (),
     patience: float = _NEW_TOPIC,
 ) -> dict[TopicPartition, V]:
-    """Ask the leader of each partition, all leaders at once, and return what each said.
+    """Ask the leader of each partition, all leaders at once.
 
-    `send` asks one node about its partitions. Those with a retriable error are sent again, to their
-    new leader. One that the metadata does not have is waited for at most `patience` seconds, and
-    at most half of the time: what does not exist has UnknownTopicOrPartitionError, not a timeout.
-    One without a leader is waited for at most 3 s, unless it is the only one: it must not hold up
-    the others. Raises as `settle` does.
+    `send` asks one node about its partitions. Partitions with a retriable error are asked for
+    again, at the leader in new metadata. A partition that is not in the metadata is retried for
+    `patience` seconds, at most half of the time until the deadline, so that one that does not exist
+    fails with UnknownTopicOrPartitionError, not with a timeout. A partition without a leader is
+    retried for 3 s, so that it does not delay others, or until the deadline if there are no others.
+    Raises as `settle`.
     """
     partitions = list(partitions)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    missing: dict[TopicPartition, float] = {}
+    retried_until: dict[TopicPartition, float] = {}
 
-    def stays(tp: TopicPartition) -> bool:
-        return tp in missing and loop.time() >= min(missing[tp], (began + deadline) / 2)
+    def is_final(tp: TopicPartition) -> bool:
+        return tp in retried_until and loop.time() >= min(retried_until[tp], (began + deadline) / 2)
 
-    async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, V | KafkaError]:
+    async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, V]:
         leaders = await leaders_of(router, left, deadline)
-        missing.clear()
+        retried_until.clear()
         for tp, each in leaders.items():
             if isinstance(each, UnknownTopicOrPartitionError):
-                missing[tp] = began + patience
+                retried_until[tp] = began + patience
             elif isinstance(each, LeaderNotAvailableError) and len(partitions) > 1:
-                missing[tp] = began + _ELECTION
-        groups: dict[int, list[TopicPartition]] = {}
-        found: dict[TopicPartition, V | KafkaError] = {}
-        for tp, leader in leaders.items():
-            if isinstance(leader, KafkaError):
-                found[tp] = leader
-            else:
-                groups.setdefault(leader, []).append(tp)
-        return found | await by_node(groups, send)
+                retried_until[tp] = began + _ELECTION
+        return await _at_nodes(leaders, send)
 
     return await settle(
-        router, partitions, ask, deadline, fail_fast=fail_fast, final=final, stays=stays
+        router, partitions, ask, deadline, fail_fast=fail_fast, final=final, is_final=is_final
     )
 
 
 async def leaders_of(
     router: Router, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Return the leader of each partition, or the reason why it is unknown, by two brokers."""
+    """Return the leader of each partition, or the error of one that is unknown to two brokers."""
     wanted, asked = list(partitions), set[int]()
     found = await _leaders_by_one(router, wanted, deadline, asked)
     missing = [tp for tp, each in found.items() if isinstance(each, _MISSING)]
@@ -391,7 +363,7 @@ def _leader(tp: TopicPartition, code: int, leader: int | None) -> int | KafkaErr
 
 @dataclass
 class Gathered(Generic[V]):
-    """What brokers have said, and the error of each broker that has said nothing, by its id."""
+    """The values from all brokers, and the errors of brokers by their ids."""
 
     values: list[V] = field(default_factory=list)
     errors: dict[int, KafkaError] = field(default_factory=dict)
@@ -400,12 +372,13 @@ class Gathered(Generic[V]):
 async def of_every_broker(
     router: Router, ask: Callable[[int], Awaitable[Iterable[V]]], deadline: float
 ) -> Gathered[V]:
-    """Return what `ask` returns for the node ids of all brokers, which it asks at once.
+    """Call `ask` with the node id of every broker, all at once, and return the values.
 
-    A broker that goes away leaves what it cared for to others, perhaps to one that has been asked
-    already: after an error that may pass, all are asked again. Another error ends the call at once.
-    At the deadline the brokers without a response are told of beside what the others have said.
-    Raises KafkaTimeoutError if that is nothing.
+    When a broker fails, other brokers take over its groups or transactions, perhaps brokers that
+    have responded already. Therefore a retriable error of one broker repeats the call for all of
+    them. Any other error is raised at once. At the deadline (loop time) the result has the values
+    of brokers that responded and the errors of the others; KafkaTimeoutError is raised if there are
+    no values.
     """
     gathered: Gathered[V] = Gathered()
 
@@ -427,7 +400,7 @@ async def of_every_broker(
                 found.errors[node_id] = part
             else:
                 found.values += part
-        # An attempt for which no time was left has learned nothing.
+        # An attempt without any response does not replace the one before.
         if len(found.errors) < len(nodes):
             gathered = found
         for error in found.errors.values():

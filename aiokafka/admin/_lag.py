@@ -1,4 +1,4 @@
-"""Lag of groups: their committed offsets beside the ends of partitions, in records and in time."""
+"""The lag of groups: the distance from committed offsets to the ends of partitions, and in time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._tasks import both, together
 from aiokafka.admin._group_descriptions import GroupDescription, describe_groups
 from aiokafka.admin._group_offsets import Offsets, ShareOffsets, fetch_offsets, fetch_share_offsets
-from aiokafka.admin._items import attempt, by_leader, by_topic, leaders_of, name_of, outcome
-from aiokafka.admin._routing import Call, Router, raise_for
+from aiokafka.admin._items import (
+    attempt,
+    by_leader,
+    by_topic,
+    leaders_of,
+    name_of,
+    outcome,
+    partitions_in,
+)
+from aiokafka.admin._routing import Call, Outcomes, Router, raise_for
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.admin.offsets import ListedOffset, OffsetSpec, list_offsets
@@ -30,66 +38,66 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 @dataclass(frozen=True)
 class PartitionOwner(Value):
-    """The member of a group that a partition is assigned to."""
+    """The member of a group to which a partition is assigned."""
 
     member_id: str
     #: The name of a static member.
     instance_id: str | None
     client_id: str
-    #: Where it connects from.
+    #: The address that it connects from.
     host: str
 
 
 @dataclass(frozen=True)
 class PartitionLag(Value):
-    """How far a group is behind in a partition."""
+    """The lag of a group in a partition."""
 
-    #: What the group has committed: the offset of the next record it will read; of a share group
-    #: the first one that is not acknowledged by all. None without one.
+    #: The committed offset: of the next record to read, or for a share group the first offset that
+    #: is not yet acknowledged. None if there is none.
     committed: int | None
-    #: The first offset of the partition. None if it could not be found out: see `error`.
+    #: The first offset of the partition. None if it is not known: see `error`.
     start_offset: int | None
-    #: The offset that the next record gets. None if it could not be found out.
+    #: The offset of the next record that is written. None if it is not known.
     end_offset: int | None
-    #: The end for a `read_committed` consumer: before the first open transaction.
+    #: The end for `read_committed` consumers: the start of the first open transaction.
     stable_offset: int | None
-    #: Offsets from the committed one to the end. More than the number of records in a compacted
-    #: topic, and where there are transactions. None without a committed offset or an end. Of a
-    #: share group the records that are yet to be delivered, where the broker tells (Kafka 4.2).
+    #: Number of offsets from `committed` to `end_offset`; None if one of them is None. There are
+    #: fewer records in a compacted topic, and with transactions. For a share group the number of
+    #: records still to be delivered, if the broker reports it (Kafka 4.2).
     lag: int | None
-    #: The same to `stable_offset`: what is left for a `read_committed` consumer.
+    #: Number of offsets from `committed` to `stable_offset`: the lag with `read_committed`.
     stable_lag: int | None
-    #: Offsets that were deleted before the group has read them; part of `lag`.
+    #: The part of `lag` whose records were deleted before the group has read them.
     lost: int | None
     #: The timestamp of the first unread record, in milliseconds since 1970. None if there is none,
-    #: if the group has nothing committed, or if it was not asked for or could not be read.
+    #: if it was not requested or could not be read, and without a committed offset.
     unread_since: int | None
-    #: Milliseconds from `unread_since` to now; 0 if nothing is unread, None if it is not known.
+    #: Milliseconds from `unread_since` to now; 0 without unread records, None if it is not known.
     time_lag_ms: int | None
-    #: The member that has the partition; None if no member has.
+    #: The member to which the partition is assigned; None if there is none.
     owner: PartitionOwner | None
-    #: Why the offsets of the partition are not known, such as a deleted topic.
+    #: The reason why the offsets of the partition are not known, such as a deleted topic.
     error: KafkaError | None = None
 
 
 @dataclass(frozen=True)
 class GroupLag(Value):
-    """How far a group is behind."""
+    """The lag of a group."""
 
     group_id: str
     type: GroupType
     state: GroupState
-    #: The partitions that the group has offsets for, and those that its members are assigned.
+    #: The partitions with a committed offset, and those assigned to members.
     partitions: Mapping[TopicPartition, PartitionLag]
-    #: The sum over partitions where it is known.
+    #: The sum over all partitions with a known lag.
     lag: int
-    #: The greatest of all partitions in milliseconds; None if it is known for none.
+    #: The largest of all partitions, in milliseconds; None if it is not known for any.
     time_lag_ms: int | None
 
 
 @dataclass
 class Ends:
-    """Where partitions begin and end; what could not be found out is in `errors`."""
+    """The first offsets and the ends of partitions, or their errors."""
 
     start: dict[TopicPartition, int] = field(default_factory=dict)
     end: dict[TopicPartition, int] = field(default_factory=dict)
@@ -100,9 +108,10 @@ class Ends:
 async def lag_of_groups(
     router: Router, group_ids: Iterable[str], with_times: bool, deadline: float
 ) -> dict[str, GroupLag]:
-    """Return the lag of each group; GroupIdNotFound is the error of one that is not there.
+    """Return the lag of each group. Raises GroupIdNotFound for a group that does not exist.
 
-    A coordinator or leader that keeps silent leaves time for the groups and partitions of others.
+    Each step gets a part of the time, so that a coordinator or leader that does not respond does
+    not fail the groups and partitions of others.
     """
     wanted = list(group_ids)
     soon = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
@@ -134,7 +143,7 @@ async def lag_of_groups(
 
 
 def _part_of(deadline: float, part: float) -> float:
-    """Return when this part of the time until `deadline` (loop time) is over."""
+    """Return the loop time at which this part of the time until `deadline` is over."""
     now = asyncio.get_running_loop().time()
     return now + (deadline - now) * part
 
@@ -142,7 +151,7 @@ def _part_of(deadline: float, part: float) -> float:
 async def _share_offsets(
     router: Router, described: Mapping[str, GroupDescription | KafkaError], deadline: float
 ) -> dict[str, ShareOffsets | KafkaError]:
-    """Return where share groups are: they have committed nothing that OffsetFetch tells."""
+    """Return the offsets of those groups that are share groups, which OffsetFetch does not have."""
     shares = [
         group_id
         for group_id, group in described.items()
@@ -163,15 +172,17 @@ def _as_committed(found: ShareOffsets | KafkaError) -> Offsets | KafkaError:
 
 
 def _shared(lag: GroupLag, offsets: ShareOffsets | KafkaError) -> GroupLag:
-    """Return the lag of a share group with what its coordinator counts, which knows of records
-    that were acknowledged out of order (KIP-1226)."""
+    """Replace the lag of a share group by the number of records that its coordinator reports.
+
+    The coordinator also knows the records that were acknowledged out of order (KIP-1226).
+    """
     if isinstance(offsets, KafkaError):
         return lag
     partitions = {}
     for tp, each in lag.partitions.items():
         share = offsets.get(tp)
-        told = None if share is None else share.lag
-        partitions[tp] = each if told is None else replace(each, lag=told)
+        counted = None if share is None else share.lag
+        partitions[tp] = each if counted is None else replace(each, lag=counted)
     total = sum(each.lag or 0 for each in partitions.values())
     return replace(lag, partitions=partitions, lag=total)
 
@@ -182,9 +193,9 @@ def _partitions(group: GroupDescription, offsets: Offsets) -> list[TopicPartitio
 
 
 async def find_ends(router: Router, partitions: Iterable[TopicPartition], deadline: float) -> Ends:
-    """Return where partitions begin and end.
+    """Return the first offsets and the ends of partitions.
 
-    A partition without a leader is not waited for: it may be gone for good.
+    A partition without a leader is not retried, because its topic may have been deleted.
     """
     ends = Ends()
     leaders = await leaders_of(router, partitions, deadline) if partitions else {}
@@ -218,7 +229,7 @@ async def _all_at(
 
 
 def _unread(offsets: Offsets, ends: Ends) -> list[Place]:
-    """Return where the first unread records of a group are."""
+    """Return the offset of the first unread record of a group in each partition that has one."""
     found = []
     for tp, committed in offsets.items():
         if committed is not None and tp in ends.start and tp in ends.end:
@@ -231,7 +242,7 @@ def _unread(offsets: Offsets, ends: Ends) -> list[Place]:
 def _lag(
     group: GroupDescription, offsets: Offsets, ends: Ends, times: Mapping[Place, int]
 ) -> GroupLag:
-    now = int(_seams.wall_time() * 1000)
+    now = int(_clock.wall_time() * 1000)
     owners = {
         tp: PartitionOwner(member.member_id, member.instance_id, member.client_id, member.host)
         for member in group.members
@@ -284,7 +295,7 @@ def _one(
 
 
 def _distance(committed: int | None, end: int | None) -> int | None:
-    """Return how many offsets there are; none if the log was cut below the committed one."""
+    """Return the number of offsets; 0 if the log was truncated below the committed offset."""
     return None if committed is None or end is None else max(0, end - committed)
 
 
@@ -296,8 +307,8 @@ Found = dict[TopicPartition, "int | KafkaError | None"]
 Read = dict[int, "int | None"]
 """Timestamps by offset."""
 
-# Most batches fit into this. A greater one comes alone: the first of a response always comes whole
-# (KIP-74). Before Kafka 0.10.1 one that does not fit does not come at all.
+# Most batches fit into this limit. A larger batch is returned alone, because brokers always return
+# the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1 they do not return it.
 _FEW_BYTES = 32 * 1024
 _OLD_BYTES = 1024 * 1024
 _RESPONSE_BYTES = 1024 * 1024
@@ -307,38 +318,36 @@ _FIRST_THAT_COMES_WHOLE = 3
 async def first_timestamps(
     router: Router, places: Iterable[Place], deadline: float
 ) -> dict[Place, int]:
-    """Return the timestamp of the first record at or after each place, in milliseconds.
+    """Return the timestamp of the first record at or after each offset, in milliseconds.
 
-    A place where none can be read is left out. There is one request at a time to each broker, which
-    does not wait for others, and a response has about a megabyte.
+    The result leaves out offsets where no record can be read. Each broker gets one request at a
+    time, independent of other brokers; a response has about a megabyte.
     """
     offsets: dict[TopicPartition, list[int]] = {}
     for tp, offset in sorted(set(places)):
         offsets.setdefault(tp, []).append(offset)
 
-    async def send(
-        node_id: int, part: list[TopicPartition]
-    ) -> Mapping[TopicPartition, Read | KafkaError]:
+    async def send(node_id: int, part: list[TopicPartition]) -> Outcomes[TopicPartition, Read]:
         read: dict[TopicPartition, Read] = {tp: {} for tp in part}
         failed: dict[TopicPartition, KafkaError] = {}
-        # A request can ask for one place in a partition: groups that are elsewhere go after it.
+        # A request has one offset for each partition; further offsets take further requests.
         while wanted := {
             tp: offsets[tp][len(read[tp])]
             for tp in part
             if tp not in failed and len(read[tp]) < len(offsets[tp])
         }:
-            news = await _fetch(router, node_id, wanted, deadline)
-            for tp, each in (news or dict.fromkeys(wanted)).items():
+            found = await _fetch(router, node_id, wanted, deadline)
+            for tp, each in (found or dict.fromkeys(wanted)).items():
                 if isinstance(each, KafkaError) and each.retriable:
                     failed[tp] = each
                 else:
                     read[tp][wanted[tp]] = each if isinstance(each, int) else None
         return {**read, **failed}
 
-    found = await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
+    timestamps = await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
     return {
         (tp, offset): timestamp
-        for tp, read in found.items()
+        for tp, read in timestamps.items()
         if not isinstance(read, KafkaError)
         for offset, timestamp in read.items()
         if timestamp is not None
@@ -348,7 +357,7 @@ async def first_timestamps(
 async def _fetch(
     router: Router, node_id: int, offsets: Mapping[TopicPartition, int], deadline: float
 ) -> Found:
-    """Return what one response says; of partitions for which there was no room, nothing."""
+    """Return the timestamps of one response, which may leave out partitions to limit its size."""
     call = Call(
         FetchRequest,
         lambda version: _request(version, offsets),
@@ -357,16 +366,14 @@ async def _fetch(
     response = await router.send(node_id, call, deadline)
     raise_for(response.error_code, None, f"records of node {node_id}")
     found: Found = {}
-    for topic in response.responses:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.topic, each.partition_index)
-            if tp not in offsets:
-                continue
-            if each.error_code:
-                found[tp] = for_code(each.error_code)(name_of(tp))
-            elif each.records:
-                found[tp] = _timestamp(each.records, tp, offsets[tp])
-                await asyncio.sleep(0)  # Decompressing may take a while.
+    for tp, each in partitions_in(response.responses, "topic"):
+        if tp not in offsets:
+            continue
+        if each.error_code:
+            found[tp] = for_code(each.error_code)(name_of(tp))
+        elif each.records:
+            found[tp] = _timestamp(each.records, tp, offsets[tp])
+            await asyncio.sleep(0)  # decompression takes long: let other tasks run
     return found
 
 
@@ -378,17 +385,19 @@ def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchReques
             partition=tp.partition, fetch_offset=offsets[tp], partition_max_bytes=limit
         )
 
-    topics = by_topic(offsets, entry)
+    def topic(name: str, entries: list[FetchPartition]) -> FetchTopic:
+        return FetchTopic(topic=name, partitions=entries)
+
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=_RESPONSE_BYTES,
-        topics=[FetchTopic(topic=name, partitions=found) for name, found in topics.items()],
+        topics=by_topic(offsets, topic, entry),
     )
 
 
 def _timestamp(data: bytes | bytearray | memoryview, tp: TopicPartition, offset: int) -> int | None:
-    """Return the timestamp of the first record; None if it cannot be read."""
+    """Return the timestamp of the first record at or after `offset`; None if it is unreadable."""
     reader = RecordReader(data, tp.topic, tp.partition, position=offset, include_control=True)
     try:
         records = reader.take(1)

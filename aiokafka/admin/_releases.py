@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.protocol.releases import first_release
+from aiokafka.protocol.versions import first_release
 
 __all__ = ["OPERATIONS", "operations"]
 

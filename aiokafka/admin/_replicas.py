@@ -1,4 +1,4 @@
-"""Electing leaders and moving replicas between brokers."""
+"""Elect leaders, and move replicas between brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafka.admin._items import (
     partitions_in,
     settle,
 )
-from aiokafka.admin._routing import Call, Router, error_of, raise_for, remaining_ms
+from aiokafka.admin._routing import Call, Outcomes, Router, error_of, raise_for, remaining_ms
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import ElectionType
 from aiokafka.errors import (
@@ -30,28 +30,26 @@ from aiokafka.structs import TopicPartition
 
 @dataclass(frozen=True)
 class Reassignment(Value):
-    """A move of a partition to other brokers that is under way (KIP-455)."""
+    """An unfinished move of a partition to other brokers (KIP-455), by the ids of brokers."""
 
     replicas: tuple[int, ...]
-    """All that there are now: those to stay, to come and to go."""
+    """All current replicas, including those in `adding` and `removing`."""
     adding: tuple[int, ...]
-    """Those that copy the partition."""
+    """New replicas that still copy the partition."""
     removing: tuple[int, ...]
-    """Those that will go when the others are in sync."""
+    """Replicas that are removed when the new ones are in sync."""
 
 
-Elected = dict[TopicPartition, bool | KafkaError]
-
-# Which replicas run is not up to us, and may stay as it is for long.
+# A replica that does not run may stay down for long, so these errors are not retried.
 _FINAL = (*GONE, PreferredLeaderNotAvailable, EligibleLeadersNotAvailable)
 
 
 async def elect_each(
     router: Router, partitions: Iterable[TopicPartition], kind: ElectionType, deadline: float
 ) -> dict[TopicPartition, bool]:
-    """Hold elections; return of each partition whether there was one."""
+    """Hold elections; return for each partition whether it has a new leader."""
 
-    async def ask(left: list[TopicPartition]) -> Elected:
+    async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, bool]:
         return await _elect(router, left, kind, deadline)
 
     return await settle(router, partitions, ask, deadline, final=_FINAL)
@@ -60,23 +58,21 @@ async def elect_each(
 async def elect_all(
     router: Router, kind: ElectionType, deadline: float
 ) -> dict[TopicPartition, bool]:
-    """Hold elections for all partitions; return those that brokers name."""
+    """Hold elections for all partitions; return the partitions in the response."""
     found = await router.retry(lambda: _elect(router, None, kind, deadline), deadline)
     return outcome(found)
 
 
 async def _elect(
     router: Router, partitions: list[TopicPartition] | None, kind: ElectionType, deadline: float
-) -> Elected:
+) -> Outcomes[TopicPartition, bool]:
+    def topic(name: str, numbers: list[int]) -> wire.TopicPartitions:
+        return wire.TopicPartitions(topic=name, partitions=numbers)
+
     def build(version: int) -> wire.ElectLeadersRequest:
+        topics = None if partitions is None else numbers_by_topic(partitions, topic)
         request = wire.ElectLeadersRequest(
-            topic_partitions=None
-            if partitions is None
-            else [
-                wire.TopicPartitions(topic=topic, partitions=numbers)
-                for topic, numbers in numbers_by_topic(partitions).items()
-            ],
-            timeout_ms=remaining_ms(deadline),
+            topic_partitions=topics, timeout_ms=remaining_ms(deadline)
         )
         if version >= 1:
             request.election_type = kind
@@ -84,10 +80,9 @@ async def _elect(
             raise UnsupportedVersionError("ElectLeaders: this type needs Kafka 2.4 (KIP-460)")
         return request
 
-    call = Call(wire.ElectLeadersRequest, build, _election_codes)
-    response = await router.to_controller(call, deadline)
+    response = await router.to_controller(Call(wire.ElectLeadersRequest, build), deadline)
     raise_for(response.error_code, None, "ElectLeaders")
-    found: Elected = {}
+    found: dict[TopicPartition, bool | KafkaError] = {}
     for result in response.replica_election_results:
         for each in result.partition_result:
             tp = TopicPartition(result.topic, each.partition_id)
@@ -96,23 +91,27 @@ async def _elect(
     return found
 
 
-def _election_codes(response: wire.ElectLeadersResponse) -> list[int]:
-    results = response.replica_election_results
-    return [response.error_code, *(p.error_code for r in results for p in r.partition_result)]
-
-
 async def reassign_each(
     router: Router,
     moves: Mapping[TopicPartition, Sequence[int] | None],
     may_change_factor: bool,
     deadline: float,
 ) -> None:
-    """Begin to move partitions to these replicas; None ends a move."""
+    """Start to move partitions to these replicas; None cancels a move."""
 
-    async def ask(left: list[TopicPartition]) -> dict[TopicPartition, bool | KafkaError]:
+    def entry(tp: TopicPartition) -> wire.ReassignablePartition:
+        replicas = moves[tp]
+        return wire.ReassignablePartition(
+            partition_index=tp.partition, replicas=None if replicas is None else list(replicas)
+        )
+
+    def topic(name: str, entries: list[wire.ReassignablePartition]) -> wire.ReassignableTopic:
+        return wire.ReassignableTopic(name=name, partitions=entries)
+
+    async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, bool]:
         def build(version: int) -> wire.AlterPartitionReassignmentsRequest:
             request = wire.AlterPartitionReassignmentsRequest(
-                timeout_ms=remaining_ms(deadline), topics=_moves(moves, left)
+                timeout_ms=remaining_ms(deadline), topics=by_topic(left, topic, entry)
             )
             if version >= 1:
                 request.allow_replication_factor_change = may_change_factor
@@ -122,7 +121,7 @@ async def reassign_each(
                 )
             return request
 
-        call = Call(wire.AlterPartitionReassignmentsRequest, build, lambda r: [r.error_code])
+        call = Call(wire.AlterPartitionReassignmentsRequest, build)
         response = await router.to_controller(call, deadline)
         raise_for(response.error_code, response.error_message, "AlterPartitionReassignments")
         return {
@@ -133,47 +132,25 @@ async def reassign_each(
     await settle(router, moves, ask, deadline, final=_FINAL)
 
 
-def _moves(
-    moves: Mapping[TopicPartition, Sequence[int] | None], left: list[TopicPartition]
-) -> list[wire.ReassignableTopic]:
-    def entry(tp: TopicPartition) -> wire.ReassignablePartition:
-        replicas = moves[tp]
-        return wire.ReassignablePartition(
-            partition_index=tp.partition, replicas=None if replicas is None else list(replicas)
-        )
-
-    return [
-        wire.ReassignableTopic(name=topic, partitions=partitions)
-        for topic, partitions in by_topic(left, entry).items()
-    ]
-
-
 async def list_reassignments(
     router: Router, partitions: Iterable[TopicPartition] | None, deadline: float
 ) -> dict[TopicPartition, Reassignment]:
-    """Return the moves under way of these partitions, or of all with None."""
-    wanted = None if partitions is None else numbers_by_topic(partitions)
+    """Return the unfinished moves of these partitions, or of all with None."""
 
-    def build(version: int) -> wire.ListPartitionReassignmentsRequest:
-        topics = None
-        if wanted is not None:
-            topics = [
-                wire.ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-                for topic, numbers in wanted.items()
-            ]
-        return wire.ListPartitionReassignmentsRequest(
-            timeout_ms=remaining_ms(deadline), topics=topics
-        )
+    def topic(name: str, numbers: list[int]) -> wire.ListPartitionReassignmentsTopics:
+        return wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
 
-    async def attempt() -> wire.ListPartitionReassignmentsResponse:
-        call = Call(wire.ListPartitionReassignmentsRequest, build, lambda r: [r.error_code])
-        response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, response.error_message, "ListPartitionReassignments")
-        return response
-
-    if wanted is not None and not wanted:
+    topics = None if partitions is None else numbers_by_topic(partitions, topic)
+    if topics == []:
         return {}
-    response = await router.retry(attempt, deadline)
+    call = Call(
+        wire.ListPartitionReassignmentsRequest,
+        lambda version: wire.ListPartitionReassignmentsRequest(
+            timeout_ms=remaining_ms(deadline), topics=topics
+        ),
+        lambda r: raise_for(r.error_code, r.error_message, "ListPartitionReassignments"),
+    )
+    response = await router.to_controller(call, deadline)
     return {
         tp: Reassignment(
             tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)

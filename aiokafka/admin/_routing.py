@@ -1,22 +1,21 @@
-"""Send one admin request to a broker that can serve it, until a deadline.
+"""Send one admin request to a broker that can serve it, and retry it until a deadline.
 
-`Router` finds the broker and retries: any broker, a named one, the controller, or a coordinator.
-Requests about several items, each with an outcome of its own, are in `_items`.
+`Router` chooses the broker: any broker, a named one, the controller, or a coordinator. Requests
+about several items with one outcome each are in `_items`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_after_reading
-from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka._retry import Backoff, OutOfTimeError, until, within
 from aiokafka._typing import later
 from aiokafka.admin._values import as_int
 from aiokafka.client import CoordinationType
@@ -59,28 +58,31 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
-Send = Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]]
-"""Asks a node about some items, and returns what each of them got."""
+Outcomes = Mapping[K, V | KafkaError]
+"""The value or the error of each item of a call."""
+Send = Callable[[int, list[K]], Awaitable[Outcomes[K, V]]]
+"""Asks a node about some items."""
 
-# What a controller says that is not the active one, of requests and of its own log.
+# The errors of a controller that is not the active one: of requests, and of its metadata log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
+_NOT_CONTROLLER = frozenset((NotControllerError.errno,))
 _UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
-# A silent broker may take this part of the remaining time while there is another one to ask. The
-# controller gets more, because it may have more to do, and so does a coordinator that an earlier
-# call has found: another may have taken over long ago.
+# A broker without a response may take this part of the remaining time while there are others to
+# ask. The controller gets more, because its work may take longer. So does a coordinator that an
+# earlier call has found: if it does not respond, another broker may have taken over.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
-# Seconds for a broker that is to confirm what another one has said.
+# Seconds for a second broker to confirm the response of the first.
 _SECOND_OPINION = 1.0
-# Seconds after the deadline in which the connection says by itself that a response is late.
+# Seconds after the deadline in which the connection itself reports a late response.
 _LATE = 0.2
 
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
-    """A request that can be built for any version a broker speaks."""
+    """A request that can be built for every version that a broker supports."""
 
     request: type[Request[R]]
     """The class of the request, which decides the version."""
@@ -88,19 +90,24 @@ class Call(Generic[R]):
     build: Callable[[int], Request[R]]
     """Builds the request for a version."""
 
-    codes: Callable[[R], Iterable[int]] = lambda response: ()
-    """Returns the error codes in a response that may call for another broker or a retry."""
+    check: Callable[[R], object] = lambda response: None
+    """Raises the error of a response. A retriable error is retried."""
 
     max_version: int | None = None
-    """The newest version that `build` supports, if it is not the newest of all."""
+    """The newest version that `build` supports; None for the newest of all."""
+
+
+def call_of(request: Request[R], check: Callable[[R], object] = lambda response: None) -> Call[R]:
+    """Return the call of a request that is the same in every version."""
+    return Call(type(request), lambda version: request, check)
 
 
 class Router:
-    """Sends calls to any broker, to a certain one, to the controller and to coordinators.
+    """Sends calls to any broker, to a named broker, to the controller and to coordinators.
 
     Every method retries until its deadline (loop time). It pauses for `retry_backoff_ms` between
     attempts, and at the deadline raises KafkaTimeoutError, caused by the last failure. If the
-    response to a change is lost, the change is sent again, and the broker may then reply that it
+    response to a change is lost, the change is sent again, and the broker may then respond that it
     "already exists".
     """
 
@@ -108,42 +115,38 @@ class Router:
         self._client = client
         self._config = config
         self.is_for_controllers = config.is_for_controllers
-        """Whether there are only controllers to ask (KIP-919)."""
-
-    def deadline(self, timeout_ms: float | None) -> float:
-        """Return the loop time that is `timeout_ms` (default: the request timeout) away.
-
-        Raises TypeError and ValueError for what is no such time.
-        """
-        seconds = self._config.request_timeout if timeout_ms is None else _seconds(timeout_ms)
-        return asyncio.get_running_loop().time() + seconds
+        """Whether all requests go to controllers (`bootstrap_controllers`, KIP-919)."""
 
     def backoff(self) -> Backoff:
-        """Return the pauses between attempts: from `retry_backoff_ms` to `retry_backoff_max_ms`."""
+        """Return the pauses between attempts, `retry_backoff_ms` to `retry_backoff_max_ms`."""
         return Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
     async def to_any(self, call: Call[R], deadline: float, asked: set[int] | None = None) -> R:
-        """Ask any broker. A broker that times out is not chosen again while others are left, nor
-        one that was `asked` before; the one that responds is added to these.
+        """Ask any broker, or with controllers the active one.
 
-        Of controllers, the active one is asked.
+        A broker that failed is not chosen again while there are others. Neither is a broker in
+        `asked`; the broker that responds is added to `asked`.
         """
         if self.is_for_controllers:
             return await self.to_controller(call, deadline)
-        silent = set(asked or ())
+        failed = set(asked or ())
 
         async def attempt() -> R:
-            node_id = self._any_node(silent)
-            response = await self._send_or_note(node_id, call, deadline, _PART_OF_ANY, silent)
+            node_id = self._any_node(failed)
+            response = await self._send_in_part(node_id, call, deadline, _PART_OF_ANY, failed)
             if asked is not None:
                 asked.add(node_id)
+                failed.add(node_id)
+            call.check(response)
             return response
 
         return await self.retry(attempt, deadline)
 
-    async def to_any_sure(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker, as `to_any` does; if it does not know a topic, another one as well, and
-        return the response of the one that knows more. Not for changes."""
+    async def to_two(self, call: Call[R], deadline: float) -> R:
+        """Ask any broker, and a second one if the first does not know a topic.
+
+        Returns the response with fewer unknown topics. Not for changes.
+        """
         asked: set[int] = set()
         response = await self.to_any(call, deadline, asked)
         unknown = _count_unknown(response)
@@ -156,9 +159,11 @@ class Router:
         return response
 
     def second_opinion_by(self, asked: set[int], deadline: float) -> float | None:
-        """Return the deadline (loop time) for asking another broker whether something is missing
-        indeed, as one may lag behind; None if there is no other. It gets a moment: what the first
-        one said is known."""
+        """Return the deadline (loop time) for asking a second broker; None if there is none.
+
+        A topic that one broker does not know may exist, because its metadata may lag behind. The
+        second broker gets only a moment, because the first response can be used without it.
+        """
         if self.is_for_controllers or asked.issuperset(self._client.cluster.node_ids):
             return None
         return min(deadline, asyncio.get_running_loop().time() + _SECOND_OPINION)
@@ -168,35 +173,35 @@ class Router:
         return await self.retry(lambda: self.send_to_named(node_id, call, deadline), deadline)
 
     async def to_controller(self, call: Call[R], deadline: float) -> R:
-        """Ask the controller. Where the cluster hides it (KRaft), any broker forwards the call."""
-
-        silent: set[int] = set()
+        """Ask the controller. With KRaft any broker forwards the call to it."""
+        failed: set[int] = set()
         denials: set[int] = set()
-        moved = _NOT_ACTIVE if self.is_for_controllers else {NotControllerError.errno}
+        moved = _NOT_ACTIVE if self.is_for_controllers else _NOT_CONTROLLER
 
         async def attempt() -> R:
             controller = self._client.cluster.controller
-            node_id = self._any_node(silent) if controller is None else controller.nodeId
-            if node_id in silent:
-                # It may be gone, and another broker may be the controller by now.
-                node_id = self._any_node(silent)
-            response = await self._send_or_note(
-                node_id, call, deadline, _PART_OF_CONTROLLER, silent
+            if controller is None or controller.nodeId in failed:
+                # A controller that failed may be gone, and another broker may have its role now.
+                node_id = self._any_node(failed)
+            else:
+                node_id = controller.nodeId
+            response = await self._send_in_part(
+                node_id, call, deadline, _PART_OF_CONTROLLER, failed
             )
-            # Items of a response may say it, too. Brokers never do: they ask the controller.
-            codes = codes_in(response) if self.is_for_controllers else call.codes(response)
-            if not moved.isdisjoint(codes):
+            if not moved.isdisjoint(codes_in(response)):
                 why = f"node {node_id} is not the controller"
                 if node_id in denials:
-                    # The broker that goes on naming it may have been cut off from the others.
+                    # The broker whose metadata still names it may be cut off from the others.
                     self._client.doubt_metadata(why)
                 else:
                     self._client.request_metadata(why)
                 denials.add(node_id)
                 if controller is not None:
-                    # No other will do: unless one has taken over by then, this one is asked again.
-                    silent.discard(controller.nodeId)
+                    # Only the controller can serve the call, so ask the known one again unless the
+                    # metadata names another by then.
+                    failed.discard(controller.nodeId)
                 raise NotControllerError(f"node {node_id}")
+            call.check(response)
             return response
 
         return await self.retry(attempt, deadline)
@@ -215,7 +220,7 @@ class Router:
 
         async def ask(until: float, node_id: int) -> R:
             response = await self.send(node_id, call, until, deadline)
-            for code in call.codes(response):
+            for code in codes_in(response):
                 if code in _COORDINATOR_ERRORS:
                     raise for_code(code)(f"{kind.name.lower()} {key!r}, node {node_id}")
             return response
@@ -229,103 +234,111 @@ class Router:
         return await self.retry(attempt, deadline)
 
     def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
-        """Return `send` that leaves a node which keeps silent for half of the time, once: another
-        one may have taken over meanwhile, and the next attempt finds it. Not for changes: one that
-        only takes long would be made twice."""
-        loop = asyncio.get_running_loop()
-        has_left = False
+        """Return `send` with a timeout of half of the time for the first node that is silent.
 
-        async def send_in_half(node_id: int, items: list[K]) -> Mapping[K, V | KafkaError]:
-            nonlocal has_left
+        Another node may have taken over from the silent one, and the next attempt finds it. The
+        timeout is used only once, so a slow node can finish. Not for changes, which a slow node
+        would make twice.
+        """
+        loop = asyncio.get_running_loop()
+        has_timed_out = False
+
+        async def send_in_half(node_id: int, items: list[K]) -> Outcomes[K, V]:
+            nonlocal has_timed_out
             limit = max(deadline - loop.time(), self._config.request_timeout) / 2
-            if has_left or math.isinf(limit):
+            if has_timed_out or math.isinf(limit):
                 return await send(node_id, items)
             try:
                 async with timeout_after_reading(loop.time() + limit):
                     return await send(node_id, items)
             except asyncio.TimeoutError:
-                has_left = True
+                has_timed_out = True
                 text = f"node {node_id}: no response in {limit:.1f} s"
                 raise RequestTimedOutError(text) from None
 
         return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
-        """Return the controllers, as metadata without topics, if there are only those to ask."""
+        """Return the controllers, as metadata without topics."""
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
-    def learn(self, home: BrokerMetadata | KafkaError) -> int | KafkaError:
-        """Note where a broker is that a response names, and return its id; let errors pass."""
-        if isinstance(home, KafkaError):
-            return home
-        self._client.update_leaders({}, (home,))
-        return home.nodeId
+    def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
+        """Store the address of a broker and return its id; return an error as it is."""
+        if isinstance(broker, KafkaError):
+            return broker
+        self._client.update_leaders({}, (broker,))
+        return broker.nodeId
 
-    def _any_node(self, silent: set[int]) -> int:
-        node_id = self._client.get_random_node(silent)
+    def _any_node(self, failed: set[int]) -> int:
+        node_id = self._client.get_random_node(failed)
         if node_id is None:
             raise NoBrokersAvailable("no broker is known")
         return node_id
 
-    async def _send_or_note(
-        self, node_id: int, call: Call[R], deadline: float, part: float, silent: set[int]
+    async def _send_in_part(
+        self, node_id: int, call: Call[R], deadline: float, part: float, failed: set[int]
     ) -> R:
-        """Send once, with part of the remaining time if there is another broker; note failures."""
+        """Send once, in this part of the remaining time if there are other brokers to ask.
+
+        Adds the broker to `failed` after a retriable error.
+        """
         now = asyncio.get_running_loop().time()
         until = deadline
-        if set(self._client.cluster.node_ids) - silent - {node_id}:
+        if set(self._client.cluster.node_ids) - failed - {node_id}:
             until = now + (deadline - now) * part
         try:
             return await self.send(node_id, call, until, deadline)
         except KafkaError as error:
             if error.retriable:
-                silent.add(node_id)
+                failed.add(node_id)
                 self._client.request_metadata(f"node {node_id}: {error}")
             raise
 
     async def send(
         self, node_id: int, call: Call[R], deadline: float, end: float | None = None
     ) -> R:
-        """Send once, in the newest version that both sides speak.
+        """Send once, in the newest version that client and broker support.
 
-        Raises RequestTimedOutError at the deadline (loop time), to which a throttle is added, and
-        at the end of the whole call, by default the deadline, in any case. Sends nothing if that is
-        over, and raises KafkaTimeoutError. Raises UnsupportedEndpointType for what controllers do
-        not serve, if there are only those.
+        Raises RequestTimedOutError at the deadline (loop time), which a throttle by the broker
+        prolongs, but not beyond the `end` of the whole call (default: the deadline). After the end,
+        raises KafkaTimeoutError without sending. Raises UnsupportedEndpointType if all requests go
+        to controllers and they do not serve this one.
         """
         if self.is_for_controllers:
             refuse(call.request)
-        connection = await self._client.connection(node_id, timeout=self._left(deadline))
+        loop = asyncio.get_running_loop()
+
+        def left() -> float:
+            return max(0.0, min(deadline - loop.time(), self._config.request_timeout))
+
+        connection = await self._client.connection(node_id, timeout=left())
         version = connection.pick(call.request, call.max_version)
-        timeout, end = self._left(deadline), deadline if end is None else end
-        if end <= asyncio.get_running_loop().time():
+        timeout, end = left(), deadline if end is None else end
+        if end <= loop.time():
             raise KafkaTimeoutError(f"node {node_id}: no time is left to ask it")
         try:
-            # Before the timer of the whole call, which knows no reason.
+            # This timer fires before the timer of the whole call, whose error has no reason.
             async with timeout_after_reading(end + _LATE / 2):
                 return await _response(connection, call.build(version), version, timeout)
         except asyncio.TimeoutError:
             text = f"node {node_id}: no response in time, for the broker throttles this client"
             raise RequestTimedOutError(text) from None
 
-    def _left(self, deadline: float) -> float:
-        """Return the seconds for one step until the deadline."""
-        left = deadline - asyncio.get_running_loop().time()
-        return max(0.0, min(left, self._config.request_timeout))
-
     async def send_to_named(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Send once, as `send` does, to a broker that the user has named.
 
-        Raises BrokerIdNotRegistered, which does not pass, if no broker of this id runs as far as
-        the others know: waiting for one would take the whole time of the call.
+        Raises BrokerIdNotRegistered, which is not retriable, if no broker of this id runs according
+        to the others. Waiting for one would take the whole time of the call.
         """
         node_id = as_int("the id of a broker", node_id)
         if node_id not in self._client.cluster.node_ids:
             await self._look_for(node_id, deadline)
-        return await self.send(node_id, call, deadline)
+        response = await self.send(node_id, call, deadline)
+        call.check(response)
+        return response
 
     async def _look_for(self, node_id: int, deadline: float) -> None:
-        """Ask once for the brokers that there are; raise unless this one is among them."""
+        """Refresh the metadata once; raise unless it names this broker."""
         refreshed = self._client.force_metadata_update()
         left = deadline - asyncio.get_running_loop().time()
         await asyncio.wait([refreshed], timeout=max(0.0, left))
@@ -340,10 +353,10 @@ class Router:
             raise BrokerIdNotRegistered(f"no {kind} {node_id} runs; those that do: {found}")
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""
+        """Repeat `attempt` while it fails with a retriable error, until the deadline."""
         backoff = self.backoff()
         try:
-            # What is late says at the deadline by itself which node it was.
+            # At the deadline `send` itself raises an error that names the node.
             timed = within(deadline + _LATE, attempt)
             return await until(deadline, timed, lambda _: backoff.next())
         except OutOfTimeError as late:
@@ -354,13 +367,14 @@ class Router:
 async def _response(
     connection: BrokerConnection, request: Request[R], version: int, limit: float
 ) -> R:
-    """Send a request and return its response, or raise RequestTimedOutError after `limit` seconds,
-    to which throttles are added.
+    """Send a request and return its response; raise RequestTimedOutError after `limit` seconds.
 
-    The connection ends with that only if nothing waits for another response there: others may be
-    about to get theirs, and changes among them would be made twice. Neither those that were given
-    up as late count nor metadata, which is refreshed then. Later calls take another connection in
-    any case: they would keep a dead one open.
+    Throttles by the broker prolong the limit.
+
+    After a timeout the connection is closed only if no other request awaits a response on it. The
+    other responses may be about to arrive, and closing the connection would send changes twice.
+    Requests that timed out before do not count, nor do metadata requests, which are repeated. If
+    the connection stays open, later calls use a new one, so that a dead connection ends.
     """
     loop, gate = asyncio.get_running_loop(), connection.gate
     if not gate.is_open:
@@ -374,7 +388,7 @@ async def _response(
                 return future.result()
     finally:
         if not future.cancel() and not future.cancelled():
-            future.exception()  # has been raised, or the whole call is over
+            future.exception()  # marks it as retrieved: it was raised, or the call is over
     late = f"{type(request).__name__} v{version} got no response in time"
     if not connection.awaited(MetadataRequest):
         connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
@@ -384,31 +398,14 @@ async def _response(
 
 
 def remaining_ms(deadline: float) -> int:
-    """Return the milliseconds until the deadline, at least 1, for a request's own timeout."""
+    """Return the milliseconds until the deadline, at least 1, for the timeout in a request."""
     left = deadline - asyncio.get_running_loop().time()
-    # The deadline may be endless.
+    # The deadline may be infinite.
     return max(1, int(min(left * 1000, 2**31 - 1)))
 
 
-def _seconds(timeout_ms: float) -> float:
-    try:
-        if isinstance(timeout_ms, bool | str | bytes):
-            raise TypeError
-        seconds = float(timeout_ms) / 1000
-    except TypeError:
-        text = f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None"
-        raise TypeError(text) from None
-    except OverflowError:
-        seconds = math.nan
-    # A deadline that is NaN would never come.
-    if math.isnan(seconds):
-        raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
-    # What is left of a time may be less than nothing.
-    return max(0.0, seconds)
-
-
 def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:
-    """Return the error of a code, None for 0."""
+    """Return the error of a code, or None for code 0."""
     if not code:
         return None
     return for_code(code)(f"{what}: {message}" if message else str(what))
@@ -426,22 +423,33 @@ def _count_unknown(response: Struct) -> int:
 
 
 def codes_in(message: Struct) -> Iterator[int]:
-    """Yield all error codes in a response, in those of its items as well."""
-    for each in fields(type(message)):
-        value = getattr(message, each.name)
-        if each.name == "error_code":
+    """Yield all error codes in a response, also those of its items."""
+    for name in _fields_with_codes(type(message)):
+        value = getattr(message, name)
+        if name == "error_code":
             yield value
-        elif isinstance(value, Struct):
-            yield from codes_in(value)
-        elif isinstance(value, list):
-            for item in value:
-                if isinstance(item, Struct):
-                    yield from codes_in(item)
+        elif value is not None:
+            for item in value if isinstance(value, list) else (value,):
+                yield from codes_in(item)
 
 
-# -- Controllers as the only servers (KIP-919)
+def _fields_with_codes(kind: type[Struct]) -> list[str]:
+    """Return the fields that are error codes, or that have structs with error codes."""
+    if kind not in _found_fields:
+        _found_fields[kind] = found = []
+        for each in fields(kind):
+            struct = each.type.struct or (each.type.element and each.type.element.struct)
+            if each.name == "error_code" or (struct is not None and _fields_with_codes(struct)):
+                found.append(each.name)
+    return _found_fields[kind]
 
-#: Keys of the APIs that a controller of Kafka 4.3 lists and that clients may use.
+
+_found_fields: dict[type[Struct], list[str]] = {}
+
+
+# -- Requests to controllers in place of brokers (KIP-919)
+
+#: Keys of the APIs that a controller of Kafka 4.3 serves to clients.
 SERVED = frozenset(
     (
         *(18, 60),  # ApiVersions, DescribeCluster
@@ -458,7 +466,7 @@ SERVED = frozenset(
 
 
 def refuse(request: type[Request[Any]]) -> None:
-    """Raise UnsupportedEndpointType for what no controller serves."""
+    """Raise UnsupportedEndpointType if no controller serves this request."""
     if request.API_KEY not in SERVED:
         name = request.__name__.removesuffix("Request")
         raise UnsupportedEndpointType(
@@ -469,7 +477,7 @@ def refuse(request: type[Request[Any]]) -> None:
 # -- Metadata
 
 _FIRST_WITH_OPERATIONS = 8
-_LAST_OF_THE_CLUSTER = 10  # then DescribeCluster tells
+_LAST_OF_THE_CLUSTER = 10  # later versions leave it to DescribeCluster
 
 
 async def fetch_metadata(
@@ -481,31 +489,29 @@ async def fetch_metadata(
     cluster_operations: bool = False,
     asked: set[int] | None = None,
 ) -> MetadataResponse:
-    """Fetch metadata of these topics, or of all topics with None, from any broker that was not
-    `asked` before, as `Router.to_any` does.
+    """Fetch metadata of these topics, or of all topics with None, without creating any.
 
-    Creates no topic. Without topics the brokers may be controllers, see `Router`. With `operations`
-    also what the user may do with topics, and with `cluster_operations` with the cluster, where
-    brokers can tell.
+    Any broker is asked that is not in `asked`, as by `Router.to_any`. An empty list of topics
+    fetches the brokers, or the controllers if those are asked. With `operations` and
+    `cluster_operations` the response has the authorized operations of topics and of the cluster,
+    where the version allows it.
     """
     if router.is_for_controllers and topics is not None and not topics:
         return await router.all_nodes(deadline)
     call = _call(topics, operations, cluster_operations)
+    return _complete(await router.to_any(call, deadline, asked), topics)
 
-    async def attempt() -> MetadataResponse:
-        response = await router.to_any(call, deadline, asked)
-        if not response.brokers:
-            # It has just started. That it knows of no topics and groups either says nothing.
-            raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
-        return response
 
-    return _complete(await router.retry(attempt, deadline), topics)
+def _refuse_empty(response: MetadataResponse) -> None:
+    # A broker that has just started knows no brokers, and therefore no topics and groups either.
+    if not response.brokers:
+        raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
 
 
 async def metadata_of(
     router: Router, node_id: int, topics: Sequence[str], deadline: float
 ) -> MetadataResponse:
-    """Fetch what one broker knows of these topics, in one attempt. Creates no topic."""
+    """Fetch the metadata that one broker has of these topics, in one attempt."""
     return _complete(await router.send(node_id, _call(topics), deadline), topics)
 
 
@@ -525,11 +531,11 @@ def _call(
             request.include_cluster_authorized_operations = cluster_operations
         return request
 
-    return Call(MetadataRequest, build)
+    return Call(MetadataRequest, build, _refuse_empty)
 
 
 def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
-    """Leave these topics in a response, in order; those it does not name are unknown."""
+    """Keep only these topics in a response, in order; add missing ones as unknown."""
     if topics:
         found = {topic.name: topic for topic in response.topics}
         response.topics = [found.get(name) or _unknown(name) for name in topics]
@@ -542,13 +548,10 @@ def _unknown(name: str) -> MetadataResponseTopic:
     )
 
 
-# -- Base class of `admin.topics`, `admin.groups` and so on
-
-
 class AdminApi:
-    """Calls about one noun, in an attribute of the admin client.
+    """Base class of the sub-clients, such as `admin.topics`.
 
-    A call raises IllegalStateError if the client is not started or is closed already.
+    A call raises IllegalStateError if the admin client is not started or is closed.
     """
 
     def __init__(self, client: AIOKafkaAdminClient) -> None:

@@ -1,4 +1,4 @@
-"""The frozen values that admin calls return, and the checks of their arguments."""
+"""The base class of values that admin calls return, and checks of their arguments."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin.new_topic import NewTopic
 from aiokafka.structs import TopicPartition
 
 _PLAIN = frozenset((bool, float, int, str, type(None)))
 
 
 class Value:
-    """What an admin call found: compared by its fields, printable, and frozen."""
+    """Base class of the values that admin calls return, which are frozen dataclasses."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain data for JSON: see `plain`."""
+        """Return the fields as data for JSON: dicts, lists, strings, numbers, booleans, None."""
         found: dict[str, Any] = plain(self)
         return found
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as dicts, lists, strings, numbers, booleans and None.
+    """Convert `value` to dicts, lists, strings, numbers, booleans and None.
 
-    Enums become their names, partitions as keys "topic-partition", bytes text where they are UTF-8
-    and hex digits otherwise, UUIDs and errors their text.
+    Enums become their names, UUIDs and errors their text. Bytes become text if they are UTF-8, else
+    hex digits. Partitions as keys become "topic-partition".
     """
     kind: Any = type(value)
     if kind in _PLAIN:
@@ -61,14 +60,13 @@ def plain(value: Any) -> Any:
 
 @functools.cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the fields of a dataclass; there may be thousands of values of one."""
+    """Return the names of the fields of a dataclass; cached, as one result has many values."""
     if not dataclasses.is_dataclass(kind):
         return ()
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _key(key: Any) -> str:
-    """Return a key of a dict as JSON needs it."""
     if isinstance(key, enum.Enum):
         return key.name
     if isinstance(key, tuple) and getattr(key, "_fields", ())[:2] == ("topic", "partition"):
@@ -84,8 +82,13 @@ def _text(data: bytes) -> str:
 
 
 def uuid_of(data: bytes) -> uuid.UUID | None:
-    """Return the id of 16 bytes; None for zeros, which stand for no id."""
+    """Return the UUID of 16 bytes, or None for zeros, which mean "no id"."""
     return uuid.UUID(bytes=bytes(data)) if any(data) else None
+
+
+def or_none(number: int) -> int | None:
+    """Return a number of a response, or None for -1, which means "not known"."""
+    return number if number >= 0 else None
 
 
 # -- Arguments of calls
@@ -96,7 +99,7 @@ V = TypeVar("V")
 
 
 def as_names(argument: str, values: Iterable[str]) -> list[str]:
-    """Return names without repeats. Raises TypeError for one string, or for what is no string."""
+    """Return names without repeats. Raises TypeError unless they are several strings."""
     if isinstance(values, str | bytes):
         raise TypeError(f"{argument}: must be several names, not one {type(values).__name__}")
     names = list(dict.fromkeys(values))
@@ -107,10 +110,7 @@ def as_names(argument: str, values: Iterable[str]) -> list[str]:
 
 
 def as_enums(argument: str, values: Iterable[E | str], kind: type[E]) -> list[E]:
-    """Return members of an enum, which may be given by name or value.
-
-    Raises ValueError for a word that is none of them.
-    """
+    """Return members of an enum, given as members or values. Raises TypeError or ValueError."""
     if isinstance(values, str | enum.Enum):
         raise TypeError(f"{argument}: must be several values, not one {type(values).__name__}")
     return [_as_enum(argument, value, kind) for value in values]
@@ -127,20 +127,20 @@ def _as_enum(argument: str, value: E | str, kind: type[E]) -> E:
 
 
 def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
-    """Return partitions without repeats. Raises TypeError for what is none."""
+    """Return partitions without repeats. Raises TypeError for other objects."""
     rule = f"{argument}: must be TopicPartition instances"
     return list(dict.fromkeys(as_partition(value, rule) for value in values))
 
 
 def items_of(argument: str, values: Mapping[K, V]) -> Iterable[tuple[K, V]]:
-    """Return keys and values of a dict. Raises TypeError for a list, and whatever else is none."""
+    """Return the keys and values of a dict. Raises TypeError for other objects."""
     if not callable(getattr(values, "items", None)):
         raise TypeError(f"{argument}: must be a dict, not {type(values).__name__}")
     return values.items()
 
 
 def as_int(argument: str, value: Any) -> int:
-    """Return a whole number, of any kind, as an int. Raises TypeError for what is none."""
+    """Return an integer of any type as an int. Raises TypeError for other objects."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -149,22 +149,10 @@ def as_int(argument: str, value: Any) -> int:
         raise TypeError(f"{argument}: {value!r}: must be an int") from None
 
 
-def as_new_topics(argument: str, values: Iterable[NewTopic]) -> list[NewTopic]:
-    """Return topics to create. Raises TypeError for what is none, or for a single one."""
-    if isinstance(values, NewTopic):
-        raise TypeError(f"{argument}: must be several topics, not one NewTopic")
-    topics = list(values)
-    for topic in topics:
-        # That of another library will do.
-        if not hasattr(topic, "num_partitions"):
-            raise TypeError(f"{argument}: must be NewTopic objects, not {topic!r}")
-    return topics
-
-
 def refuse_other_names(argument: str, values: Iterable[str] | None) -> None:
-    """Raise TypeError for one string, and for a collection with something that is no string."""
+    """Raise TypeError for one string, and for a collection with other objects than strings."""
     if isinstance(values, str):
-        # It is an iterable of names, too: those of one letter.
+        # A string would be taken for an iterable of names of one letter.
         raise TypeError(f"{argument}: must be several names, not one str")
     if isinstance(values, Collection):
         for value in values:

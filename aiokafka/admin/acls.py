@@ -1,17 +1,16 @@
-"""Access control lists: who may do what (`admin.acls`)."""
+"""Describe, create and delete ACL entries (`admin.acls`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin._items import outcome, settle
-from aiokafka.admin._routing import AdminApi, Call, error_of
+from aiokafka.admin._routing import AdminApi, Call, Outcomes, error_of
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import AclOperation, AclPermission, PatternType, ResourceType
 from aiokafka.errors import (
-    AdminItemsError,
     KafkaError,
     KafkaProtocolError,
     UnsupportedVersionError,
@@ -39,14 +38,14 @@ _NOT_IN_ENTRIES = {"UNKNOWN", "ANY", "MATCH"}
 
 @dataclass(frozen=True)
 class ResourcePattern(Value):
-    """The resources that an ACL is about. It can be a key of a dict."""
+    """The resources of an ACL entry; can be a key of a dict."""
 
     resource_type: ResourceType
     """TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER."""
 
     name: str
-    """The name, or with PREFIXED its beginning. "*" as a LITERAL stands for every name. The only
-    CLUSTER is "kafka-cluster"."""
+    """The name of the resource, or with PREFIXED the prefix of names. The LITERAL "*" stands for
+    all names. The name of the CLUSTER is "kafka-cluster"."""
 
     pattern_type: PatternType = PatternType.LITERAL
     """LITERAL, or PREFIXED (KIP-290, Kafka 2.0)."""
@@ -54,27 +53,27 @@ class ResourcePattern(Value):
 
 @dataclass(frozen=True)
 class AclBinding(Value):
-    """One entry of an access control list: who may or may not do what, and from where."""
+    """An ACL entry: allows or denies an operation on resources to a principal."""
 
     pattern: ResourcePattern
     principal: str
-    """Such as ``User:alice``; ``User:*`` stands for every user."""
+    """Such as ``User:alice``; ``User:*`` stands for all users."""
 
     operation: AclOperation
     permission: AclPermission = AclPermission.ALLOW
     host: str = "*"
-    """The address of the client; "*" stands for every address."""
+    """The IP address of the client; "*" stands for all addresses."""
 
 
 @dataclass(frozen=True)
 class AclFilter(Value):
-    """Chooses entries of access control lists; what is not given matches everything."""
+    """Selects ACL entries; a field with its default matches all entries."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
     pattern_type: PatternType = PatternType.ANY
-    """With MATCH, all entries that apply to the resource `name`: the literal ones, those for "*",
-    and those whose prefix fits."""
+    """MATCH selects all entries that apply to the resource `name`: LITERAL entries with this name
+    or "*", and PREFIXED entries with a prefix of it."""
 
     principal: str | None = None
     host: str | None = None
@@ -83,7 +82,7 @@ class AclFilter(Value):
 
     @classmethod
     def of(cls, binding: AclBinding) -> AclFilter:
-        """Return a filter that chooses exactly this entry."""
+        """Return a filter that selects exactly this entry."""
         pattern = binding.pattern
         return cls(
             resource_type=pattern.resource_type,
@@ -97,7 +96,7 @@ class AclFilter(Value):
 
 
 def check_binding(binding: Any) -> AclBinding:
-    """Raise TypeError or ValueError for what cannot be an entry."""
+    """Return an entry; raise TypeError or ValueError if it is invalid."""
     if not isinstance(binding, AclBinding):
         raise TypeError(f"bindings: must be AclBinding objects, not {binding!r}")
     pattern = binding.pattern
@@ -123,7 +122,7 @@ def check_binding(binding: Any) -> AclBinding:
 
 
 def check_filter(argument: str, wanted: Any) -> AclFilter:
-    """Raise TypeError or ValueError for what cannot be a filter."""
+    """Return a filter; raise TypeError or ValueError if it is invalid."""
     if not isinstance(wanted, AclFilter):
         raise TypeError(f"{argument}: must be an AclFilter, not {wanted!r}")
     for value, cls in (
@@ -142,18 +141,18 @@ def check_filter(argument: str, wanted: Any) -> AclFilter:
 class Acls(AdminApi):
     """Calls about access control lists: `admin.acls`.
 
-    A cluster without `authorizer.class.name` refuses them with SecurityDisabled, and a user without
-    rights to the cluster gets ClusterAuthorizationFailedError. Brokers enforce a change a moment
-    after it was made.
+    All calls raise SecurityDisabled in a cluster without `authorizer.class.name`, and
+    ClusterAuthorizationFailedError for a user without the right to the cluster. Brokers apply a
+    change a moment after the call.
     """
 
     async def describe(
         self, filter: AclFilter | None = None, *, timeout_ms: float | None = None
     ) -> list[AclBinding]:
-        """Return the entries that a filter chooses (Java: describeAcls, KIP-140, Kafka 0.11).
+        """Return the entries that a filter selects (Java: describeAcls, KIP-140, Kafka 0.11).
 
         Args:
-            filter: which entries; by default all.
+            filter: the filter; by default all entries are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = check_filter("filter", AclFilter() if filter is None else filter)
@@ -162,7 +161,7 @@ class Acls(AdminApi):
         def build(version: int) -> DescribeAclsRequest:
             return DescribeAclsRequest(**_fields(wanted, version))
 
-        async def ask(left: list[AclFilter]) -> dict[AclFilter, list[AclBinding] | KafkaError]:
+        async def ask(left: list[AclFilter]) -> Outcomes[AclFilter, list[AclBinding]]:
             response = await self._router.to_any(Call(DescribeAclsRequest, build), deadline)
             if response.error_code:
                 return {wanted: for_code(response.error_code)(response.error_message or "describe")}
@@ -175,50 +174,50 @@ class Acls(AdminApi):
     async def create(
         self, bindings: Iterable[AclBinding], *, timeout_ms: float | None = None
     ) -> None:
-        """Add entries (Java: createAcls, KIP-140, Kafka 0.11). One that is there already stays.
+        """Create entries (Java: createAcls, KIP-140, Kafka 0.11). Existing entries are kept.
 
         Args:
             bindings: the entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of an entry, such as InvalidRequestError: AdminItemsError, by entry, if
-        several were given. Raises ValueError for an entry that cannot be.
+        Raises ValueError for an invalid entry. Raises the error of an entry, such as
+        InvalidRequestError; AdminItemsError, by entry, if several were given.
         """
         wanted = [check_binding(binding) for binding in bindings]
         deadline = self._deadline(timeout_ms)
 
-        async def ask(left: list[AclBinding]) -> dict[AclBinding, KafkaError | None]:
+        async def ask(left: list[AclBinding]) -> Outcomes[AclBinding, None]:
             def build(version: int) -> CreateAclsRequest:
                 return CreateAclsRequest(creations=[_creation(one, version) for one in left])
 
             response = await self._router.to_any(Call(CreateAclsRequest, build), deadline)
             _check_count(len(response.results), len(left))
-            found: dict[AclBinding, KafkaError | None] = {}
-            for binding, result in zip(left, response.results, strict=True):
-                found[binding] = error_of(result.error_code, result.error_message, binding)
-            return found
+            return {
+                binding: error_of(result.error_code, result.error_message, binding)
+                for binding, result in zip(left, response.results, strict=True)
+            }
 
         await settle(self._router, wanted, ask, deadline)
 
     async def delete(
         self, filters: Iterable[AclFilter], *, timeout_ms: float | None = None
     ) -> dict[AclFilter, list[AclBinding]]:
-        """Delete all entries that filters choose (Java: deleteAcls, KIP-140, Kafka 0.11).
+        """Delete all entries that filters select (Java: deleteAcls, KIP-140, Kafka 0.11).
 
         Args:
-            filters: which entries. `AclFilter.of` chooses a single one; `AclFilter()` all of them.
+            filters: the filters. `AclFilter.of` selects a single entry, `AclFilter()` all entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns what each filter has deleted. If the response is lost and the call is sent again,
-        entries that went with the first attempt are missing there. Raises the error of a filter:
-        AdminItemsError, by filter, if several were given. Where a filter could delete some
-        entries and others not, its error is itself an AdminItemsError, by entry.
+        Returns the deleted entries of each filter. If a response was lost, entries that its attempt
+        deleted are missing in the result. Raises the error of a filter; AdminItemsError, by filter,
+        if several were given. If a filter selects several entries and not all could be deleted, the
+        error of the filter is an AdminItemsError by entry.
         """
         chosen = [check_filter("filters", one) for one in filters]
         deadline = self._deadline(timeout_ms)
-        gone: dict[AclFilter, dict[AclBinding, KafkaError | None]] = {}
+        entries: dict[AclFilter, dict[AclBinding, KafkaError | None]] = {}
 
-        async def ask(left: list[AclFilter]) -> Mapping[AclFilter, list[AclBinding] | KafkaError]:
+        async def ask(left: list[AclFilter]) -> Outcomes[AclFilter, list[AclBinding]]:
             def build(version: int) -> DeleteAclsRequest:
                 return DeleteAclsRequest(
                     filters=[DeleteAclsFilter(**_fields(one, version)) for one in left]
@@ -226,18 +225,17 @@ class Acls(AdminApi):
 
             response = await self._router.to_any(Call(DeleteAclsRequest, build), deadline)
             _check_count(len(response.filter_results), len(left))
-            found: dict[AclFilter, list[AclBinding] | KafkaError] = {}
-            for wanted, result in zip(left, response.filter_results, strict=True):
-                known = gone.setdefault(wanted, {})
-                found[wanted] = _deleted(wanted, result, known)
-            return found
+            return {
+                wanted: _deleted(wanted, result, entries.setdefault(wanted, {}))
+                for wanted, result in zip(left, response.filter_results, strict=True)
+            }
 
         return await settle(self._router, chosen, ask, deadline)
 
 
 # -- Requests
 
-_FIRST_WITH_PATTERNS = 1  # versions of the three APIs; KIP-290
+_FIRST_WITH_PATTERNS = 1  # in all three APIs (KIP-290)
 
 
 def _deleted(
@@ -245,10 +243,11 @@ def _deleted(
     result: DeleteAclsFilterResult,
     known: dict[AclBinding, KafkaError | None],
 ) -> list[AclBinding] | KafkaError:
-    """Return what a filter has deleted in all attempts, or its error.
+    """Return the entries that a filter has deleted in all attempts, or its error.
 
-    Where single entries could not be deleted, the error is one that may pass, if there is such;
-    else that of the only entry, or an AdminItemsError by entry.
+    `known` has the entries of earlier attempts with their errors, and is updated. If entries could
+    not be deleted, the error of the filter is a retriable one of them if possible, so that the
+    filter is sent again. Otherwise it is the error of the only entry, or an AdminItemsError.
     """
     failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:
@@ -256,16 +255,14 @@ def _deleted(
     named = {_binding(each, each): each for each in result.matching_acls}
     for binding in [binding for binding, error in known.items() if error is not None]:
         if binding not in named:
-            del known[binding]  # it has gone, although it could not be deleted before
+            del known[binding]  # its deletion failed before, but it does not exist any more
     for binding, each in named.items():
         known[binding] = error_of(each.error_code, each.error_message, binding)
-    passing = [error for error in known.values() if error is not None and error.retriable]
-    if passing:
-        return passing[0]
+    retriable = [error for error in known.values() if error is not None and error.retriable]
+    if retriable:
+        return retriable[0]
     try:
         return list(outcome(known))
-    except AdminItemsError as failures:
-        return failures
     except KafkaError as error:
         return error
 
@@ -282,11 +279,11 @@ def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
         raise UnsupportedVersionError(
             f"{wanted.pattern_type.name} patterns in DescribeAcls and others need Kafka 2.0"
         )
-    return PatternType.LITERAL  # there are no others
+    return PatternType.LITERAL  # the only type in this version
 
 
 def _fields(wanted: AclFilter, version: int) -> dict[str, Any]:
-    """Return what the requests that look for entries have in common."""
+    """Return the fields of a filter in DescribeAcls and DeleteAcls."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,
@@ -317,7 +314,7 @@ def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     each: AclDescription | DeleteAclsMatchingAcl,
 ) -> AclBinding:
-    """Return an entry of a resource; a response to a deletion has both in one."""
+    """Convert an entry of a resource; in DeleteAcls one structure has both."""
     return AclBinding(
         ResourcePattern(
             ResourceType(resource.resource_type),

@@ -1,25 +1,34 @@
-"""Brokers, controllers and the cluster as a whole (`admin.brokers`)."""
+"""Describe and change brokers, controllers, features and log directories (`admin.brokers`)."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
-from aiokafka._metadata.controllers import CONTROLLERS
+from aiokafka._metadata.discovery import CONTROLLERS
 from aiokafka._partitions import as_partition
-from aiokafka.admin._items import GONE, by_node, name_of, numbers_by_topic, settle
+from aiokafka.admin._items import (
+    GONE,
+    by_node,
+    name_of,
+    numbers_by_topic,
+    partitions_in,
+    settle,
+)
 from aiokafka.admin._routing import (
     AdminApi,
     Call,
+    Outcomes,
     Router,
+    call_of,
     error_of,
     fetch_metadata,
     raise_for,
     remaining_ms,
 )
-from aiokafka.admin._values import Value, items_of, uuid_of
+from aiokafka.admin._values import Value, items_of, or_none, uuid_of
 from aiokafka.admin.enums import AclOperation, FeatureUpgradeType, operations_of
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -62,7 +71,7 @@ class Broker(Value):
     port: int
     rack: str | None = None
     is_fenced: bool | None = None
-    """Whether the controller keeps clients away from it; None before Kafka 4.0 (KIP-1073)."""
+    """Whether the controller hides it from clients; None before Kafka 4.0 (KIP-1073)."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +80,16 @@ class ClusterDescription(Value):
 
     cluster_id: str | None
     controller_id: int | None
-    """The controller; with KRaft a broker that forwards to it. None if there is none."""
+    """Id of the controller, or with KRaft of a broker that forwards to it. None without one."""
     brokers: tuple[Broker, ...]
-    """By id."""
+    """Sorted by id."""
     authorized_operations: frozenset[AclOperation] | None = None
-    """What the user may do with the cluster; None if it was not asked for, or before Kafka 2.3."""
+    """The operations that the user may do; None unless requested, and before Kafka 2.3."""
 
 
 @dataclass(frozen=True)
 class FeatureLevels(Value):
-    """The levels of a feature, from the lowest to the highest."""
+    """The lowest and the highest level of a feature."""
 
     min_level: int
     max_level: int
@@ -88,19 +97,19 @@ class FeatureLevels(Value):
 
 @dataclass(frozen=True)
 class Features(Value):
-    """What brokers can do, and what the cluster uses of it (KIP-584)."""
+    """The features of a broker and of the cluster, by name (KIP-584)."""
 
     supported: Mapping[str, FeatureLevels]
-    """What the broker that was asked supports."""
+    """The levels that the broker supports."""
     finalized: Mapping[str, FeatureLevels]
-    """What is in force in the cluster."""
+    """The levels that the cluster uses."""
     finalized_epoch: int | None
-    """Grows when what is in force changes; None if the broker does not know."""
+    """Grows when a finalized level changes; None if the broker does not know it."""
 
 
 @dataclass(frozen=True)
 class QuorumReplica(Value):
-    """A controller or broker that has a copy of the cluster's metadata."""
+    """A controller or broker with a copy of the cluster's metadata log."""
 
     replica_id: int
     directory_id: uuid.UUID | None
@@ -108,11 +117,11 @@ class QuorumReplica(Value):
     log_end_offset: int
     """-1 if the leader does not know."""
     lag: int | None
-    """Records that it has not copied from the leader; None if that is not known."""
+    """Number of records that it has not copied from the leader; None if it is not known."""
     last_fetch_timestamp: int | None
-    """When it last fetched, in milliseconds since 1970 by the leader's clock (KIP-836)."""
+    """Time of its last fetch, in milliseconds since 1970 by the leader's clock (KIP-836)."""
     last_caught_up_timestamp: int | None
-    """When it last had all the records, in milliseconds since 1970 (KIP-836)."""
+    """The last time when it had all records, in milliseconds since 1970 (KIP-836)."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +131,11 @@ class Quorum(Value):
     leader_id: int
     leader_epoch: int
     high_watermark: int
-    """The first offset that is not on a majority of voters."""
+    """The first offset that a majority of voters does not have."""
     voters: tuple[QuorumReplica, ...]
-    """Those that elect the leader."""
+    """The controllers that elect the leader."""
     observers: tuple[QuorumReplica, ...]
-    """Those that only copy, such as brokers."""
+    """The replicas without a vote, such as brokers."""
     listeners: Mapping[int, tuple[tuple[str, str, int], ...]]
     """(listener, host, port) of the voters, by id; empty before Kafka 3.9."""
 
@@ -138,9 +147,9 @@ class LogDirReplica(Value):
     size: int
     """Bytes of all segments."""
     offset_lag: int
-    """Records behind the high watermark, or behind the present replica for a future one."""
+    """Number of offsets behind the high watermark; for a future replica, behind the current one."""
     is_future: bool
-    """Whether it is a copy that will replace the replica in another directory."""
+    """Whether it is an unfinished copy that will replace the replica in another directory."""
 
 
 @dataclass(frozen=True)
@@ -148,14 +157,14 @@ class LogDir(Value):
     """A log directory of a broker (KIP-113)."""
 
     error: KafkaError | None
-    """Why it cannot be used, such as KafkaStorageError."""
+    """The reason why it cannot be used, such as KafkaStorageError."""
     replicas: Mapping[TopicPartition, LogDirReplica]
     total_bytes: int | None
     """Size of the volume; None before Kafka 3.3 (KIP-827)."""
     usable_bytes: int | None
-    """What is free on the volume; None before Kafka 3.3."""
+    """Free bytes on the volume; None before Kafka 3.3."""
     is_cordoned: bool = False
-    """Whether it gets no new replicas (KIP-1066)."""
+    """Whether the broker places no new replicas here (KIP-1066)."""
 
 
 class Brokers(AdminApi):
@@ -171,22 +180,23 @@ class Brokers(AdminApi):
         """Return the brokers and the controller (Java: describeCluster, KIP-700).
 
         Args:
-            include_fenced: also brokers that the controller keeps clients away from (KIP-1073,
+            include_fenced: also return brokers that the controller hides from clients (KIP-1073,
                 Kafka 4.0).
-            include_authorized_operations: also what the user may do with the cluster (KIP-430).
+            include_authorized_operations: also return the operations that the user may do with
+                the cluster (KIP-430).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         operations = include_authorized_operations
         deadline = self._deadline(timeout_ms)
-        tells_fenced = False
+        has_fenced = False
 
         def build(version: int) -> wire.DescribeClusterRequest:
-            nonlocal tells_fenced
-            tells_fenced = version >= _FIRST_WITH_FENCED
+            nonlocal has_fenced
+            has_fenced = version >= _FIRST_WITH_FENCED
             request = wire.DescribeClusterRequest(include_cluster_authorized_operations=operations)
             if self._router.is_for_controllers:
                 request.endpoint_type = CONTROLLERS
-            if tells_fenced:
+            if has_fenced:
                 request.include_fenced_brokers = include_fenced
             elif include_fenced:
                 raise UnsupportedVersionError(
@@ -194,13 +204,13 @@ class Brokers(AdminApi):
                 )
             return request
 
-        async def attempt() -> wire.DescribeClusterResponse:
-            response = await self._router.to_any(Call(wire.DescribeClusterRequest, build), deadline)
-            raise_for(response.error_code, response.error_message, "DescribeCluster")
-            return response
-
+        call = Call(
+            wire.DescribeClusterRequest,
+            build,
+            lambda r: raise_for(r.error_code, r.error_message, "DescribeCluster"),
+        )
         try:
-            response = await self._router.retry(attempt, deadline)
+            response = await self._router.to_any(call, deadline)
         except UnsupportedVersionError:
             if include_fenced:
                 raise
@@ -213,7 +223,7 @@ class Brokers(AdminApi):
                     host=each.host,
                     port=each.port,
                     rack=each.rack,
-                    is_fenced=each.is_fenced if tells_fenced else None,
+                    is_fenced=each.is_fenced if has_fenced else None,
                 )
                 for each in response.brokers
             ),
@@ -225,7 +235,7 @@ class Brokers(AdminApi):
         """Return the features of the cluster and their levels (Java: describeFeatures, KIP-584).
 
         Args:
-            broker_id: whose supported levels (KIP-1160); default those of any broker.
+            broker_id: the broker whose supported levels are returned (KIP-1160); by default any.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         deadline = self._deadline(timeout_ms)
@@ -233,7 +243,7 @@ class Brokers(AdminApi):
         def build(version: int) -> ApiVersionsRequest:
             if version < _FIRST_WITH_FEATURES:
                 raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
-            # The broker notes it for this connection, so it is the same as at the beginning.
+            # The broker stores these for the connection, so send the same as after connecting.
             return ApiVersionsRequest(
                 client_software_name=CLIENT_NAME, client_software_version=software_version()
             )
@@ -244,7 +254,6 @@ class Brokers(AdminApi):
         else:
             response = await self._router.to_node(broker_id, call, deadline)
         raise_for(response.error_code, None, "ApiVersions")
-        epoch = response.finalized_features_epoch
         return Features(
             supported={
                 each.name: FeatureLevels(each.min_version, each.max_version)
@@ -254,7 +263,7 @@ class Brokers(AdminApi):
                 each.name: FeatureLevels(each.min_version_level, each.max_version_level)
                 for each in response.finalized_features
             },
-            finalized_epoch=epoch if epoch >= 0 else None,
+            finalized_epoch=or_none(response.finalized_features_epoch),
         )
 
     async def update_features(
@@ -268,9 +277,9 @@ class Brokers(AdminApi):
         """Change the levels of features, all or none (Java: updateFeatures, KIP-584, Kafka 2.7).
 
         Args:
-            levels: the level that each is to have; 0 turns one off.
-            upgrade_type: whether levels may go down, and whether something may be lost by that.
-            validate_only: only check whether it could be done (Kafka 3.3).
+            levels: by name, the new level of a feature; 0 disables it.
+            upgrade_type: whether levels may be lowered, and whether metadata may be lost by that.
+            validate_only: only check whether the levels could be changed (Kafka 3.3).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises InvalidUpdateVersion, FeatureUpdateFailed.
@@ -303,18 +312,16 @@ class Brokers(AdminApi):
                 request.validate_only = validate_only
             return request
 
-        async def attempt() -> None:
-            call = Call(wire.UpdateFeaturesRequest, build, lambda r: [r.error_code])
-            response = await self._router.to_controller(call, deadline)
+        def check(response: wire.UpdateFeaturesResponse) -> None:
             what = ", ".join(f"{name}={level}" for name, level in levels.items())
             raise_for(response.error_code, response.error_message, what)
             for each in response.results:
                 raise_for(each.error_code, each.error_message, each.feature)
 
-        await self._router.retry(attempt, deadline)
+        await self._router.to_controller(Call(wire.UpdateFeaturesRequest, build, check), deadline)
 
     async def quorum(self, *, timeout_ms: float | None = None) -> Quorum:
-        """Return the controllers' quorum and who lags (Java: describeMetadataQuorum, KIP-836).
+        """Return the quorum of controllers and its lag (Java: describeMetadataQuorum, KIP-836).
 
         Needs Kafka 3.3 with KRaft.
         """
@@ -329,17 +336,9 @@ class Brokers(AdminApi):
             topic = raft.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
             return raft.DescribeQuorumRequest(topics=[topic])
 
-        async def attempt() -> tuple[raft.DescribeQuorumResponse, raft.PartitionData]:
-            call = Call(raft.DescribeQuorumRequest, build)
-            response = await self._router.to_any(call, deadline)
-            raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
-            found = [each for topic in response.topics for each in topic.partitions]
-            if len(found) != 1:
-                raise KafkaProtocolError(f"DescribeQuorum: {len(found)} partitions, not one")
-            raise_for(found[0].error_code, found[0].error_message or None, _METADATA_TOPIC)
-            return response, found[0]
-
-        response, data = await self._router.retry(attempt, deadline)
+        call = Call(raft.DescribeQuorumRequest, build, _quorum_in)
+        response = await self._router.to_any(call, deadline)
+        data = _quorum_in(response)
         ends = {each.replica_id: each.log_end_offset for each in data.current_voters}
         end = ends.get(data.leader_id, -1)
         return Quorum(
@@ -362,16 +361,16 @@ class Brokers(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Let a controller that runs vote in the quorum (Java: addRaftVoter, KIP-853, Kafka 3.9).
+        """Add a running controller to the voters (Java: addRaftVoter, KIP-853, Kafka 3.9).
 
         Args:
-            voter_id: its node id.
-            directory_id: of the directory with its metadata log; see its meta.properties.
-            listeners: (listener, host, port) where other controllers reach it.
+            voter_id: the node id of the controller.
+            directory_id: the id of the directory with its metadata log, from its meta.properties.
+            listeners: (listener, host, port) for connections of other controllers.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises DuplicateVoter, also if the response to a first attempt was lost; and
-        UnsupportedVersionError where the voters are those of a configuration file.
+        Raises DuplicateVoter (also if the response to a first attempt was lost), and
+        UnsupportedVersionError if the voters are defined in a configuration file.
         """
         if not listeners:
             raise ValueError("listeners: must be one (listener, host, port) or more")
@@ -388,40 +387,34 @@ class Brokers(AdminApi):
                 ],
             )
 
-        call = Call(raft.AddRaftVoterRequest, build, lambda r: [r.error_code])
-        await _change(self._router, call, f"voter {voter_id}", deadline)
+        call = Call(raft.AddRaftVoterRequest, build, _checked(f"voter {voter_id}"))
+        await self._router.to_controller(call, deadline)
 
     async def remove_voter(
         self, voter_id: int, directory_id: uuid.UUID, *, timeout_ms: float | None = None
     ) -> None:
-        """Take a controller out of the quorum (Java: removeRaftVoter, KIP-853, Kafka 3.9).
+        """Remove a controller from the voters (Java: removeRaftVoter, KIP-853, Kafka 3.9).
 
-        Raises VoterNotFound, also if the response to a first attempt was lost; and
-        UnsupportedVersionError where the voters are those of a configuration file.
+        Raises VoterNotFound (also if the response to a first attempt was lost), and
+        UnsupportedVersionError if the voters are defined in a configuration file.
         """
         deadline = self._deadline(timeout_ms)
-
-        def build(version: int) -> raft.RemoveRaftVoterRequest:
-            return raft.RemoveRaftVoterRequest(
-                cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id.bytes
-            )
-
-        call = Call(raft.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
-        await _change(self._router, call, f"voter {voter_id}", deadline)
+        request = raft.RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id.bytes
+        )
+        call = call_of(request, _checked(f"voter {voter_id}"))
+        await self._router.to_controller(call, deadline)
 
     async def unregister(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
-        """Forget a broker that is gone for good (Java: unregisterBroker, Kafka 2.8 with KRaft).
+        """Remove the registration of a stopped broker (Java: unregisterBroker, Kafka 2.8).
 
-        It may register again if it runs. Raises BrokerIdNotRegistered for one that is not known,
-        also if the response to a first attempt was lost.
+        Needs KRaft. A broker that runs registers again. Raises BrokerIdNotRegistered (also if the
+        response to a first attempt was lost).
         """
         deadline = self._deadline(timeout_ms)
-
-        def build(version: int) -> wire.UnregisterBrokerRequest:
-            return wire.UnregisterBrokerRequest(broker_id=broker_id)
-
-        call = Call(wire.UnregisterBrokerRequest, build, lambda r: [r.error_code])
-        await _change(self._router, call, f"broker {broker_id}", deadline)
+        request = wire.UnregisterBrokerRequest(broker_id=broker_id)
+        call = call_of(request, _checked(f"broker {broker_id}"))
+        await self._router.to_controller(call, deadline)
 
     async def log_dirs(
         self,
@@ -430,43 +423,36 @@ class Brokers(AdminApi):
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: float | None = None,
     ) -> dict[int, dict[str, LogDir]]:
-        """Return what is in the log directories of brokers, by path (Java: describeLogDirs).
+        """Return the log directories of brokers by path (Java: describeLogDirs).
 
         Args:
-            broker_ids: which brokers; default all that run.
-            partitions: only the replicas of these; default all.
+            broker_ids: the brokers; by default all that run.
+            partitions: return only the replicas of these partitions; by default all.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Needs Kafka 1.0 (KIP-113); sizes of volumes Kafka 3.3 (KIP-827). Raises the error of a
-        broker that does not respond: AdminItemsError if several were asked.
+        Needs Kafka 1.0 (KIP-113); sizes of volumes need Kafka 3.3 (KIP-827). Raises the error of a
+        broker; AdminItemsError if several brokers were asked.
         """
-        wanted = None
+        topics = None
         if partitions is not None:
-            wanted = numbers_by_topic(as_partition(tp) for tp in partitions)
+            topics = numbers_by_topic(map(as_partition, partitions), _log_dir_topic)
         deadline = self._deadline(timeout_ms)
         if broker_ids is None:
             metadata = await fetch_metadata(self._router, [], deadline)
             broker_ids = sorted(broker.node_id for broker in metadata.brokers)
 
-        def build(version: int) -> logs.DescribeLogDirsRequest:
-            topics = None
-            if wanted is not None:
-                topics = [
-                    logs.DescribableLogDirTopic(topic=topic, partitions=numbers)
-                    for topic, numbers in wanted.items()
-                ]
-            return logs.DescribeLogDirsRequest(topics=topics)
+        call = call_of(logs.DescribeLogDirsRequest(topics=topics))
 
-        async def send(node: int, items: list[int]) -> dict[int, LogDirs | KafkaError]:
-            call = Call(logs.DescribeLogDirsRequest, build)
+        async def send(node: int, items: list[int]) -> Outcomes[int, LogDirs]:
             response = await self._router.send_to_named(node, call, deadline)
             error = error_of(response.error_code, None, f"node {node}")
             if error is None and not response.results:
-                # A broker has a directory. Before Kafka 3.2 this is how it refuses to name them.
+                # Every broker has a directory. Before Kafka 3.2, the response to a user without the
+                # right to describe the cluster has none.
                 error = ClusterAuthorizationFailedError(f"node {node}")
             return {node: error or {each.log_dir: _log_dir(each) for each in response.results}}
 
-        async def ask(left: list[int]) -> dict[int, LogDirs | KafkaError]:
+        async def ask(left: list[int]) -> Outcomes[int, LogDirs]:
             return await by_node({node: [node] for node in left}, send)
 
         return await settle(self._router, broker_ids, ask, deadline)
@@ -478,46 +464,34 @@ class Brokers(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Begin to move replicas to other directories of a broker (Java: alterReplicaLogDirs).
+        """Start to move replicas to other directories of a broker (Java: alterReplicaLogDirs).
 
         Args:
-            broker_id: which broker.
-            moves: the path of the directory that each replica is to have.
+            broker_id: the broker.
+            moves: by partition, the path of the new directory of its replica.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Copying goes on after the call: `log_dirs` shows a future replica until it is done. Needs
-        Kafka 1.0 (KIP-113). Raises LogDirNotFound, ReplicaNotAvailableError: AdminItemsError if
-        several replicas were given.
+        The broker copies the replicas after the call: `log_dirs` returns future replicas until it
+        has finished. Needs Kafka 1.0 (KIP-113). Raises LogDirNotFound or ReplicaNotAvailableError;
+        AdminItemsError if several replicas were given.
         """
         wanted = {as_partition(tp): path for tp, path in items_of("moves", moves)}
         deadline = self._deadline(timeout_ms)
 
-        async def ask(left: list[TopicPartition]) -> dict[TopicPartition, bool | KafkaError]:
-            def build(version: int) -> logs.AlterReplicaLogDirsRequest:
-                paths: dict[str, list[TopicPartition]] = {}
-                for tp in left:
-                    paths.setdefault(wanted[tp], []).append(tp)
-                return logs.AlterReplicaLogDirsRequest(
-                    dirs=[
-                        logs.AlterReplicaLogDir(
-                            path=path,
-                            topics=[
-                                logs.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                                for topic, numbers in numbers_by_topic(tps).items()
-                            ],
-                        )
-                        for path, tps in paths.items()
-                    ]
-                )
-
-            call = Call(logs.AlterReplicaLogDirsRequest, build)
+        async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, bool]:
+            paths: dict[str, list[TopicPartition]] = {}
+            for tp in left:
+                paths.setdefault(wanted[tp], []).append(tp)
+            dirs = [
+                logs.AlterReplicaLogDir(path=path, topics=numbers_by_topic(tps, _moved_topic))
+                for path, tps in paths.items()
+            ]
+            call = call_of(logs.AlterReplicaLogDirsRequest(dirs=dirs))
             response = await self._router.send_to_named(broker_id, call, deadline)
             found: dict[TopicPartition, bool | KafkaError] = {}
-            for topic in response.results:
-                for each in topic.partitions:
-                    tp = TopicPartition(topic.topic_name, each.partition_index)
-                    what = f"{name_of(tp)} on node {broker_id}, to {wanted.get(tp)}"
-                    found[tp] = error_of(each.error_code, None, what) or True
+            for tp, each in partitions_in(response.results, "topic_name"):
+                what = f"{name_of(tp)} on node {broker_id}, to {wanted.get(tp)}"
+                found[tp] = error_of(each.error_code, None, what) or True
             return found
 
         await settle(self._router, wanted, ask, deadline, final=_FINAL)
@@ -529,12 +503,12 @@ _METADATA_TOPIC = "__cluster_metadata"
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_FEATURES = 3
 _FIRST_WITH_DRY_RUN = 1
-# Version 0 is that of the early access to KRaft, whose brokers fail.
+# Version 0 is from the early access of KRaft, and brokers fail to respond to it.
 _FIRST_THAT_SERVES_QUORUM = 1
 
 
 async def _by_metadata(router: Router, operations: bool, deadline: float) -> ClusterDescription:
-    """Ask brokers before Kafka 2.8."""
+    """Describe the cluster by Metadata, for brokers before Kafka 2.8."""
     response = await fetch_metadata(router, [], deadline, cluster_operations=operations)
     return _description(
         response,
@@ -547,46 +521,53 @@ def _description(
 ) -> ClusterDescription:
     return ClusterDescription(
         cluster_id=response.cluster_id,
-        controller_id=response.controller_id if response.controller_id >= 0 else None,
+        controller_id=or_none(response.controller_id),
         brokers=tuple(sorted(brokers, key=lambda broker: broker.id)),
         authorized_operations=operations_of(response.cluster_authorized_operations),
     )
 
 
+def _quorum_in(response: raft.DescribeQuorumResponse) -> raft.PartitionData:
+    """Return the partition of the metadata log; raise its error or that of the response."""
+    raise_for(response.error_code, response.error_message or None, "DescribeQuorum")
+    found = [each for topic in response.topics for each in topic.partitions]
+    if len(found) != 1:
+        raise KafkaProtocolError(f"DescribeQuorum: {len(found)} partitions, not one")
+    raise_for(found[0].error_code, found[0].error_message or None, _METADATA_TOPIC)
+    return found[0]
+
+
 def _replica(state: raft.ReplicaState, end: int) -> QuorumReplica:
+    """Convert a replica; `end` is the end of the leader's log, -1 if it is not known."""
     known = end >= 0 and state.log_end_offset >= 0
-    fetched, caught_up = state.last_fetch_timestamp, state.last_caught_up_timestamp
     return QuorumReplica(
         replica_id=state.replica_id,
         directory_id=uuid_of(state.replica_directory_id),
         log_end_offset=state.log_end_offset,
         lag=max(0, end - state.log_end_offset) if known else None,
-        last_fetch_timestamp=fetched if fetched >= 0 else None,
-        last_caught_up_timestamp=caught_up if caught_up >= 0 else None,
+        last_fetch_timestamp=or_none(state.last_fetch_timestamp),
+        last_caught_up_timestamp=or_none(state.last_caught_up_timestamp),
     )
 
 
 # -- Voters, registrations and log directories
 
 LogDirs = dict[str, LogDir]
-# A directory that has failed comes back with a restart of its broker alone.
+# A failed directory stays offline until its broker is restarted, so its error is not retried.
 _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
-Changed = TypeVar(
-    "Changed",
-    raft.AddRaftVoterResponse,
-    raft.RemoveRaftVoterResponse,
-    wire.UnregisterBrokerResponse,
-)
 
 
-async def _change(router: Router, call: Call[Changed], what: str, deadline: float) -> None:
-    """Have the controller make a change, and raise what it responds about it."""
+def _checked(what: str) -> Callable[[Any], None]:
+    """Return the check of a response whose error is about `what`."""
+    return lambda response: raise_for(response.error_code, response.error_message, what)
 
-    async def attempt() -> None:
-        response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, response.error_message, what)
 
-    await router.retry(attempt, deadline)
+def _log_dir_topic(name: str, numbers: list[int]) -> logs.DescribableLogDirTopic:
+    return logs.DescribableLogDirTopic(topic=name, partitions=numbers)
+
+
+def _moved_topic(name: str, numbers: list[int]) -> logs.AlterReplicaLogDirTopic:
+    return logs.AlterReplicaLogDirTopic(name=name, partitions=numbers)
 
 
 def _log_dir(found: logs.DescribeLogDirsResult) -> LogDir:
@@ -599,7 +580,7 @@ def _log_dir(found: logs.DescribeLogDirsResult) -> LogDir:
             for topic in found.topics
             for each in topic.partitions
         },
-        total_bytes=found.total_bytes if found.total_bytes >= 0 else None,
-        usable_bytes=found.usable_bytes if found.usable_bytes >= 0 else None,
+        total_bytes=or_none(found.total_bytes),
+        usable_bytes=or_none(found.usable_bytes),
         is_cordoned=found.is_cordoned,
     )

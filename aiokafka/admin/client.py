@@ -1,8 +1,9 @@
-"""The admin client: any request, calls of aiokafka, and newer calls by noun, such as `topics`."""
+"""The admin client: its life cycle, its sub-clients such as `topics`, and the calls of aiokafka."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from aiokafka._tasks import made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin._items import by_leader, by_node, settle
-from aiokafka.admin._routing import Call, R, Router, codes_in, fetch_metadata
-from aiokafka.admin._values import as_new_topics, items_of, refuse_other_names
+from aiokafka.admin._routing import R, Router, call_of, fetch_metadata
+from aiokafka.admin._values import items_of, refuse_other_names
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -87,20 +88,19 @@ __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"
 
 @dataclass(frozen=True)
 class SendTo:
-    """Says which broker a request is for: made by `any`, `controller`, `broker`, `leader`,
-    `coordinator` or `transaction_coordinator`."""
+    """The broker that a request is sent to. The class methods create one."""
 
     kind: str
     target: Any = None
 
     @classmethod
     def any(cls) -> SendTo:
-        """Choose any broker; another one if the first is silent."""
+        """Choose any broker, and another one if the first does not respond."""
         return cls("any")
 
     @classmethod
     def controller(cls) -> SendTo:
-        """Choose the controller, or with KRaft a broker that forwards to it."""
+        """Choose the controller; with KRaft a broker that forwards to it."""
         return cls("controller")
 
     @classmethod
@@ -130,17 +130,17 @@ _ANY = SendTo.any()
 class AIOKafkaAdminClient(Reporting):
     """Inspects a cluster, and changes it.
 
-    Use it with `async with`, or call `start` and `close`. A call is retried when a broker is down
-    or another one has to be asked. It ends within `timeout_ms` where it takes one, else within
-    `request_timeout_ms`, and then raises KafkaTimeoutError. When the response to a change is lost,
-    the change is sent again, so it may be reported as made already. Cancelling a call does not take
-    back what has been sent.
+    Use it with `async with`, or call `start` and `close`. A call is retried when a broker fails or
+    another broker has to be asked. It raises KafkaTimeoutError after `timeout_ms` if it has this
+    argument, else after `request_timeout_ms`. If the response to a change is lost, the change is
+    sent again, and may then fail because it was made already. Cancelling a call does not undo
+    requests that were sent.
 
-    The methods here are those of aiokafka. All other calls are grouped by noun, in attributes:
-    `acls`, `groups`, `records` and so on.
+    The methods here are those of aiokafka. All other calls are in sub-clients: `acls`, `groups`,
+    `records` and so on.
 
-    `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
-    when none is running yet.
+    `api_version` has no effect. `loop` is deprecated; it names the loop of the client if no loop is
+    running yet.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -219,8 +219,8 @@ class AIOKafkaAdminClient(Reporting):
     async def start(self) -> None:
         """Connect to the cluster.
 
-        Raises KafkaConnectionError when no broker responds within `request_timeout_ms`, and
-        AuthenticationFailedError when the credentials are refused.
+        Raises KafkaConnectionError if no broker responds within `request_timeout_ms`, and
+        AuthenticationFailedError if brokers reject the credentials.
         """
         if self._started:
             return
@@ -230,7 +230,7 @@ class AIOKafkaAdminClient(Reporting):
         self._started = True
 
     async def close(self) -> None:
-        """Close the connections. May be called repeatedly, and before `start`."""
+        """Close the connections. Can be called repeatedly, and before `start`."""
         if self._closed:
             return
         await self._client.close()
@@ -238,7 +238,7 @@ class AIOKafkaAdminClient(Reporting):
         self._closed = True
 
     def metrics(self) -> MetricsSnapshot:
-        """Return what the connections to the brokers have carried so far, at any time."""
+        """Return the metrics of the connections to brokers. Can be called at any time."""
         return self._client.metrics("admin-client")
 
     async def stop(self) -> None:
@@ -258,94 +258,100 @@ class AIOKafkaAdminClient(Reporting):
         try:
             await self.close()
         finally:
-            # Cancelled while it closes: close() will not be called again.
+            # If close() was cancelled, nobody calls it again: close the sockets at once.
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
+        """Return the loop time in `timeout_ms`, by default the request timeout.
+
+        Raises IllegalStateError unless the client is started, and TypeError or ValueError if
+        `timeout_ms` is not a number.
+        """
         refuse_other_loop(self._loop, type(self).__name__)
         if not self._started:
             state = "closed" if self._closed else "not started"
             raise IllegalStateError(f"the admin client is {state}")
-        return self._router.deadline(timeout_ms)
+        seconds = self._config.request_timeout if timeout_ms is None else _seconds(timeout_ms)
+        return asyncio.get_running_loop().time() + seconds
 
-    # -- newer calls, by noun
+    # -- sub-clients
 
     @cached_property
     def acls(self) -> Acls:
-        """Calls about access control lists."""
-        from aiokafka.admin import acls
+        """Calls about ACL entries."""
+        from aiokafka.admin.acls import Acls
 
-        return acls.Acls(self)
+        return Acls(self)
 
     @cached_property
     def brokers(self) -> Brokers:
         """Calls about brokers, controllers and the cluster."""
-        from aiokafka.admin import brokers
+        from aiokafka.admin.brokers import Brokers
 
-        return brokers.Brokers(self)
+        return Brokers(self)
 
     @cached_property
     def configs(self) -> Configs:
         """Calls about configurations."""
-        from aiokafka.admin import configs
+        from aiokafka.admin.configs import Configs
 
-        return configs.Configs(self)
+        return Configs(self)
 
     @cached_property
     def groups(self) -> Groups:
         """Calls about groups and their offsets."""
-        from aiokafka.admin import groups
+        from aiokafka.admin.groups import Groups
 
-        return groups.Groups(self)
+        return Groups(self)
 
     @cached_property
     def offsets(self) -> Offsets:
         """Calls about the offsets of partitions."""
-        from aiokafka.admin import offsets
+        from aiokafka.admin.offsets import Offsets
 
-        return offsets.Offsets(self)
+        return Offsets(self)
 
     @cached_property
     def quotas(self) -> Quotas:
         """Calls about client quotas."""
-        from aiokafka.admin import quotas
+        from aiokafka.admin.quotas import Quotas
 
-        return quotas.Quotas(self)
+        return Quotas(self)
 
     @cached_property
     def records(self) -> Records:
         """Calls about records."""
-        from aiokafka.admin import records
+        from aiokafka.admin.records import Records
 
-        return records.Records(self)
+        return Records(self)
 
     @cached_property
     def tokens(self) -> Tokens:
         """Calls about delegation tokens."""
-        from aiokafka.admin import tokens
+        from aiokafka.admin.tokens import Tokens
 
-        return tokens.Tokens(self)
+        return Tokens(self)
 
     @cached_property
     def topics(self) -> Topics:
         """Calls about topics."""
-        from aiokafka.admin import topics
+        from aiokafka.admin.topics import Topics
 
-        return topics.Topics(self)
+        return Topics(self)
 
     @cached_property
     def transactions(self) -> Transactions:
         """Calls about transactions and their producers."""
-        from aiokafka.admin import transactions
+        from aiokafka.admin.transactions import Transactions
 
-        return transactions.Transactions(self)
+        return Transactions(self)
 
     @cached_property
     def users(self) -> Users:
         """Calls about users and their SCRAM credentials."""
-        from aiokafka.admin import users
+        from aiokafka.admin.users import Users
 
-        return users.Users(self)
+        return Users(self)
 
     # -- any request
 
@@ -356,23 +362,21 @@ class AIOKafkaAdminClient(Reporting):
         *,
         timeout_ms: float | None = None,
     ) -> R:
-        """Send a request of Kafka's protocol, and return the response, both as they are on the
-        wire.
+        """Send any request of Kafka's protocol, and return the response.
 
         Args:
-            request: one of `aiokafka.protocol.messages`. It goes out in the newest version that
-                the broker has, which must have the fields that are set.
-            to: which broker: `SendTo.controller()`, `SendTo.leader(partition)` and so on.
+            request: a request of `aiokafka.protocol.messages`. It is sent in the newest version
+                that the broker supports, which must have all fields that are set.
+            to: the broker, such as `SendTo.controller()` or `SendTo.leader(partition)`.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        What passes is tried again: broken connections, and a controller or coordinator that says
-        that it is not. All other error codes in the response are up to the caller. Raises
-        UnsupportedVersionError, ValueError for fields that the version lacks, and TypeError for
-        values of another type than a field's.
+        The request is sent again after a failed connection, and if a broker is not the controller
+        or coordinator any more. Other error codes in the response are not raised. Raises
+        UnsupportedVersionError, TypeError for a field of another type, and ValueError for a value
+        that cannot be encoded.
         """
         deadline = self._deadline(timeout_ms)
-        router = self._router
-        call: Call[R] = Call(type(request), lambda version: request, codes_in)
+        router, call = self._router, call_of(request)
         if to.kind == "any":
             return await router.to_any(call, deadline)
         if to.kind == "controller":
@@ -392,12 +396,11 @@ class AIOKafkaAdminClient(Reporting):
     async def send_to_all(
         self, request: Request[R], *, timeout_ms: float | None = None
     ) -> dict[int, R]:
-        """Send a request to all brokers at once; return the responses by the ids of brokers.
+        """Send a request to all brokers at once; return the responses by broker id.
 
-        Raises the error of a broker: AdminItemsError if there are several.
+        Raises the error of a broker; AdminItemsError if there are several brokers.
         """
-        deadline = self._deadline(timeout_ms)
-        call: Call[R] = Call(type(request), lambda version: request)
+        deadline, call = self._deadline(timeout_ms), call_of(request)
         metadata = await fetch_metadata(self._router, [], deadline)
 
         async def one(node_id: int, _: list[int]) -> dict[int, R]:
@@ -420,16 +423,17 @@ class AIOKafkaAdminClient(Reporting):
     ) -> CreatedTopics:
         """Create topics, or with `validate_only` check whether they could be created.
 
-        Errors of single topics are not raised: see `topic_errors`, a list of (topic, error code,
-        message). `details` has the number of partitions and replicas of each topic, and its
-        settings. The controller responds when it has decided; other brokers may learn of the topic
-        a moment later. Changes beyond the user's quota are delayed and sent again.
+        Errors of topics are not raised: they are in `topic_errors`, a list of (topic, error code,
+        message). `details` has the numbers of partitions and replicas of each topic, and its
+        settings. Other brokers than the controller know the topics a moment later. Topics beyond
+        the user's quota of changes are sent again after a pause.
         """
         from aiokafka.admin import _upstream_calls
 
-        wanted = as_new_topics("new_topics", new_topics)
         deadline = self._deadline(timeout_ms)
-        return await _upstream_calls.create_topics(self._router, wanted, validate_only, deadline)
+        return await _upstream_calls.create_topics(
+            self._router, new_topics, validate_only, deadline
+        )
 
     async def delete_topics(
         self,
@@ -438,7 +442,7 @@ class AIOKafkaAdminClient(Reporting):
     ) -> TopicResults:
         """Delete topics with all their records.
 
-        Errors of single topics are not raised: see `topic_errors` and `topic_error_codes`.
+        Errors of topics are not raised: they are in `topic_errors` and `topic_error_codes`.
         """
         from aiokafka.admin import _upstream_calls
 
@@ -451,7 +455,7 @@ class AIOKafkaAdminClient(Reporting):
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> TopicResults:
-        """Raise the number of partitions of topics.
+        """Add partitions to topics, up to a total number.
 
         Raises the first error of a topic, such as InvalidPartitionsError; other topics of the call
         may have been changed.
@@ -473,7 +477,7 @@ class AIOKafkaAdminClient(Reporting):
     ) -> list[TopicDict]:
         """Return a dict per topic (default: all) with its partitions, their leaders and replicas.
 
-        A topic that does not exist is returned with its `error_code`. It is not created.
+        A topic that does not exist is returned with an `error_code`, and is not created.
         """
         refuse_other_names("topics", topics)
         deadline = self._deadline()
@@ -530,13 +534,13 @@ class AIOKafkaAdminClient(Reporting):
         }
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """Return a response about topics, None for all: a name inside 0.14 that tests use."""
+        """Return metadata of topics, or of all with None: a name inside 0.14 that tests use."""
         return await fetch_metadata(self._router, topics, self._deadline())
 
-    # Names inside 0.14, too: programs send requests for which it has no call.
+    # Names inside 0.14, too: programs use them to send requests for which 0.14 has no method.
 
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
-        """Send a request of `aiokafka.protocol` to a broker, by default to some."""
+        """Send a request of `aiokafka.protocol` to a broker, by default to any."""
         node_id = self._client.get_random_node() if node_id is None else node_id
         return await self._client.send(node_id, request)
 
@@ -551,7 +555,7 @@ class AIOKafkaAdminClient(Reporting):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
-        """Return the settings of topics, brokers and groups: one result per broker asked."""
+        """Return the settings of topics, brokers and groups: one result for each broker asked."""
         from aiokafka.admin import _upstream_calls
 
         return await _upstream_calls.describe_configs(
@@ -561,9 +565,9 @@ class AIOKafkaAdminClient(Reporting):
     async def alter_configs(
         self, config_resources: Iterable[ConfigResource]
     ) -> list[AlterConfigsResult]:
-        """Replace all settings of resources. A setting that is not given falls back to its default.
+        """Replace all settings of resources. Settings not given are reset to their defaults.
 
-        Errors of single resources are not raised: see `resources`.
+        Errors of resources are not raised: they are in `resources` of the results.
         """
         from aiokafka.admin import _upstream_calls
 
@@ -580,14 +584,14 @@ class AIOKafkaAdminClient(Reporting):
         """Return the state and the members of groups of both protocols, one result per group.
 
         Args:
-            group_ids: names of the groups.
-            group_coordinator_id: the broker to ask; by default it is looked up.
-            include_authorized_operations: also return what the user may do with each group.
+            group_ids: the ids of the groups.
+            group_coordinator_id: the broker to ask; by default the coordinator is looked up.
+            include_authorized_operations: also return the operations that the user may do.
         """
-        from aiokafka.admin import _upstream_groups
+        from aiokafka.admin import _upstream_calls
 
         refuse_other_names("group_ids", group_ids)
-        return await _upstream_groups.describe_groups(
+        return await _upstream_calls.describe_groups(
             self._router,
             group_ids,
             group_coordinator_id,
@@ -599,16 +603,16 @@ class AIOKafkaAdminClient(Reporting):
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
         """Return (group, protocol type) of the groups on these brokers (default: all)."""
-        from aiokafka.admin import _upstream_groups
+        from aiokafka.admin import _upstream_calls
 
-        return await _upstream_groups.list_groups(self._router, broker_ids, self._deadline())
+        return await _upstream_calls.list_groups(self._router, broker_ids, self._deadline())
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
         """Return the id of the broker that coordinates a group (type 0) or transactional id (1)."""
-        from aiokafka.admin import _upstream_groups
+        from aiokafka.admin import _upstream_calls
 
         deadline = self._deadline()
-        return await _upstream_groups.find_coordinator(
+        return await _upstream_calls.find_coordinator(
             self._router, group_id, coordinator_type, deadline
         )
 
@@ -620,18 +624,17 @@ class AIOKafkaAdminClient(Reporting):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group: of these partitions, or of all it has offsets
-        for.
+        """Return the committed offsets of a group, by default of all partitions that have one.
 
         A requested partition without an offset gets -1. With `require_stable`, the call raises
         UnstableOffsetCommit, which is retriable, while a transaction that commits offsets of the
         group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
         2.5).
         """
-        from aiokafka.admin import _upstream_groups
+        from aiokafka.admin import _upstream_calls
 
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await _upstream_groups.list_offsets(
+        return await _upstream_calls.list_offsets(
             self._router, group_id, tps, require_stable, group_coordinator_id, self._deadline()
         )
 
@@ -641,14 +644,15 @@ class AIOKafkaAdminClient(Reporting):
         """Remove static members from a classic group before their sessions end (KIP-345, Kafka
         2.4).
 
-        The other members get their partitions at once. A member that still runs fails with
-        FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800). Raises
-        UnknownMemberIdError for a name that is not in the group, after the others were removed.
+        The group assigns their partitions to other members at once. A removed member that still
+        runs fails with FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800).
+        Raises UnknownMemberIdError for a name that is not in the group, after the others were
+        removed.
         """
-        from aiokafka.admin import _upstream_groups
+        from aiokafka.admin import _upstream_calls
 
         refuse_other_names("group_instance_ids", group_instance_ids)
-        await _upstream_groups.remove_members(
+        await _upstream_calls.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
 
@@ -660,26 +664,26 @@ class AIOKafkaAdminClient(Reporting):
         owner: str | None = None,
         max_lifetime_ms: int = -1,
     ) -> DelegationToken:
-        """Create a token with which another client can log in as `owner`, by default as us
-        (KIP-48).
+        """Create a token with which another client can authenticate as `owner` (KIP-48).
 
-        Principals are strings such as "User:alice". A lifetime of -1 leaves it to the broker. A
-        broker creates tokens only for a client that authenticated by SASL or a client certificate,
-        and not by a token. Other brokers learn of the token a moment later.
+        The owner is by default the user of this client. Principals are strings such as
+        "User:alice". `max_lifetime_ms=-1` selects the broker's default. Brokers create tokens only
+        for a client that authenticated by SASL or a client certificate, and not by a token. Other
+        brokers know the token a moment later.
         """
         return await self.tokens.create(renewers, owner, max_lifetime_ms)
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
-        """Extend the life of a token by a period; -1 takes the broker's default. Owner and renewers
-        may.
+        """Renew a token for a period from now, as its owner or a renewer.
 
-        Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
-        DelegationTokenOwnerMismatch, DelegationTokenExpired.
+        A period of -1 selects the broker's default. Returns the new expiry time in milliseconds
+        since 1970. Raises DelegationTokenNotFound, DelegationTokenOwnerMismatch or
+        DelegationTokenExpired.
         """
         return await self.tokens.renew(hmac, renew_period_ms)
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
-        """Let a token expire after a period, with -1 at once.
+        """Expire a token after a period from now, with -1 at once.
 
         Returns and raises the same as `renew_delegation_token`.
         """
@@ -688,8 +692,24 @@ class AIOKafkaAdminClient(Reporting):
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
-        """Return the tokens of these owners; by default every token that the user may see."""
+        """Return the tokens of these owners, by default all tokens that the user may describe."""
         return await self.tokens.describe(owners)
+
+
+def _seconds(timeout_ms: float) -> float:
+    try:
+        if isinstance(timeout_ms, bool | str | bytes):
+            raise TypeError
+        seconds = float(timeout_ms) / 1000
+    except TypeError:
+        text = f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None"
+        raise TypeError(text) from None
+    except OverflowError:
+        seconds = math.nan
+    # A deadline of NaN would never be reached.
+    if math.isnan(seconds):
+        raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+    return max(0.0, seconds)
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicDict:

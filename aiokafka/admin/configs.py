@@ -1,13 +1,24 @@
-"""Settings of topics, brokers, groups and other resources (`admin.configs`)."""
+"""Describe and change the settings of topics, brokers and other resources (`admin.configs`)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.admin._items import GONE, V, by_node, settle
-from aiokafka.admin._routing import AdminApi, Call, R, Router, error_of, raise_for
+from aiokafka.admin._items import GONE, by_node, settle
+from aiokafka.admin._routing import (
+    AdminApi,
+    Call,
+    Outcomes,
+    R,
+    Router,
+    Send,
+    V,
+    call_of,
+    error_of,
+    raise_for,
+)
 from aiokafka.admin._values import Value, items_of
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.enums import ConfigOperation, ConfigSource, ConfigType
@@ -31,7 +42,7 @@ __all__ = [
 
 
 class ConfigKey(NamedTuple):
-    """A resource that has a configuration, as a key of dicts: its type and its name."""
+    """The type and the name of a resource with a configuration; can be a key of a dict."""
 
     type: ConfigResourceType
     name: str
@@ -43,7 +54,7 @@ class ConfigKey(NamedTuple):
 
     @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigKey:
-        """Return the key of a broker, by default that of the settings which all brokers share."""
+        """Return the key of a broker, by default of the settings that all brokers share."""
         return cls(ConfigResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
@@ -58,7 +69,7 @@ class ConfigKey(NamedTuple):
 
     @classmethod
     def client_metrics(cls, name: str) -> ConfigKey:
-        """Return the key of a subscription to metrics of clients (KIP-714)."""
+        """Return the key of a subscription to client metrics (KIP-714)."""
         return cls(ConfigResourceType.CLIENT_METRICS, name)
 
     def __str__(self) -> str:
@@ -71,7 +82,7 @@ Plain = str | int | float | bool
 
 
 class ConfigSynonym(NamedTuple):
-    """A setting that counts if those before it are not set."""
+    """One source of a setting's value. It is effective if the synonyms before it are not set."""
 
     name: str
     value: str | None
@@ -84,49 +95,49 @@ class ConfigSetting(Value):
 
     name: str
     value: str | None
-    """None if it is sensitive, or has no value."""
+    """None if the setting is sensitive or has no value."""
     source: ConfigSource
     type: ConfigType
     """UNKNOWN before Kafka 2.6."""
     is_sensitive: bool
     is_read_only: bool
-    """Whether only a restart of the broker changes it."""
+    """Whether it can be changed only by a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """The settings that could have given the value, first that which does; if asked for."""
+    """All sources of the value, the effective one first; empty unless requested."""
     documentation: str | None = None
-    """If asked for, from Kafka 2.6 on (KIP-569)."""
+    """Kafka's description; None unless requested, and before Kafka 2.6 (KIP-569)."""
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing sets it."""
+        """Whether the value is Kafka's default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 @dataclass(frozen=True)
 class ConfigChange(Value):
-    """What to do with a setting. `value` may be a str, a number or a bool; None to delete."""
+    """A change of a setting. `value` is a str, a number or a bool; None to delete."""
 
     operation: ConfigOperation
     value: Plain | None = None
 
     @classmethod
     def set(cls, value: Plain) -> ConfigChange:
-        """Return the change that sets a value."""
+        """Set the value."""
         return cls(ConfigOperation.SET, value)
 
     @classmethod
     def delete(cls) -> ConfigChange:
-        """Return the change that goes back to the default."""
+        """Reset the setting to its default."""
         return cls(ConfigOperation.DELETE)
 
     @classmethod
     def append(cls, value: Plain) -> ConfigChange:
-        """Return the change that adds to a list what it does not have."""
+        """Add a value to a list that does not have it."""
         return cls(ConfigOperation.APPEND, value)
 
     @classmethod
     def subtract(cls, value: Plain) -> ConfigChange:
-        """Return the change that takes something off a list."""
+        """Remove a value from a list."""
         return cls(ConfigOperation.SUBTRACT, value)
 
 
@@ -134,10 +145,7 @@ Change = ConfigChange | Plain | None
 
 
 def key_of(resource: Any) -> ConfigKey:
-    """Return the key of a resource, however it is given.
-
-    Raises TypeError or ValueError for what is none.
-    """
+    """Return the key of a resource in any accepted form. Raises TypeError or ValueError."""
     if isinstance(resource, ConfigResource):
         key = ConfigKey(resource.resource_type, resource.name)
     elif isinstance(resource, tuple) and len(resource) == 2 and isinstance(resource[1], str):
@@ -153,7 +161,7 @@ def key_of(resource: Any) -> ConfigKey:
 
 
 def text_of(name: str, value: object) -> str:
-    """Return the value of a setting as Kafka has it. Raises TypeError for other types."""
+    """Return the value of a setting as Kafka's text. Raises TypeError for other types."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
@@ -162,7 +170,7 @@ def text_of(name: str, value: object) -> str:
 
 
 def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
-    """Return changes with their values as text: a plain value sets, None deletes."""
+    """Convert changes of settings: a plain value sets, None deletes; values become text."""
     found = {}
     for name, change in changes.items():
         if change is None:
@@ -183,8 +191,7 @@ class Configs(AdminApi):
 
     A resource is given as a `ConfigKey`, such as `ConfigKey.topic("orders")`, as a tuple of type
     and name, such as `("topic", "orders")`, or as a `ConfigResource`. Results have ConfigKey as
-    keys. A broker's own settings are asked of it; those of the broker "" are the defaults that all
-    brokers share.
+    keys. The broker "" stands for the settings that all brokers share.
     """
 
     async def describe(
@@ -198,12 +205,13 @@ class Configs(AdminApi):
         """Return the settings of each resource by name (Java: describeConfigs, KIP-133, 226, 569).
 
         Args:
-            resources: which; a `ConfigResource` with `configs` asks for settings of these names.
-            include_synonyms: also what else could have given a value (Kafka 1.1).
-            include_documentation: also what Kafka says about each setting (Kafka 2.6).
+            resources: the resources; a `ConfigResource` with `configs` selects settings by name.
+            include_synonyms: also return all sources of each value (Kafka 1.1).
+            include_documentation: also return Kafka's description of each setting (Kafka 2.6).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises UnknownTopicOrPartitionError and so on: AdminItemsError if several were asked for.
+        Raises the error of a resource, such as UnknownTopicOrPartitionError; AdminItemsError if
+        several resources were given.
         """
         wanted: dict[ConfigKey, list[str] | None] = {}
         for resource in _several("resources", resources):
@@ -224,17 +232,17 @@ class Configs(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Change single settings; all others stay (Java: incrementalAlterConfigs, KIP-339).
+        """Change single settings and keep all others (Java: incrementalAlterConfigs, KIP-339).
 
         Args:
-            changes: by resource and by name what to do: a str, number or bool is the new value,
-                None goes back to the default, and a `ConfigChange` may add to a list or take off.
-            validate_only: only check whether it could be done.
+            changes: by resource and by name, the new value as a str, number or bool; None to reset
+                to the default; or a `ConfigChange`, for example to add to a list.
+            validate_only: only check whether the settings could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        All changes of one resource are made, or none. Brokers learn of them a moment after the
-        response. Needs Kafka 2.3. Raises InvalidConfigurationError and so on: AdminItemsError if
-        several resources were given.
+        Either all changes of a resource are made, or none. Brokers apply them a moment after the
+        response. Needs Kafka 2.3. Raises the error of a resource, such as
+        InvalidConfigurationError; AdminItemsError if several resources were given.
         """
         wanted = {
             key_of(resource): changes_of(each) for resource, each in items_of("changes", changes)
@@ -249,40 +257,31 @@ class Configs(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Give a resource these settings and no others: what is not given goes back to its default.
+        """Replace all settings of a resource; settings not given are reset to their defaults.
 
         Args:
-            resource: which; the log levels of brokers cannot be replaced.
-            configs: all settings that it is to have, by name.
-            validate_only: only check whether it could be done.
+            resource: the resource; the log levels of brokers cannot be replaced.
+            configs: all settings of the resource, by name.
+            validate_only: only check whether the settings could be replaced.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        It is one change (Java: alterConfigs, Kafka 0.11): no other client sees a part of it. What
-        another client sets at the same time may be lost.
+        The change is atomic (Java: alterConfigs, Kafka 0.11). A change by another client at the
+        same time may be lost.
         """
         key = key_of(resource)
-        wanted = {name: text_of(name, value) for name, value in configs.items()}
+        altered = wire.AlterConfigsResource(
+            resource_type=key.type,
+            resource_name=key.name,
+            configs=[
+                wire.AlterableConfig(name=name, value=text_of(name, value))
+                for name, value in configs.items()
+            ],
+        )
         deadline = self._deadline(timeout_ms)
+        call = call_of(wire.AlterConfigsRequest(resources=[altered], validate_only=validate_only))
 
-        async def send(node: int, keys: list[ConfigKey]) -> Found[bool]:
-            def build(version: int) -> wire.AlterConfigsRequest:
-                resources = [
-                    wire.AlterConfigsResource(
-                        resource_type=key.type,
-                        resource_name=key.name,
-                        configs=[
-                            wire.AlterableConfig(name=name, value=value)
-                            for name, value in wanted.items()
-                        ],
-                    )
-                    for key in keys
-                ]
-                return wire.AlterConfigsRequest(resources=resources, validate_only=validate_only)
-
-            response = await _ask(
-                self._router, node, Call(wire.AlterConfigsRequest, build), deadline
-            )
-            return _outcomes(response.responses)
+        async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, bool]:
+            return _outcomes((await _ask(self._router, node, call, deadline)).responses)
 
         await _settle(self._router, [key], send, deadline, is_change=True)
 
@@ -292,11 +291,11 @@ class Configs(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> list[ConfigKey]:
-        """Return the resources that may have settings of their own (Java: listConfigResources).
+        """Return the resources that can have settings (Java: listConfigResources).
 
         Args:
-            types: which; default all. Before Kafka 4.1 (KIP-1142) only client metrics can be
-                listed, from Kafka 3.7 on (KIP-1000).
+            types: the types of resources; by default all. Before Kafka 4.1 (KIP-1142) only client
+                metrics can be listed, from Kafka 3.7 on (KIP-1000).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None
@@ -315,18 +314,16 @@ class Configs(AdminApi):
                 )
             return wire.ListConfigResourcesRequest()
 
-        async def attempt() -> wire.ListConfigResourcesResponse:
-            response = await self._router.to_any(
-                Call(wire.ListConfigResourcesRequest, build), deadline
-            )
-            raise_for(response.error_code, None, "ListConfigResources")
-            return response
-
-        response = await self._router.retry(attempt, deadline)
+        call = Call(
+            wire.ListConfigResourcesRequest,
+            build,
+            lambda response: raise_for(response.error_code, None, "ListConfigResources"),
+        )
+        response = await self._router.to_any(call, deadline)
         return sorted(
             _key(each.resource_type, each.resource_name)
             for each in response.config_resources
-            if each.resource_type in _KNOWN  # a newer broker may have more
+            if each.resource_type in _KNOWN  # newer brokers may have further types
         )
 
 
@@ -338,12 +335,11 @@ def _several(argument: str, items: Iterable[T]) -> list[T]:
 
 # -- Requests
 
-_ANY = -1  # where a resource has no broker of its own
+_ANY = -1  # node id of resources that any broker can serve
 OF_ONE_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 _KNOWN = frozenset(kind.value for kind in ConfigResourceType)
 
 Settings = dict[str, ConfigSetting]
-Found = dict[ConfigKey, V | KafkaError]
 
 
 async def describe_configs(
@@ -353,9 +349,9 @@ async def describe_configs(
     include_documentation: bool,
     deadline: float,
 ) -> dict[ConfigKey, Settings]:
-    """Return the settings of resources: those of these names, or all with None."""
+    """Return the settings of resources: those with these names, or all with None."""
 
-    async def send(node: int, keys: list[ConfigKey]) -> Found[Settings]:
+    async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, Settings]:
         def build(version: int) -> wire.DescribeConfigsRequest:
             request = wire.DescribeConfigsRequest(
                 resources=[
@@ -375,10 +371,10 @@ async def describe_configs(
 
         call = Call(wire.DescribeConfigsRequest, build)
         if node == _ANY:
-            response = await router.to_any_sure(call, deadline)
+            response = await router.to_two(call, deadline)
         else:
             response = await router.send_to_named(node, call, deadline)
-        found: Found[Settings] = {}
+        found: dict[ConfigKey, Settings | KafkaError] = {}
         for each in response.results:
             key = _key(each.resource_type, each.resource_name)
             error = error_of(each.error_code, each.error_message, key)
@@ -390,7 +386,7 @@ async def describe_configs(
 
 def _setting(entry: wire.DescribeConfigsResourceResult) -> ConfigSetting:
     source = entry.config_source
-    if source == -1:  # version 0 has no more detail
+    if source == -1:  # version 0 names no source
         source = ConfigSource.DEFAULT_CONFIG if entry.is_default else ConfigSource.UNKNOWN
     return ConfigSetting(
         name=entry.name,
@@ -415,30 +411,26 @@ async def alter_configs(
 ) -> None:
     """Change single settings of resources."""
 
-    async def send(node: int, keys: list[ConfigKey]) -> Found[bool]:
-        def build(version: int) -> incremental.IncrementalAlterConfigsRequest:
-            resources = [
-                incremental.AlterConfigsResource(
-                    resource_type=key.type,
-                    resource_name=key.name,
-                    configs=[
-                        incremental.AlterableConfig(
-                            name=name,
-                            config_operation=change.operation,
-                            value=None if change.value is None else str(change.value),
-                        )
-                        for name, change in changes[key].items()
-                    ],
-                )
-                for key in keys
-            ]
-            return incremental.IncrementalAlterConfigsRequest(
-                resources=resources, validate_only=validate_only
+    async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, bool]:
+        resources = [
+            incremental.AlterConfigsResource(
+                resource_type=key.type,
+                resource_name=key.name,
+                configs=[
+                    incremental.AlterableConfig(
+                        name=name,
+                        config_operation=change.operation,
+                        value=None if change.value is None else str(change.value),
+                    )
+                    for name, change in changes[key].items()
+                ],
             )
-
-        call = Call(incremental.IncrementalAlterConfigsRequest, build)
-        response = await _ask(router, node, call, deadline)
-        return _outcomes(response.responses)
+            for key in keys
+        ]
+        request = incremental.IncrementalAlterConfigsRequest(
+            resources=resources, validate_only=validate_only
+        )
+        return _outcomes((await _ask(router, node, call_of(request), deadline)).responses)
 
     await _settle(router, changes, send, deadline, is_change=True)
 
@@ -447,8 +439,8 @@ def _outcomes(
     responses: Iterable[
         wire.AlterConfigsResourceResponse | incremental.AlterConfigsResourceResponse
     ],
-) -> Found[bool]:
-    found: Found[bool] = {}
+) -> Outcomes[ConfigKey, bool]:
+    found: dict[ConfigKey, bool | KafkaError] = {}
     for each in responses:
         key = _key(each.resource_type, each.resource_name)
         found[key] = error_of(each.error_code, each.error_message, key) or True
@@ -464,17 +456,18 @@ def _key(kind: int, name: str) -> ConfigKey:
 async def _settle(
     router: Router,
     keys: Iterable[ConfigKey],
-    send: Callable[[int, list[ConfigKey]], Awaitable[Mapping[ConfigKey, V | KafkaError]]],
+    send: Send[ConfigKey, V],
     deadline: float,
     *,
     is_change: bool = False,
 ) -> dict[ConfigKey, V]:
-    """Ask the brokers that the resources belong to, all at once."""
-    # A controller describes itself; the active one stores settings. Levels of logs are not stored.
+    """Ask each broker about its own settings, and any broker about other resources."""
+    # A controller describes its own settings, but the active controller changes them. Log levels
+    # are not stored in the cluster, so each controller changes its own.
     at_active = router.is_for_controllers and is_change
     own = OF_ONE_BROKER[1:] if at_active else OF_ONE_BROKER
 
-    async def ask(left: list[ConfigKey]) -> Mapping[ConfigKey, V | KafkaError]:
+    async def ask(left: list[ConfigKey]) -> Outcomes[ConfigKey, V]:
         nodes: dict[int, list[ConfigKey]] = {}
         for key in left:
             node = int(key.name) if key.type in own and key.name else _ANY

@@ -1,4 +1,4 @@
-"""Groups of every type, and their offsets (`admin.groups`)."""
+"""List, describe, change and delete groups of every type (`admin.groups`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from aiokafka._partitions import as_partition
 from aiokafka.admin._group_descriptions import GroupDescription, GroupListing, describe_groups
 from aiokafka.admin._group_offsets import (
-    Chosen,
     OffsetReset,
     ResetRule,
     ShareOffset,
@@ -24,7 +23,15 @@ from aiokafka.admin._group_offsets import (
 )
 from aiokafka.admin._items import by_coordinator, of_every_broker, settle
 from aiokafka.admin._lag import GroupLag, lag_of_groups
-from aiokafka.admin._routing import AdminApi, Call, Router, error_of, raise_for
+from aiokafka.admin._routing import (
+    AdminApi,
+    Call,
+    Outcomes,
+    Router,
+    call_of,
+    error_of,
+    raise_for,
+)
 from aiokafka.admin._values import as_enums, as_names, as_partitions, items_of
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.errors import AdminItemsError, KafkaError, NonEmptyGroup, UnsupportedVersionError
@@ -39,8 +46,8 @@ __all__ = ["Groups"]
 class Groups(AdminApi):
     """Calls about groups: `admin.groups`.
 
-    A group is asked for at its coordinator, which is looked up again when it has moved. Several
-    groups go in one request to each coordinator where the broker allows it.
+    A request about a group goes to its coordinator, which is looked up again if it has moved. Where
+    brokers support it, each coordinator gets one request for all its groups.
     """
 
     async def list(
@@ -55,16 +62,18 @@ class Groups(AdminApi):
         """Return the groups of all brokers by id (Java: listGroups, KIP-518, KIP-848, KIP-1043).
 
         Args:
-            states: only groups in these states (Kafka 2.6); by default in any.
-            types: only groups of these types (Kafka 3.8; older brokers have only classic groups).
-            protocol_types: only groups whose members call themselves so: "consumer", "connect".
-            prefix: only groups whose id begins with it.
+            states: return only groups in these states (Kafka 2.6); by default in any state.
+            types: return only groups of these types (Kafka 3.8; older brokers have only classic
+                groups).
+            protocol_types: return only groups with these protocol types, such as "consumer" or
+                "connect".
+            prefix: return only groups whose id begins with this text.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises ValueError for a state or type that Kafka does not have, and UnsupportedVersionError
-        if a broker cannot tell states or types apart. If some brokers do not respond in time,
-        AdminItemsError has the error of each by its id, and the groups of the others as results.
-        Groups that the user may not describe are left out by the brokers.
+        Brokers leave out groups that the user may not describe. Raises ValueError for an unknown
+        state or type, and UnsupportedVersionError if a broker cannot filter by state or type. If
+        some brokers do not respond in time, raises AdminItemsError with their errors by broker id,
+        and the groups of the other brokers as results.
         """
         wanted = GroupFilter(
             states=as_enums("states", states, GroupState),
@@ -94,13 +103,13 @@ class Groups(AdminApi):
         describeClassicGroups).
 
         Args:
-            group_ids: names of the groups.
-            include_authorized_operations: also ask what the user may do with them (KIP-430, Kafka
-                2.3; from older brokers it stays None).
+            group_ids: the ids of the groups.
+            include_authorized_operations: also return the operations that the user may do with
+                each group (KIP-430, Kafka 2.3; None from older brokers).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a group, such as GroupIdNotFound or GroupAuthorizationFailedError:
-        AdminItemsError if several groups were asked for.
+        Raises the error of a group, such as GroupIdNotFound or GroupAuthorizationFailedError;
+        AdminItemsError if several groups were given.
         """
         names = as_names("group_ids", group_ids)
         return await describe_groups(
@@ -117,15 +126,15 @@ class Groups(AdminApi):
         """Return the committed offsets of groups (Java: listConsumerGroupOffsets, KIP-709).
 
         Args:
-            groups: names of the groups, or a dict with the partitions of each; None and names alone
-                stand for all partitions that a group has offsets for (Kafka 0.10.2).
+            groups: the ids of the groups, or a dict with the partitions of each group. Ids alone,
+                and None in the dict, select all partitions with an offset (Kafka 0.10.2).
             require_stable: wait while a transaction that commits offsets of a group is open
-                (KIP-447, Kafka 2.5); else the offsets before it are returned.
+                (KIP-447, Kafka 2.5). Without it, the offsets before that transaction are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        A partition that was asked for and has no offset gets None. A group that does not exist has
-        no offsets, which is not an error. Raises the error of a group, AdminItemsError if several
-        were asked for.
+        A requested partition without an offset gets None. A group that does not exist has no
+        offsets, which is not an error. Raises the error of a group; AdminItemsError if several
+        groups were given.
         """
         return await fetch_offsets(
             self._router, _by_group(groups), require_stable, self._deadline(timeout_ms)
@@ -134,18 +143,18 @@ class Groups(AdminApi):
     async def lag(
         self, group_ids: Iterable[str], *, times: bool = True, timeout_ms: float | None = None
     ) -> dict[str, GroupLag]:
-        """Return how far groups are behind, by partition: in offsets and in time.
+        """Return the lag of groups by partition, in offsets and in time.
 
         Args:
-            group_ids: names of the groups.
-            times: also read the timestamp of the first unread record of each partition, which takes
-                a small fetch (up to 32 KiB, or one batch) for each that has any.
+            group_ids: the ids of the groups.
+            times: also read the timestamp of the first unread record of each partition. Each
+                partition with unread records takes a small fetch (up to 32 KiB, or one batch).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Partitions are those that the group has offsets for, and those assigned to members. One
-        whose topic is gone, or that has no leader, says so in its `error` and is not waited for.
-        Raises the error of a group, such as GroupIdNotFound: AdminItemsError if several groups were
-        asked for.
+        The result has the partitions with a committed offset and those assigned to members. A
+        partition without a leader, or whose topic was deleted, has that as its `error` and is not
+        retried. Raises the error of a group, such as GroupIdNotFound; AdminItemsError if several
+        groups were given.
         """
         names = as_names("group_ids", group_ids)
         return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
@@ -155,17 +164,17 @@ class Groups(AdminApi):
         Kafka 1.1).
 
         Args:
-            group_ids: names of the groups.
+            group_ids: the ids of the groups.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a group, such as NonEmptyGroup or GroupIdNotFound: AdminItemsError if
-        several groups were asked for. A group whose response was lost may be reported as not found.
+        Raises the error of a group, such as NonEmptyGroup or GroupIdNotFound (also if the response
+        to a first attempt was lost); AdminItemsError if several groups were given.
         """
         names = as_names("group_ids", group_ids)
         deadline = self._deadline(timeout_ms)
 
-        async def send(node_id: int, part: list[str]) -> dict[str, KafkaError | None]:
-            call = Call(DeleteGroupsRequest, lambda version: DeleteGroupsRequest(groups_names=part))
+        async def send(node_id: int, part: list[str]) -> Outcomes[str, None]:
+            call = call_of(DeleteGroupsRequest(groups_names=part))
             response = await self._router.send(node_id, call, deadline)
             codes = {each.group_id: each.error_code for each in response.results}
             return {group_id: _deleted(group_id, code) for group_id, code in codes.items()}
@@ -186,17 +195,18 @@ class Groups(AdminApi):
         removeMembersFromConsumerGroup, KIP-345, Kafka 2.4).
 
         Args:
-            group_id: the name of the group.
-            instance_ids: names of static members.
-            member_ids: ids of members, as `describe` returns them.
-            all_members: remove all that the group has now.
+            group_id: the id of the group.
+            instance_ids: the names of static members (`group_instance_id`).
+            member_ids: the ids of members, as `describe` returns them.
+            all_members: remove all current members.
             reason: a text for the log of the broker (KIP-800).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The others get their partitions at once. A member that still runs joins again or fails with
-        FencedInstanceId. Returns what was removed: the name of a static member, else its id. Raises
-        UnknownMemberIdError for one that the group does not have, also if the response to a first
-        attempt was lost; AdminItemsError if several were asked for.
+        The group assigns the partitions of these members to others at once. A removed member that
+        still runs rejoins or fails with FencedInstanceId. Returns the names of removed static
+        members and the ids of the others. Raises UnknownMemberIdError for a member that the group
+        does not have (also if the response to a first attempt was lost); AdminItemsError if several
+        members were given.
         """
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)
@@ -211,14 +221,14 @@ class Groups(AdminApi):
                 dynamic = MemberIdentity(member_id=name, reason=reason)
                 members[name] = _static(name, reason) if each.instance_id else dynamic
 
-        async def ask(left: list[str]) -> dict[str, KafkaError | None]:
+        async def ask(left: list[str]) -> Outcomes[str, None]:
             def build(version: int) -> LeaveGroupRequest:
                 if version < _FIRST_LEAVE_OF_SEVERAL:
                     raise UnsupportedVersionError("LeaveGroup: removing members needs Kafka 2.4")
                 wanted = [members[name] for name in left]
                 return LeaveGroupRequest(group_id=group_id, members=wanted)
 
-            call = Call(LeaveGroupRequest, build, lambda answer: [answer.error_code])
+            call = Call(LeaveGroupRequest, build)
             response = await self._router.to_coordinator(group_id, call, deadline)
             raise_for(response.error_code, None, f"group {group_id!r}")
             codes = {
@@ -245,13 +255,13 @@ class Groups(AdminApi):
         KIP-396).
 
         Args:
-            group_id: the name of the group, which is made if there is none.
-            offsets: the offset of the next record to read, by partition.
+            group_id: the id of the group, which is created if it does not exist.
+            offsets: by partition, the offset of the next record to read.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Other partitions keep their offsets. The offsets are stored as they are: `reset_offsets`
-        checks them. Raises NonEmptyGroup if the group has members, then nothing is changed; and the
-        error of a partition, AdminItemsError if several were asked for.
+        Other partitions keep their offsets. It is not checked whether the offsets exist:
+        `reset_offsets` does that. Raises NonEmptyGroup, without any change, if the group has
+        members. Raises the error of a partition; AdminItemsError if several partitions were given.
         """
         wanted = {
             as_partition(tp): _committed(tp, value) for tp, value in items_of("offsets", offsets)
@@ -269,13 +279,13 @@ class Groups(AdminApi):
         """Delete offsets of a group (Java: deleteConsumerGroupOffsets, KIP-496, Kafka 2.4).
 
         Args:
-            group_id: the name of the group.
-            partitions: whose offsets to delete; no member may be subscribed to their topics.
+            group_id: the id of the group.
+            partitions: the partitions; no member may be subscribed to their topics.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        A group without members ends with its last offset. Raises GroupSubscribedToTopic if members
-        read a topic, and other errors of a partition: AdminItemsError if several were asked for;
-        GroupIdNotFound, also if the response to a first attempt was lost and that ended the group.
+        A group without members and offsets is deleted. Raises the error of a partition, such as
+        GroupSubscribedToTopic; AdminItemsError if several partitions were given. Raises
+        GroupIdNotFound, also if the response to a first attempt was lost and the group is deleted.
         """
         wanted = as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
@@ -294,27 +304,25 @@ class Groups(AdminApi):
         """Set the offsets of a group that has no members by a rule, as kafka-consumer-groups does.
 
         Args:
-            group_id: the name of the group, which is made if there is none.
-            rule: where to begin, such as `ResetRule.earliest()`.
-            partitions: only these; by default all that the group has offsets for, or that the
-                group has which they are copied from.
-            topics: all partitions of these topics, besides `partitions`.
+            group_id: the id of the group, which is created if it does not exist.
+            rule: the rule for the new offsets, such as `ResetRule.earliest()`.
+            partitions: the partitions to reset; by default all with a committed offset, with
+                `ResetRule.copy` in the group that is copied.
+            topics: topics whose partitions are all reset, in addition to `partitions`.
             dry_run: change nothing; the group may have members.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        An offset outside of a partition becomes the nearest one inside. Returns the old and the new
-        offset of each partition. Raises NonEmptyGroup if the group has members, and the error of a
-        partition, such as NoOffsetForPartitionError: AdminItemsError if there are several. Nothing
-        is changed if any new offset cannot be found out.
+        An offset outside a partition is replaced by the nearest offset inside. Returns the old and
+        the new offset of each partition. Raises NonEmptyGroup if the group has members, and the
+        error of a partition, such as NoOffsetForPartitionError; AdminItemsError if there are
+        several. Nothing is changed unless the new offsets of all partitions are known.
         """
         if not isinstance(rule, ResetRule):
             raise TypeError(f"rule: must be a ResetRule, not {rule!r}")
-        chosen = Chosen(
-            None if partitions is None else tuple(as_partitions("partitions", partitions)),
-            None if topics is None else tuple(as_names("topics", topics)),
-        )
+        tps = None if partitions is None else as_partitions("partitions", partitions)
+        names = None if topics is None else as_names("topics", topics)
         deadline = self._deadline(timeout_ms)
-        return await reset_offsets(self._router, group_id, rule, chosen, dry_run, deadline)
+        return await reset_offsets(self._router, group_id, rule, tps, names, dry_run, deadline)
 
     async def share_offsets(
         self,
@@ -322,15 +330,15 @@ class Groups(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> dict[str, dict[TopicPartition, ShareOffset | None]]:
-        """Return where share groups are (Java: listShareGroupOffsets, KIP-932, Kafka 4.1).
+        """Return the offsets of share groups (Java: listShareGroupOffsets, KIP-932, Kafka 4.1).
 
         Args:
-            groups: names of the groups, or a dict with the partitions of each; None and names alone
-                stand for all partitions that a group has.
+            groups: the ids of the groups, or a dict with the partitions of each group. Ids alone,
+                and None in the dict, select all partitions of a group.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a group, such as GroupIdNotFound for one that is not there or no share
-        group: AdminItemsError if several were asked for.
+        Raises the error of a group, such as GroupIdNotFound if it does not exist or is not a share
+        group; AdminItemsError if several groups were given.
         """
         deadline = self._deadline(timeout_ms)
         return await fetch_share_offsets(self._router, _by_group(groups), deadline)
@@ -342,16 +350,16 @@ class Groups(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Set where a share group without members begins (Java: alterShareGroupOffsets, KIP-932,
-        Kafka 4.1).
+        """Set the start offsets of a share group without members (Java: alterShareGroupOffsets,
+        KIP-932, Kafka 4.1).
 
         Args:
-            group_id: the name of the group.
-            offsets: the first offset to share, by partition.
+            group_id: the id of the group.
+            offsets: by partition, the first offset to deliver.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises NonEmptyGroup if the group has members, and the error of a partition: AdminItemsError
-        if several were asked for.
+        Raises NonEmptyGroup if the group has members, and the error of a partition; AdminItemsError
+        if several partitions were given.
         """
         wanted = {
             as_partition(tp): _committed(tp, value).offset
@@ -363,16 +371,16 @@ class Groups(AdminApi):
     async def delete_share_offsets(
         self, group_id: str, topics: Iterable[str], *, timeout_ms: float | None = None
     ) -> None:
-        """Let a share group without members forget topics (Java: deleteShareGroupOffsets, KIP-932,
-        Kafka 4.1).
+        """Delete the offsets of topics in a share group without members (Java:
+        deleteShareGroupOffsets, KIP-932, Kafka 4.1).
 
         Args:
-            group_id: the name of the group.
-            topics: the topics whose offsets it is to forget.
+            group_id: the id of the group.
+            topics: the topics whose offsets are deleted.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises NonEmptyGroup if the group has members, and the error of a topic: AdminItemsError if
-        several were asked for.
+        Raises NonEmptyGroup if the group has members, and the error of a topic; AdminItemsError if
+        several topics were given.
         """
         names = as_names("topics", topics)
         deadline = self._deadline(timeout_ms)
@@ -393,14 +401,12 @@ def _committed(tp: TopicPartition, value: Any) -> OffsetAndMetadata:
 def _by_group(
     groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
 ) -> dict[str, list[TopicPartition] | None]:
+    """Return the partitions of each group; None stands for all."""
     names = as_names("groups", groups)
-    if isinstance(groups, Mapping):
-        return {name: _wanted(groups[name]) for name in names}
-    return dict.fromkeys(names)
-
-
-def _wanted(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition] | None:
-    return None if partitions is None else as_partitions("groups", partitions)
+    if not isinstance(groups, Mapping):
+        return dict.fromkeys(names)
+    wanted = {name: groups[name] for name in names}
+    return {n: None if tps is None else as_partitions("groups", tps) for n, tps in wanted.items()}
 
 
 # -- ListGroups
@@ -411,7 +417,7 @@ _FIRST_WITH_TYPES = 5
 
 @dataclass(frozen=True)
 class GroupFilter:
-    """Which groups to list; what is empty lets all pass."""
+    """The groups to list. An empty field allows all groups."""
 
     states: Collection[GroupState] = ()
     types: Collection[GroupType] = ()
@@ -419,9 +425,9 @@ class GroupFilter:
     prefix: str = ""
 
     def passes(self, group: GroupListing) -> bool:
-        """Say whether a group is wanted. Brokers filter by state and type only if they know them.
+        """Return whether a group is wanted; old brokers do not filter by state and type.
 
-        An old broker's groups are of unknown type, which is classic.
+        The groups of old brokers are of unknown type, which means classic.
         """
         return (
             group.group_id.startswith(self.prefix)
@@ -436,7 +442,7 @@ async def _list_one(
 ) -> list[GroupListing]:
     call = Call(wire.ListGroupsRequest, lambda version: _request(version, wanted))
     response = await router.send(node_id, call, deadline)
-    # A broker that has just started loads its groups first.
+    # Retriable while a broker that has just started loads its groups.
     raise_for(response.error_code, None, f"groups of node {node_id}")
     return [
         GroupListing(

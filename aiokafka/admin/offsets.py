@@ -1,4 +1,4 @@
-"""Offsets of partitions, by place or by time (`admin.offsets`)."""
+"""Look up the offsets of partitions by position or by time (`admin.offsets`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from aiokafka._partitions import as_partition
 from aiokafka._tasks import together
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
-from aiokafka.admin._routing import AdminApi, Call, Router, error_of, remaining_ms
-from aiokafka.admin._values import Value, items_of
+from aiokafka.admin._routing import AdminApi, Call, Outcomes, Router, error_of, remaining_ms
+from aiokafka.admin._values import Value, items_of, or_none
 from aiokafka.errors import (
     KafkaError,
     NotLeaderForPartitionError,
@@ -34,38 +34,41 @@ __all__ = ["ListedOffset", "OffsetSpec", "Offsets"]
 
 
 class OffsetSpec(enum.IntEnum):
-    """A place in a partition."""
+    """A position in a partition."""
 
-    #: The end: the offset that the next record gets; for `read_committed` the end of what is
-    #: readable, before the first open transaction.
+    #: The end: the offset of the next record that is written; with `read_committed` the start of
+    #: the first open transaction.
     LATEST = -1
     #: The first record.
     EARLIEST = -2
-    #: The record with the greatest timestamp (KIP-734, Kafka 3.0).
+    #: The record with the largest timestamp (KIP-734, Kafka 3.0).
     MAX_TIMESTAMP = -3
-    #: The first record on the leader's own disks; others are in tiered storage (KIP-405, Kafka
-    #: 3.5).
+    #: The first record on the leader's own disks; earlier ones are in tiered storage (KIP-405,
+    #: Kafka 3.5).
     EARLIEST_LOCAL = -4
     #: The last record in tiered storage (KIP-1005, Kafka 3.9).
     LATEST_TIERED = -5
-    #: The first record that is yet to be copied to tiered storage (KIP-1023, Kafka 4.2).
+    #: The first record that is not yet copied to tiered storage (KIP-1023, Kafka 4.2).
     EARLIEST_PENDING_UPLOAD = -6
 
 
 @dataclass(frozen=True)
 class ListedOffset(Value):
-    """An offset that was looked for. What there is not is None."""
+    """The offset of a position or time in a partition."""
 
-    #: None if there is no such record: none so new, none at all, none in tiered storage.
+    #: None if there is no such record, for example none with this timestamp or a later one.
     offset: int | None
-    #: Of the record, in milliseconds since 1970; only for timestamps and MAX_TIMESTAMP.
+    #: The timestamp of the record in milliseconds since 1970. Only for times and MAX_TIMESTAMP.
     timestamp: int | None
-    #: The leader epoch of the record (Kafka 2.1).
+    #: The leader epoch of the record; None before Kafka 2.1.
     leader_epoch: int | None
 
 
 def timestamp_of(argument: str, value: Any) -> int:
-    """Return milliseconds since 1970. Raises TypeError, or ValueError for a time without zone."""
+    """Return a time as milliseconds since 1970.
+
+    Raises TypeError, or ValueError for a negative number or a datetime without a time zone.
+    """
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None:
             raise ValueError(f"{argument}: {value!r}: must have a time zone")
@@ -83,7 +86,7 @@ _LEVELS = ("read_uncommitted", "read_committed")
 class Offsets(AdminApi):
     """Calls about the offsets of partitions: `admin.offsets`.
 
-    The offsets that groups have committed are in `admin.groups`.
+    The committed offsets of groups are in `admin.groups`.
     """
 
     async def list(
@@ -93,16 +96,17 @@ class Offsets(AdminApi):
         isolation_level: str = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offsets of places or times in partitions (Java: listOffsets, KIP-79).
+        """Return the offsets of positions or times in partitions (Java: listOffsets, KIP-79).
 
         Args:
-            places: by partition, an `OffsetSpec`, or a time, as milliseconds since 1970 or a
-                datetime with a time zone: the first record that is not older (Kafka 0.10.1).
-            isolation_level: "read_committed" ends before the first open transaction.
+            places: by partition, an `OffsetSpec`, or a time as milliseconds since 1970 or a
+                datetime with a time zone. A time selects the first record with this or a later
+                timestamp (Kafka 0.10.1).
+            isolation_level: "read_committed" ignores records from the first open transaction on.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a partition, such as UnsupportedVersionError if its leader is too old
-        for a place: AdminItemsError if several partitions were asked for.
+        Raises the error of a partition, such as UnsupportedVersionError if its leader does not
+        support the position; AdminItemsError if several partitions were given.
         """
         if isolation_level not in _LEVELS:
             known = ", ".join(_LEVELS)
@@ -121,10 +125,8 @@ def _place(place: OffsetSpec | int | datetime.datetime) -> int:
 
 # -- ListOffsets
 
-Found = dict[TopicPartition, ListedOffset | KafkaError]
-
 _FIRST_WITH_ISOLATION = 2
-# What a place needs: a version of the request, and the first Kafka that has it. Any time needs 1.
+# The first version of the request, and the first release of Kafka, that supports a position.
 _BY_TIME = (1, "0.10.1")
 _NEEDS = {
     OffsetSpec.LATEST: (0, "0.9"),
@@ -141,11 +143,14 @@ async def list_offsets(
 ) -> dict[TopicPartition, ListedOffset]:
     """Return the offset of a timestamp, or of an `OffsetSpec`, in each partition.
 
-    A partition that the metadata does not have is not waited for.
+    A partition that is not in the metadata is not retried.
     """
 
-    async def send(node_id: int, part: list[TopicPartition]) -> Found:
-        # Apart by what they need: an old leader fails only what it does not know.
+    async def send(
+        node_id: int, part: list[TopicPartition]
+    ) -> Outcomes[TopicPartition, ListedOffset]:
+        # One request for each needed version, so that an old leader fails only the positions that
+        # it does not support.
         requests: dict[tuple[int, str], dict[TopicPartition, int]] = {}
         for tp in part:
             requests.setdefault(_needs(places[tp]), {})[tp] = places[tp]
@@ -169,8 +174,14 @@ async def _ask(
     need: tuple[int, str],
     read_committed: bool,
     deadline: float,
-) -> Found:
+) -> Outcomes[TopicPartition, ListedOffset]:
     first_version, first_kafka = need
+
+    def entry(tp: TopicPartition) -> ListOffsetsPartition:
+        return ListOffsetsPartition(partition_index=tp.partition, timestamp=places[tp])
+
+    def topic(name: str, entries: list[ListOffsetsPartition]) -> ListOffsetsTopic:
+        return ListOffsetsTopic(name=name, partitions=entries)
 
     def build(version: int) -> ListOffsetsRequest:
         if version < first_version:
@@ -178,9 +189,11 @@ async def _ask(
             what = "by time" if place >= 0 else OffsetSpec(place).name
             raise UnsupportedVersionError(f"ListOffsets: {what} needs Kafka {first_kafka}")
         request = ListOffsetsRequest(
-            replica_id=-1, topics=_topics(places), timeout_ms=remaining_ms(deadline)
+            replica_id=-1,
+            topics=by_topic(places, topic, entry),
+            timeout_ms=remaining_ms(deadline),
         )
-        if version >= _FIRST_WITH_ISOLATION:  # Before, there are no transactions.
+        if version >= _FIRST_WITH_ISOLATION:  # before, there are no transactions
             request.isolation_level = int(read_committed)
         return request
 
@@ -191,30 +204,16 @@ async def _ask(
     return {tp: _found(tp, each) for tp, each in partitions_in(response.topics)}
 
 
-def _topics(places: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
-    def entry(tp: TopicPartition) -> ListOffsetsPartition:
-        return ListOffsetsPartition(partition_index=tp.partition, timestamp=places[tp])
-
-    return [
-        ListOffsetsTopic(name=name, partitions=found)
-        for name, found in by_topic(places, entry).items()
-    ]
-
-
 def _found(tp: TopicPartition, found: ListOffsetsPartitionResponse) -> ListedOffset | KafkaError:
     if found.error_code == UnknownTopicOrPartitionError.errno:
-        # It is in the metadata, so the leader is about to learn of it.
+        # The partition is in the metadata, so its leader will know it soon: retry.
         return NotLeaderForPartitionError(f"{name_of(tp)}: its leader does not know it")
     error = error_of(found.error_code, None, name_of(tp))
     if error is not None:
         return error
     old_style = found.old_style_offsets[0] if found.old_style_offsets else -1
     return ListedOffset(
-        offset=_known(max(found.offset, old_style)),
-        timestamp=_known(found.timestamp),
-        leader_epoch=_known(found.leader_epoch),
+        offset=or_none(max(found.offset, old_style)),
+        timestamp=or_none(found.timestamp),
+        leader_epoch=or_none(found.leader_epoch),
     )
-
-
-def _known(number: int) -> int | None:
-    return number if number >= 0 else None

@@ -1,4 +1,4 @@
-"""Client quotas: how much clients may send, fetch and ask for (`admin.quotas`, KIP-546)."""
+"""Describe and change client quotas, such as byte rates (`admin.quotas`, KIP-546)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import AdminApi, Call
+from aiokafka.admin._routing import AdminApi, Outcomes, call_of
 from aiokafka.admin._values import Value, items_of
 from aiokafka.admin.enums import QuotaName
 from aiokafka.errors import KafkaError, KafkaProtocolError, for_code
@@ -27,15 +27,16 @@ __all__ = ["QuotaEntity", "QuotaFilter", "Quotas"]
 # -- Entities and filters
 
 KINDS = {"user": "user", "client-id": "client_id", "ip": "ip"}
-"""Kafka's names of the parts of an entity, and the fields that have them."""
+"""Kafka's types of the parts of an entity, and the fields of `QuotaEntity`."""
 
 
 @dataclass(frozen=True)
 class QuotaEntity(Value):
-    """What a quota is about: a user, a client id, both of them together, or an address.
+    """The subject of a quota: a user, a client id, both together, or an IP address.
 
-    `QuotaName.DEFAULT` in place of a name stands for all that have no quota of their own. It can be
-    a key of a dict. Raises TypeError and ValueError for what cannot be one.
+    `QuotaName.DEFAULT` in place of a name stands for all users, client ids or addresses without a
+    quota of their own. An entity can be a key of a dict. Raises TypeError or ValueError for other
+    combinations.
     """
 
     user: str | QuotaName | None = None
@@ -52,30 +53,30 @@ class QuotaEntity(Value):
             raise ValueError("ip: must stand alone")
 
     def __str__(self) -> str:
-        """Return it as Kafka's tools write it: "user=alice, client-id=<default>"."""
+        """Return the form of Kafka's tools, such as "user=alice, client-id=<default>"."""
         return ", ".join(f"{kind}={_text(name)}" for kind, name in parts(self).items())
 
 
 @dataclass(frozen=True)
 class QuotaFilter(Value):
-    """Chooses quotas; what is not given matches everything.
+    """Selects quotas by the fields of their entities; a field that is None matches all quotas.
 
-    Each field is a name, `QuotaName.DEFAULT` for the quota of those without one, or `QuotaName.ANY`
-    for every quota that has the field. Raises TypeError for what cannot be one.
+    A field is a name, `QuotaName.DEFAULT` for the default quota, or `QuotaName.ANY` for all quotas
+    whose entity has the field. Raises TypeError for other values.
     """
 
     user: str | QuotaName | None = None
     client_id: str | QuotaName | None = None
     ip: str | QuotaName | None = None
     strict: bool = False
-    """Take only quotas that have the fields given and no others."""
+    """Select only quotas whose entities have no fields beyond the given ones."""
 
     def __post_init__(self) -> None:
         _check(self)
 
 
 def parts(value: QuotaEntity | QuotaFilter) -> dict[str, str | QuotaName]:
-    """Return the parts that are given, by Kafka's names of them."""
+    """Return the fields that are not None, by Kafka's types of them."""
     found = {kind: getattr(value, name) for kind, name in KINDS.items()}
     return {kind: name for kind, name in found.items() if name is not None}
 
@@ -84,7 +85,7 @@ def _check(value: QuotaEntity | QuotaFilter) -> None:
     for kind, name in parts(value).items():
         if not isinstance(name, str | QuotaName):
             raise TypeError(f"{KINDS[kind]}: must be a str or a QuotaName, not {name!r}")
-        if name == "" and kind != "client-id":  # a client may have no id
+        if name == "" and kind != "client-id":  # a client id may be empty
             raise ValueError(f"{KINDS[kind]}: must not be empty")
 
 
@@ -95,34 +96,32 @@ def _text(name: str | QuotaName) -> str:
 class Quotas(AdminApi):
     """Calls about client quotas (KIP-546, Kafka 2.6): `admin.quotas`.
 
-    Quotas have the names that Kafka gives them: `producer_byte_rate` and `consumer_byte_rate` in
-    bytes a second, `request_percentage` of a thread's time, `controller_mutation_rate` in
-    partitions a second, `connection_creation_rate` of an address in connections a second. They
-    count for each broker.
+    Quotas have Kafka's names: `producer_byte_rate` and `consumer_byte_rate` in bytes per second,
+    `request_percentage` of the time of a broker's thread, `controller_mutation_rate` in partitions
+    per second, `connection_creation_rate` of an IP address in connections per second. Each broker
+    applies a quota on its own.
     """
 
     async def describe(
         self, filter: QuotaFilter | None = None, *, timeout_ms: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas that a filter chooses (Java: describeClientQuotas).
+        """Return the quotas that a filter selects (Java: describeClientQuotas).
 
         Args:
-            filter: which; by default all.
+            filter: the filter; by default all quotas are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = QuotaFilter() if filter is None else filter
         if not isinstance(wanted, QuotaFilter):
             raise TypeError(f"filter: must be a QuotaFilter, not {filter!r}")
         deadline = self._deadline(timeout_ms)
-
-        def build(version: int) -> DescribeClientQuotasRequest:
-            components = [_component(kind, name) for kind, name in parts(wanted).items()]
-            return DescribeClientQuotasRequest(components=components, strict=wanted.strict)
+        components = [_component(kind, name) for kind, name in parts(wanted).items()]
+        call = call_of(DescribeClientQuotasRequest(components=components, strict=wanted.strict))
 
         async def ask(
             left: list[QuotaFilter],
-        ) -> dict[QuotaFilter, dict[QuotaEntity, Limits] | KafkaError]:
-            response = await self._router.to_any(Call(DescribeClientQuotasRequest, build), deadline)
+        ) -> Outcomes[QuotaFilter, dict[QuotaEntity, dict[str, float]]]:
+            response = await self._router.to_any(call, deadline)
             if response.error_code:
                 return {wanted: for_code(response.error_code)(response.error_message or "describe")}
             found = {
@@ -144,12 +143,13 @@ class Quotas(AdminApi):
         """Set and remove quotas of one entity (Java: alterClientQuotas).
 
         Args:
-            entity: the user, client id, both or address that they are about.
-            changes: limits by the name of the quota; None removes one. Others stay.
-            validate_only: check it, and change nothing.
+            entity: the user, client id or IP address.
+            changes: by the name of the quota, its new limit; None removes the quota. Other quotas
+                are not changed.
+            validate_only: only check whether the quotas could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises InvalidRequestError for a quota or a limit that cannot be.
+        Raises InvalidRequestError for an unknown quota or an invalid limit.
         """
         await self.alter_all({entity: changes}, validate_only=validate_only, timeout_ms=timeout_ms)
 
@@ -163,25 +163,23 @@ class Quotas(AdminApi):
         """Set and remove quotas of several entities in one request (Java: alterClientQuotas).
 
         Args:
-            changes: for each entity what `alter` takes.
-            validate_only: check it, and change nothing.
+            changes: by entity, the changes as for `alter`.
+            validate_only: only check whether the quotas could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of an entity: AdminItemsError, by entity, if several were given.
+        Raises the error of an entity; AdminItemsError if several entities were given.
         """
         for entity, limits in items_of("changes", changes):
             _check_limits(entity, limits)
         deadline = self._deadline(timeout_ms)
 
-        async def ask(left: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
-            def build(version: int) -> AlterClientQuotasRequest:
-                entries = [
-                    AlterEntryData(entity=_parts_of(entity), ops=_ops(changes[entity]))
-                    for entity in left
-                ]
-                return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-
-            response = await self._router.to_any(Call(AlterClientQuotasRequest, build), deadline)
+        async def ask(left: list[QuotaEntity]) -> Outcomes[QuotaEntity, None]:
+            entries = [
+                AlterEntryData(entity=_parts_of(entity), ops=_ops(changes[entity]))
+                for entity in left
+            ]
+            request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+            response = await self._router.to_any(call_of(request), deadline)
             found: dict[QuotaEntity, KafkaError | None] = {}
             for each in response.entries:
                 entity, code, message = _entity(each.entity), each.error_code, each.error_message
@@ -207,9 +205,6 @@ def _check_limits(entity: Any, limits: Mapping[Any, Any]) -> None:
 
 # -- Requests
 
-Limits = dict[str, float]
-Changes = Mapping[QuotaEntity, Mapping[str, "float | None"]]
-
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _MATCHES = {QuotaName.DEFAULT: _DEFAULT, QuotaName.ANY: _ANY}
 
@@ -234,9 +229,9 @@ def _ops(changes: Mapping[str, float | None]) -> list[OpData]:
     ]
 
 
-def _entity(told: Iterable[EntityData]) -> QuotaEntity:
+def _entity(parts: Iterable[EntityData]) -> QuotaEntity:
     names: dict[str, str | QuotaName] = {}
-    for each in told:
+    for each in parts:
         if each.entity_type not in KINDS:
             raise KafkaProtocolError(f"a quota of an unknown kind, {each.entity_type!r}")
         name = QuotaName.DEFAULT if each.entity_name is None else each.entity_name

@@ -1,4 +1,4 @@
-"""The records of partitions (`admin.records`)."""
+"""Delete records from the start of partitions (`admin.records`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import by_leader, by_topic, name_of, partitions_in
-from aiokafka.admin._routing import AdminApi, Call, Router, error_of, remaining_ms
+from aiokafka.admin._routing import AdminApi, Call, Outcomes, Router, error_of, remaining_ms
 from aiokafka.admin._values import as_int, items_of
-from aiokafka.errors import KafkaError
 from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -28,12 +27,12 @@ class Records(AdminApi):
         """Delete the records before an offset (Java: deleteRecords, KIP-107, Kafka 0.11).
 
         Args:
-            before: the first offset to keep, by partition; -1 deletes all there are.
+            before: by partition, the first offset to keep; -1 deletes all records.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns the first offset that each partition has left. Raises ValueError for an offset below
-        -1, and the error of a partition, such as OffsetOutOfRangeError: AdminItemsError if several
-        partitions were asked for. Cancelling does not bring back what is deleted.
+        Returns the first remaining offset of each partition. Raises ValueError for an offset below
+        -1. Raises the error of a partition, such as OffsetOutOfRangeError; AdminItemsError if
+        several partitions were given. Cancelling the call does not restore records.
         """
         wanted = {
             as_partition(tp): as_int(f"before: {tp}", o) for tp, o in items_of("before", before)
@@ -54,22 +53,25 @@ async def delete_records(
     *,
     fail_fast: bool = False,
 ) -> dict[TopicPartition, int]:
-    """Return the first offset that is left in each partition; raise what failed."""
+    """Delete records; return the first remaining offset of each partition.
+
+    With `fail_fast` the first final error is raised without waiting for other partitions.
+    """
 
     def entry(tp: TopicPartition) -> DeleteRecordsPartition:
         return DeleteRecordsPartition(partition_index=tp.partition, offset=before[tp])
 
-    async def send(
-        node_id: int, part: list[TopicPartition]
-    ) -> dict[TopicPartition, int | KafkaError]:
-        def build(version: int) -> DeleteRecordsRequest:
-            topics = [
-                DeleteRecordsTopic(name=name, partitions=found)
-                for name, found in by_topic(part, entry).items()
-            ]
-            return DeleteRecordsRequest(topics=topics, timeout_ms=remaining_ms(deadline))
+    def topic(name: str, entries: list[DeleteRecordsPartition]) -> DeleteRecordsTopic:
+        return DeleteRecordsTopic(name=name, partitions=entries)
 
-        response = await router.send(node_id, Call(DeleteRecordsRequest, build), deadline)
+    async def send(node_id: int, part: list[TopicPartition]) -> Outcomes[TopicPartition, int]:
+        call = Call(
+            DeleteRecordsRequest,
+            lambda version: DeleteRecordsRequest(
+                topics=by_topic(part, topic, entry), timeout_ms=remaining_ms(deadline)
+            ),
+        )
+        response = await router.send(node_id, call, deadline)
         return {
             tp: error_of(each.error_code, None, name_of(tp)) or each.low_watermark
             for tp, each in partitions_in(response.topics)

@@ -1,13 +1,12 @@
-"""Delegation tokens (`admin.tokens`, KIP-48)."""
+"""Create, renew, expire and describe delegation tokens (`admin.tokens`, KIP-48)."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from aiokafka.admin._routing import AdminApi, Call, Router, raise_for
+from aiokafka.admin._routing import AdminApi, call_of, raise_for
 from aiokafka.protocol.messages.delegation_tokens import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -27,30 +26,30 @@ __all__ = ["DelegationToken", "Tokens"]
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A token with which another client can log in as its owner for a while (KIP-48).
+    """A token with which another client can authenticate as its owner (KIP-48).
 
-    With `sasl_scram_tokenauth=True` a client logs in by SCRAM, with `token_id` as the user name and
-    `password` as the password. Principals are strings such as "User:alice"; times are milliseconds
-    since 1970.
+    With `sasl_scram_tokenauth=True` a client authenticates by SCRAM, with `token_id` as the user
+    name and `password` as the password. Principals are strings such as "User:alice"; times are
+    milliseconds since 1970.
     """
 
     token_id: str
     hmac: bytes = field(repr=False)
-    """The secret; renewing and expiring need it."""
+    """The secret, which is needed to renew and expire the token."""
 
     owner: str
     requester: str
-    """The principal that created it: the owner, or a user who may act for the owner (KIP-373)."""
+    """The principal that created the token: the owner, or one that may act for it (KIP-373)."""
 
     renewers: tuple[str, ...]
-    """Principals that may renew it besides the owner."""
+    """Principals that may renew the token besides the owner."""
 
     issue_timestamp: int
     expiry_timestamp: int
-    """When it expires, unless it is renewed."""
+    """The time when the token expires unless it is renewed."""
 
     max_timestamp: int
-    """When it expires for good."""
+    """The time after which the token cannot be renewed."""
 
     @property
     def password(self) -> str:
@@ -61,8 +60,8 @@ class DelegationToken:
 class Tokens(AdminApi):
     """Calls about delegation tokens (KIP-48, Kafka 1.1): `admin.tokens`.
 
-    Principals are strings such as "User:alice". Brokers and controllers learn of a change a moment
-    after it was made.
+    Principals are strings such as "User:alice". Brokers and controllers apply a change a moment
+    after the call.
     """
 
     async def create(
@@ -73,83 +72,72 @@ class Tokens(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> DelegationToken:
-        """Create a token with which another client can log in (Java: createDelegationToken).
+        """Create a token for another client (Java: createDelegationToken).
 
         Args:
-            renewers: principals that may renew it, besides the owner.
-            owner: the user that the other client becomes; by default ours (others: KIP-373, Kafka
-                3.3).
-            max_lifetime_ms: milliseconds after which it ends for good; -1 leaves it to the broker.
+            renewers: principals that may renew the token, besides the owner.
+            owner: the principal as which the other client authenticates; by default that of this
+                client (others: KIP-373, Kafka 3.3).
+            max_lifetime_ms: milliseconds until the token expires even if it is renewed; -1 for the
+                broker's default.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises DelegationTokenRequestNotAllowed unless we have authenticated by SASL or a client
-        certificate, and not by a token. If the response is lost and the call is sent again, there
-        are two tokens; the lost one expires by itself.
+        Raises DelegationTokenRequestNotAllowed unless this client has authenticated by SASL or a
+        client certificate, and not by a token. If a response was lost, a second token is created;
+        the first expires.
         """
         deadline = self._deadline(timeout_ms)
         kinds = [_split(renewer, "renewers") for renewer in renewers]
         owner_kind, owner_name = ("", "") if owner is None else _split(owner, "owner")
 
-        def build(version: int) -> CreateDelegationTokenRequest:
-            request = CreateDelegationTokenRequest(
-                renewers=[
-                    CreatableRenewers(principal_type=kind, principal_name=name)
-                    for kind, name in kinds
-                ],
-                max_lifetime_ms=max_lifetime_ms,
-            )
-            if owner is not None:
-                request.owner_principal_type = owner_kind
-                request.owner_principal_name = owner_name
-            return request
-
-        response = await self._router.to_controller(
-            Call(CreateDelegationTokenRequest, build, lambda answer: (answer.error_code,)), deadline
+        request = CreateDelegationTokenRequest(
+            renewers=[
+                CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in kinds
+            ],
+            max_lifetime_ms=max_lifetime_ms,
         )
+        if owner is not None:
+            request.owner_principal_type = owner_kind
+            request.owner_principal_name = owner_name
+        response = await self._router.to_controller(call_of(request), deadline)
         raise_for(response.error_code, None, "create_delegation_token")
         return _created(response, tuple(f"{kind}:{name}" for kind, name in kinds))
 
     async def renew(
         self, hmac: bytes, renew_period_ms: int = -1, *, timeout_ms: float | None = None
     ) -> int:
-        """Extend the life of a token (Java: renewDelegationToken). Owner and renewers may.
+        """Renew a token, as its owner or a renewer (Java: renewDelegationToken).
 
         Args:
             hmac: the secret of the token.
-            renew_period_ms: milliseconds from now on; -1 takes the broker's default.
+            renew_period_ms: milliseconds from now until it expires; -1 for the broker's default.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns when it expires, in milliseconds since 1970. Raises DelegationTokenNotFound,
-        DelegationTokenOwnerMismatch, DelegationTokenExpired.
+        Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
+        DelegationTokenOwnerMismatch or DelegationTokenExpired.
         """
         deadline = self._deadline(timeout_ms)
-
-        def build(version: int) -> RenewDelegationTokenRequest:
-            return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
-
-        call = Call(RenewDelegationTokenRequest, build, lambda answer: (answer.error_code,))
-        return await _new_expiry(self._router, call, deadline, "renew_delegation_token")
+        request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
+        call = call_of(request, lambda r: raise_for(r.error_code, None, "renew_delegation_token"))
+        return (await self._router.to_controller(call, deadline)).expiry_timestamp_ms
 
     async def expire(
         self, hmac: bytes, expiry_period_ms: int = -1, *, timeout_ms: float | None = None
     ) -> int:
-        """Let a token expire after a period, with -1 at once (Java: expireDelegationToken).
+        """Change the expiry time of a token (Java: expireDelegationToken).
 
         Args:
             hmac: the secret of the token.
-            expiry_period_ms: milliseconds from now on.
+            expiry_period_ms: milliseconds from now until it expires; -1 expires it at once.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns and raises the same as `renew`: DelegationTokenNotFound also if the response to a
+        Returns and raises the same as `renew`; DelegationTokenNotFound also if the response to a
         first attempt was lost.
         """
         deadline = self._deadline(timeout_ms)
-
-        def build(version: int) -> ExpireDelegationTokenRequest:
-            return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-
-        call = Call(ExpireDelegationTokenRequest, build, lambda answer: (answer.error_code,))
-        return await _new_expiry(self._router, call, deadline, "expire_delegation_token")
+        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+        call = call_of(request, lambda r: raise_for(r.error_code, None, "expire_delegation_token"))
+        return (await self._router.to_controller(call, deadline)).expiry_timestamp_ms
 
     async def describe(
         self, owners: Iterable[str] | None = None, *, timeout_ms: float | None = None
@@ -157,43 +145,23 @@ class Tokens(AdminApi):
         """Return tokens with their secrets (Java: describeDelegationToken).
 
         Args:
-            owners: whose; by default all that the caller may see.
+            owners: the owners; by default all tokens that the user may describe are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         deadline = self._deadline(timeout_ms)
         kinds = None if owners is None else [_split(owner, "owners") for owner in owners]
         if kinds == []:
             return []
-
-        def build(version: int) -> DescribeDelegationTokenRequest:
-            if kinds is None:
-                return DescribeDelegationTokenRequest(owners=None)
-            wanted = [
-                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-                for kind, name in kinds
-            ]
-            return DescribeDelegationTokenRequest(owners=wanted)
-
-        async def attempt() -> list[DelegationToken]:
-            response = await self._router.to_any(
-                Call(DescribeDelegationTokenRequest, build), deadline
-            )
-            raise_for(response.error_code, None, "describe_delegation_tokens")
-            return [_described(token) for token in response.tokens]
-
-        return await self._router.retry(attempt, deadline)
-
-
-# -- Requests
-
-
-async def _new_expiry(router: Router, call: Call[Any], deadline: float, name: str) -> int:
-    async def attempt() -> int:
-        response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, None, name)
-        return int(response.expiry_timestamp_ms)
-
-    return await router.retry(attempt, deadline)
+        wanted = [
+            DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+            for kind, name in kinds or ()
+        ]
+        call = call_of(
+            DescribeDelegationTokenRequest(owners=wanted or None),
+            lambda r: raise_for(r.error_code, None, "describe_delegation_tokens"),
+        )
+        response = await self._router.to_any(call, deadline)
+        return [_described(token) for token in response.tokens]
 
 
 def _split(principal: str, argument: str) -> tuple[str, str]:
@@ -233,7 +201,7 @@ def _described(token: DescribedDelegationToken) -> DelegationToken:
     )
 
 
-def _requester(told: CreateDelegationTokenResponse | DescribedDelegationToken, owner: str) -> str:
-    # Before version 3 the requester was always the owner.
-    kind, name = told.token_requester_principal_type, told.token_requester_principal_name
+def _requester(token: CreateDelegationTokenResponse | DescribedDelegationToken, owner: str) -> str:
+    # Before version 3 the requester is always the owner.
+    kind, name = token.token_requester_principal_type, token.token_requester_principal_name
     return f"{kind}:{name}" if name else owner

@@ -1,4 +1,4 @@
-"""Topics: their names, partitions, replicas and leaders (`admin.topics`)."""
+"""Create, describe, change and delete topics (`admin.topics`)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from aiokafka.admin._replicas import (
 from aiokafka.admin._routing import (
     AdminApi,
     Call,
+    Outcomes,
     Router,
     error_of,
     fetch_metadata,
     metadata_of,
     remaining_ms,
 )
-from aiokafka.admin._values import Value, as_new_topics, items_of, uuid_of
+from aiokafka.admin._values import Value, items_of, or_none, uuid_of
 from aiokafka.admin.configs import (
     ConfigChange,
     ConfigKey,
@@ -80,38 +81,38 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TopicListing(Value):
-    """A topic, in short."""
+    """A topic without the details of its partitions."""
 
     name: str
     topic_id: uuid.UUID | None
     """None before Kafka 2.8."""
     is_internal: bool
-    """Whether Kafka keeps its own state in it."""
+    """Whether Kafka stores its own state in the topic."""
     partitions: int
-    """How many."""
+    """Number of partitions."""
     replication_factor: int
-    """The most replicas that a partition has."""
+    """Largest number of replicas of a partition."""
 
 
 @dataclass(frozen=True)
 class PartitionDescription(Value):
-    """Where a partition is. Brokers are given by their ids."""
+    """The leader and the replicas of a partition, as broker ids."""
 
     partition: int
     leader: int | None
-    """None while there is none."""
+    """None while the partition has no leader."""
     leader_epoch: int | None
-    """How often the leader has changed; None before Kafka 2.1."""
+    """Number of leader changes; None before Kafka 2.1."""
     replicas: tuple[int, ...]
     """The first is the preferred leader."""
     isr: tuple[int, ...]
-    """The replicas in sync."""
+    """The in-sync replicas."""
     offline_replicas: tuple[int, ...]
-    """On brokers or disks that do not run. Empty before Kafka 1.0."""
+    """Replicas on failed brokers or disks. Empty before Kafka 1.0."""
     eligible_leader_replicas: tuple[int, ...] | None = None
-    """Not in sync, but with all that is committed (KIP-966). None if brokers do not say."""
+    """Replicas not in sync that have all committed records (KIP-966). None before Kafka 3.7."""
     last_known_eligible_leader_replicas: tuple[int, ...] | None = None
-    """The last that were eligible, where none is any more (KIP-966)."""
+    """The last eligible replicas, if none is eligible any more (KIP-966)."""
 
 
 @dataclass(frozen=True)
@@ -122,19 +123,19 @@ class TopicDescription(Value):
     topic_id: uuid.UUID | None
     """None before Kafka 2.8."""
     is_internal: bool
-    """Whether Kafka keeps its own state in it."""
+    """Whether Kafka stores its own state in the topic."""
     partitions: tuple[PartitionDescription, ...]
-    """In order."""
+    """Sorted by number."""
     authorized_operations: frozenset[AclOperation] | None = None
-    """What the user may do with the topic; None if it was not asked for, or before Kafka 2.3."""
+    """The operations that the user may do; None unless requested, and before Kafka 2.3."""
 
 
 @dataclass(frozen=True)
 class TopicSetting(Value):
-    """A setting that a new topic has."""
+    """A setting of a new topic."""
 
     value: str | None
-    """None if it is sensitive."""
+    """None if the setting is sensitive."""
     source: ConfigSource
     is_sensitive: bool
     is_read_only: bool
@@ -142,22 +143,25 @@ class TopicSetting(Value):
 
 @dataclass(frozen=True)
 class TopicCreation(Value):
-    """A topic that was created, or could be (KIP-525). Brokers before Kafka 2.4 tell nothing."""
+    """A topic that was created, or was validated by `validate_only` (KIP-525).
+
+    All fields are None before Kafka 2.4.
+    """
 
     topic_id: uuid.UUID | None
-    """None before Kafka 2.8, and if the topic was only checked."""
+    """None before Kafka 2.8, and with `validate_only`."""
     num_partitions: int | None
-    """None if the broker does not say, or the user may not see it."""
+    """None if the user may not describe the topic's configuration."""
     replication_factor: int | None
-    """None as above."""
+    """None as for `num_partitions`."""
     configs: Mapping[str, TopicSetting] | None
-    """Its settings, defaults included; None as above."""
+    """All settings by name, defaults included; None as for `num_partitions`."""
 
 
 class Topics(AdminApi):
     """Calls about topics: `admin.topics`.
 
-    A topic is given by its name or, from Kafka 3.1 on, by its id as a `uuid.UUID`.
+    A topic is given by its name or, where noted, by its id as a `uuid.UUID`.
     """
 
     async def list(
@@ -167,12 +171,12 @@ class Topics(AdminApi):
         include_internal: bool = False,
         timeout_ms: float | None = None,
     ) -> list[TopicListing]:
-        """Return the topics that the user may see, by name (Java: listTopics).
+        """Return the topics that the user may describe, sorted by name (Java: listTopics).
 
         Args:
-            pattern: which names: a shell pattern such as `orders-*`, or a compiled expression that
-                matches the whole name; default all.
-            include_internal: also topics in which Kafka keeps its own state.
+            pattern: a shell pattern such as `orders-*`, or a compiled expression that matches the
+                whole name; by default all topics are returned.
+            include_internal: also return topics in which Kafka stores its own state.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         if isinstance(pattern, str):
@@ -204,19 +208,20 @@ class Topics(AdminApi):
         """Return partitions, leaders and replicas of topics (Java: describeTopics, KIP-966).
 
         Args:
-            topics: names or ids; default all topics, internal ones included. None is created.
-            include_authorized_operations: also what the user may do with each (KIP-430).
+            topics: names or ids (Kafka 3.1); by default all topics, internal ones included.
+            include_authorized_operations: also return the operations that the user may do with
+                each topic (KIP-430).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Brokers before Kafka 3.7 do not tell which other replicas may become leaders. Raises
-        UnknownTopicOrPartitionError, UnknownTopicId: AdminItemsError if several were asked for.
+        No topic is created. Eligible leader replicas need Kafka 3.7. Raises
+        UnknownTopicOrPartitionError or UnknownTopicId; AdminItemsError if several topics were
+        given.
         """
         wanted = None if topics is None else _topics("topics", topics)
         deadline = self._deadline(timeout_ms)
         operations = include_authorized_operations
         if wanted is None:
-            every = await describe_all_topics(self._router, operations, deadline)
-            return dict(every.items())
+            return dict((await describe_all_topics(self._router, operations, deadline)).items())
         return await describe_topics(self._router, wanted, operations, deadline)
 
     async def create(
@@ -226,17 +231,17 @@ class Topics(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, TopicCreation]:
-        """Create topics, and return what each is like (Java: createTopics, KIP-525).
+        """Create topics, and return the properties of each (Java: createTopics, KIP-525).
 
         Args:
-            topics: what to create.
-            validate_only: only check whether they could be created (Kafka 0.10.2).
+            topics: the topics to create.
+            validate_only: only check whether the topics could be created (Kafka 0.10.2).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The controller responds when it has decided; use `wait_until_ready` to have all brokers know
-        the topics. Changes beyond the user's quota are delayed and sent again (KIP-599). Raises
-        TopicAlreadyExistsError, also if the response to a first attempt was lost,
-        InvalidReplicationFactorError and so on: AdminItemsError if several topics were asked for.
+        The controller responds before other brokers know the topics: see `wait_until_ready`. Topics
+        beyond the user's quota of changes are sent again after a pause (KIP-599). Raises the error
+        of a topic, such as InvalidReplicationFactorError or TopicAlreadyExistsError (also if the
+        response to a first attempt was lost); AdminItemsError if several topics were given.
         """
         wanted = as_new_topics("topics", topics)
         names = [topic.name for topic in wanted]
@@ -247,10 +252,11 @@ class Topics(AdminApi):
     async def delete(
         self, topics: Iterable[str | uuid.UUID], *, timeout_ms: float | None = None
     ) -> None:
-        """Delete topics with all their records (Java: deleteTopics; by id from Kafka 2.8 on).
+        """Delete topics with all their records (Java: deleteTopics; by id: Kafka 2.8).
 
-        Raises UnknownTopicOrPartitionError, also if the response to a first attempt was lost,
-        UnknownTopicId, TopicDeletionDisabled: AdminItemsError if several topics were given.
+        Raises the error of a topic, such as TopicDeletionDisabled, UnknownTopicId or
+        UnknownTopicOrPartitionError (also if the response to a first attempt was lost);
+        AdminItemsError if several topics were given.
         """
         wanted = _topics("topics", topics)
         await delete_topics(self._router, wanted, self._deadline(timeout_ms))
@@ -262,16 +268,17 @@ class Topics(AdminApi):
         validate_only: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Raise the number of partitions of topics (Java: createPartitions, KIP-195, Kafka 1.0).
+        """Add partitions to topics (Java: createPartitions, KIP-195, Kafka 1.0).
 
         Args:
-            topics: the total number that each is to have, or with their places a NewPartitions.
-            validate_only: only check whether it could be done.
+            topics: by name, the new total number of partitions, or a `NewPartitions` to choose the
+                replicas as well.
+            validate_only: only check whether the partitions could be added.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Records with a key go to other partitions from then on. Raises InvalidPartitionsError if a
-        topic has as many already, also if the response to a first attempt was lost: AdminItemsError
-        if several topics were given.
+        Keys are assigned to other partitions from then on. Raises the error of a topic, such as
+        InvalidPartitionsError if it has that many partitions already (also if the response to a
+        first attempt was lost); AdminItemsError if several topics were given.
         """
         for name, new in items_of("topics", topics):
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
@@ -283,8 +290,8 @@ class Topics(AdminApi):
     ) -> None:
         """Wait until every broker knows all partitions of these topics, each with a leader.
 
-        A topic, given by its name, may be new: it need not be there yet. Raises KafkaTimeoutError
-        that says what is amiss: AdminItemsError if several topics were given.
+        The topics, given by name, need not exist yet. Raises KafkaTimeoutError with the reason;
+        AdminItemsError if several topics were given.
         """
         names: list[str] = []
         for topic in _topics("topics", topics):
@@ -293,7 +300,7 @@ class Topics(AdminApi):
             names.append(topic)
         deadline = self._deadline(timeout_ms)
 
-        async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
+        async def ask(left: list[str]) -> Outcomes[str, bool]:
             cluster = await fetch_metadata(self._router, [], deadline)
             nodes = [broker.node_id for broker in cluster.brokers]
             views = await by_node(
@@ -303,7 +310,7 @@ class Topics(AdminApi):
                 ),
             )
             return {
-                name: _judge({node: views[node, name] for node in nodes}, name) for name in left
+                name: _is_ready({node: views[node, name] for node in nodes}, name) for name in left
             }
 
         await settle(self._router, names, ask, deadline)
@@ -315,17 +322,18 @@ class Topics(AdminApi):
         election_type: ElectionType = ElectionType.PREFERRED,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, bool]:
-        """Let the preferred replicas lead, or any where there is no leader (Java: electLeaders).
+        """Elect the preferred replicas as leaders (Java: electLeaders, KIP-460, Kafka 2.2).
 
         Args:
-            partitions: which; default all. Then brokers leave out partitions without an election.
-            election_type: UNCLEAN takes a replica that is not in sync, and so loses records, where
-                there is no leader (KIP-460, Kafka 2.4).
+            partitions: the partitions; by default all, and then the result leaves out those
+                without an election.
+            election_type: UNCLEAN elects a replica that is not in sync where there is no leader.
+                Records are lost by that (Kafka 2.4).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns True for a partition that got a leader, False if it had the right one already.
-        Raises PreferredLeaderNotAvailable, EligibleLeadersNotAvailable: AdminItemsError if several
-        partitions were given. Needs Kafka 2.2.
+        Returns True for a partition with a new leader, False if no election was needed. Raises
+        PreferredLeaderNotAvailable or EligibleLeadersNotAvailable; AdminItemsError if several
+        partitions were given.
         """
         kind = ElectionType(election_type)
         if partitions is None:
@@ -341,18 +349,18 @@ class Topics(AdminApi):
         allow_replication_factor_change: bool = True,
         timeout_ms: float | None = None,
     ) -> None:
-        """Begin to move partitions to other brokers (Java: alterPartitionReassignments, KIP-455).
+        """Start to move partitions to other brokers (Java: alterPartitionReassignments, KIP-455).
 
         Args:
-            moves: the ids of the brokers that are to keep each partition, first the one that is to
-                lead.
-            allow_replication_factor_change: False refuses moves to more or fewer brokers than there
-                are (KIP-860, Kafka 4.1).
+            moves: by partition, the ids of the brokers of its new replicas, the preferred leader
+                first.
+            allow_replication_factor_change: False rejects a move that changes the number of
+                replicas (KIP-860, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Copying goes on after the call: see `reassignments`. A move replaces one that is under way.
-        Raises InvalidReplicationAssignmentError and so on: AdminItemsError if several partitions
-        were given. Needs Kafka 2.4.
+        Brokers copy the replicas after the call: see `reassignments`. A new move replaces an
+        unfinished one. Raises the error of a partition, such as InvalidReplicationAssignmentError;
+        AdminItemsError if several partitions were given. Needs Kafka 2.4.
         """
         wanted = {as_partition(tp): list(brokers) for tp, brokers in items_of("moves", moves)}
         for tp, brokers in wanted.items():
@@ -365,10 +373,10 @@ class Topics(AdminApi):
     async def cancel_reassignments(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> None:
-        """Take back moves that are under way (KIP-455).
+        """Cancel unfinished moves of partitions (KIP-455).
 
-        Raises NoReassignmentInProgress for a partition that does not move, also if the response to
-        a first attempt was lost: AdminItemsError if several were given.
+        Raises NoReassignmentInProgress for a partition that is not being moved (also if the
+        response to a first attempt was lost); AdminItemsError if several partitions were given.
         """
         wanted = dict.fromkeys(as_partition(tp) for tp in partitions)
         await reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
@@ -379,10 +387,11 @@ class Topics(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the moves that are under way (Java: listPartitionReassignments, KIP-455).
+        """Return the unfinished moves (Java: listPartitionReassignments, KIP-455).
 
         Args:
-            partitions: which to look at; default all. Those that do not move are left out.
+            partitions: the partitions; by default all. The result leaves out partitions that are
+                not being moved.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
         """
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
@@ -395,30 +404,30 @@ class Topics(AdminApi):
         dry_run: bool = False,
         timeout_ms: float | None = None,
     ) -> Sequence[TopicStep]:
-        """Bring topics to a declared state, and return what had to be done.
+        """Change topics to a declared state, and return the necessary steps.
 
         Args:
-            declared: by name what a topic is to be like, as a `DeclaredTopic` or a dict with its
-                fields; None if it is to be deleted. Topics that are not named stay as they are.
-            dry_run: only return what would be done.
+            declared: by name, the wanted state of a topic as a `DeclaredTopic` or a dict with its
+                fields; None to delete the topic. Other topics are not changed.
+            dry_run: only return the steps.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Creates first, then adds partitions, changes settings, and deletes. Raises
-        IllegalArgumentError, before anything is done, for fewer partitions than there are and for
-        another replication factor. If a step fails, its error is raised and later ones are not
-        made: the call may be repeated. If the response to a step was lost, it may fail because it
-        was made already (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
+        Topics are created first, then partitions are added, settings changed, and topics deleted.
+        Raises IllegalArgumentError before the first step if a topic would get fewer partitions or
+        another replication factor. If a step fails, its error is raised and later steps are left
+        out; the call may be repeated. A step whose response was lost may fail because it was done
+        before (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
         """
-        wanted = declared_of(declared)
+        wanted = _declared_topics(declared)
         deadline = self._deadline(timeout_ms)
-        steps = await plan(self._router, wanted, deadline)
+        steps = await _plan(self._router, wanted, deadline)
         if not dry_run:
-            await carry_out(self._router, steps, deadline)
+            await _carry_out(self._router, steps, deadline)
         return steps
 
 
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:
-    """Return names and ids, each once."""
+    """Return names and ids without repeats. Raises TypeError for anything else."""
     if isinstance(topics, str | uuid.UUID):
         raise TypeError(f"{argument}: must be several topics, not one {type(topics).__name__}")
     wanted = dict.fromkeys(topics)
@@ -430,6 +439,19 @@ def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str 
 
 # -- CreateTopics, DeleteTopics, CreatePartitions
 
+
+def as_new_topics(argument: str, values: Iterable[NewTopic]) -> list[NewTopic]:
+    """Return the topics as a list. Raises TypeError for a single topic or other objects."""
+    if isinstance(values, NewTopic):
+        raise TypeError(f"{argument}: must be several topics, not one NewTopic")
+    topics = list(values)
+    for topic in topics:
+        # A NewTopic of another library is accepted, too.
+        if not hasattr(topic, "num_partitions"):
+            raise TypeError(f"{argument}: must be NewTopic objects, not {topic!r}")
+    return topics
+
+
 Topic = str | uuid.UUID
 _FIRST_WITH_DEFAULTS = 4
 
@@ -437,12 +459,15 @@ _FIRST_WITH_DEFAULTS = 4
 async def create_topics(
     router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> dict[str, TopicCreation]:
-    """Create topics, or check whether they could be; return what each is like."""
+    """Create topics, or check whether they could be created."""
     wanted = {topic.name: topic for topic in topics}
 
-    async def ask(left: list[str]) -> dict[str, TopicCreation | KafkaError]:
-        chosen = [wanted[name] for name in left]
-        response = await send_create_topics(router, chosen, validate_only, deadline)
+    async def ask(left: list[str]) -> Outcomes[str, TopicCreation]:
+        def build(version: int) -> wire.CreateTopicsRequest:
+            chosen = [wanted[name] for name in left]
+            return create_request(version, chosen, validate_only, deadline)
+
+        response = await router.to_controller(Call(wire.CreateTopicsRequest, build), deadline)
         return {
             each.name: error_of(each.error_code, each.error_message, each.name) or _creation(each)
             for each in response.topics
@@ -451,29 +476,24 @@ async def create_topics(
     return await settle(router, wanted, ask, deadline)
 
 
-async def send_create_topics(
-    router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
-) -> wire.CreateTopicsResponse:
-    """Return the response of the controller, with the error codes of topics."""
+def create_request(
+    version: int, topics: Iterable[NewTopic], validate_only: bool, deadline: float
+) -> wire.CreateTopicsRequest:
+    """Return a request with the remaining time as its timeout.
 
-    def build(version: int) -> wire.CreateTopicsRequest:
-        return wire.CreateTopicsRequest(
-            topics=[_creatable(topic, version) for topic in topics],
-            timeout_ms=remaining_ms(deadline),
-            validate_only=validate_only,
-        )
-
-    call = Call(wire.CreateTopicsRequest, build, lambda r: [t.error_code for t in r.topics])
-    return await router.to_controller(call, deadline)
+    Raises UnsupportedVersionError if brokers of this version have no defaults for numbers that a
+    topic leaves to them.
+    """
+    return wire.CreateTopicsRequest(
+        topics=[_creatable(topic, version) for topic in topics],
+        timeout_ms=remaining_ms(deadline),
+        validate_only=validate_only,
+    )
 
 
 def _creatable(topic: NewTopic, version: int) -> wire.CreatableTopic:
-    """Return a new topic as a version of the request has it.
-
-    Raises UnsupportedVersionError for numbers that are left to brokers which have no defaults.
-    """
-    is_open = -1 in (topic.num_partitions, topic.replication_factor)
-    if version < _FIRST_WITH_DEFAULTS and is_open and not topic.replica_assignments:
+    uses_defaults = -1 in (topic.num_partitions, topic.replication_factor)
+    if version < _FIRST_WITH_DEFAULTS and uses_defaults and not topic.replica_assignments:
         raise UnsupportedVersionError(
             f"CreateTopics: {topic.name}: to leave the numbers of partitions and replicas to the "
             "brokers needs Kafka 2.4 (KIP-464): give both"
@@ -506,8 +526,8 @@ def _creation(topic: wire.CreatableTopicResult) -> TopicCreation:
         }
     return TopicCreation(
         topic_id=uuid_of(topic.topic_id),
-        num_partitions=topic.num_partitions if topic.num_partitions >= 0 else None,
-        replication_factor=topic.replication_factor if topic.replication_factor >= 0 else None,
+        num_partitions=or_none(topic.num_partitions),
+        replication_factor=or_none(topic.replication_factor),
         configs=configs,
     )
 
@@ -515,8 +535,11 @@ def _creation(topic: wire.CreatableTopicResult) -> TopicCreation:
 async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float) -> None:
     """Delete topics by name or id."""
 
-    async def ask(left: list[Topic]) -> dict[Topic, bool | KafkaError]:
-        response = await send_delete_topics(router, left, deadline)
+    async def ask(left: list[Topic]) -> Outcomes[Topic, bool]:
+        def build(version: int) -> wire.DeleteTopicsRequest:
+            return delete_request(version, left, deadline)
+
+        response = await router.to_controller(Call(wire.DeleteTopicsRequest, build), deadline)
         found: dict[Topic, bool | KafkaError] = {}
         for each in response.responses:
             topic_id = uuid_of(each.topic_id)
@@ -527,23 +550,18 @@ async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float
     await settle(router, topics, ask, deadline, final=GONE)
 
 
-async def send_delete_topics(
-    router: Router, topics: Sequence[Topic], deadline: float
-) -> wire.DeleteTopicsResponse:
-    """Return the response of the controller, with the error codes of topics."""
-
-    def build(version: int) -> wire.DeleteTopicsRequest:
-        timeout_ms = remaining_ms(deadline)
-        if version >= 6:
-            states = [_state(topic) for topic in topics]
-            return wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
-        names = [topic for topic in topics if isinstance(topic, str)]
-        if len(names) < len(topics):
-            raise UnsupportedVersionError("DeleteTopics: topics by id need Kafka 2.8")
-        return wire.DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
-
-    call = Call(wire.DeleteTopicsRequest, build, lambda r: [t.error_code for t in r.responses])
-    return await router.to_controller(call, deadline)
+def delete_request(
+    version: int, topics: Collection[Topic], deadline: float
+) -> wire.DeleteTopicsRequest:
+    """Return a request with the remaining time as its timeout."""
+    timeout_ms = remaining_ms(deadline)
+    if version >= 6:
+        states = [_state(topic) for topic in topics]
+        return wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+    names = [topic for topic in topics if isinstance(topic, str)]
+    if len(names) < len(topics):
+        raise UnsupportedVersionError("DeleteTopics: topics by id need Kafka 2.8")
+    return wire.DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
 
 
 def _state(topic: Topic) -> wire.DeleteTopicState:
@@ -558,12 +576,15 @@ async def create_partitions(
     validate_only: bool,
     deadline: float,
 ) -> None:
-    """Add partitions to topics, or check whether that could be done."""
+    """Add partitions to topics, or check whether they could be added."""
     wanted = dict(topics.items())
 
-    async def ask(left: list[str]) -> dict[str, bool | KafkaError]:
-        chosen = {name: wanted[name] for name in left}
-        response = await send_create_partitions(router, chosen, validate_only, deadline)
+    async def ask(left: list[str]) -> Outcomes[str, bool]:
+        def build(version: int) -> wire.CreatePartitionsRequest:
+            chosen = {name: wanted[name] for name in left}
+            return partitions_request(chosen, validate_only, deadline)
+
+        response = await router.to_controller(Call(wire.CreatePartitionsRequest, build), deadline)
         return {
             each.name: error_of(each.error_code, each.error_message, each.name) or True
             for each in response.results
@@ -572,26 +593,18 @@ async def create_partitions(
     await settle(router, wanted, ask, deadline, final=GONE)
 
 
-async def send_create_partitions(
-    router: Router,
-    topics: Mapping[str, NewPartitions | int],
-    validate_only: bool,
-    deadline: float,
-) -> wire.CreatePartitionsResponse:
-    """Return the response of the controller, with the error codes of topics."""
-    wanted = [_grown(name, new) for name, new in topics.items()]
-
-    def build(version: int) -> wire.CreatePartitionsRequest:
-        return wire.CreatePartitionsRequest(
-            topics=wanted, timeout_ms=remaining_ms(deadline), validate_only=validate_only
-        )
-
-    call = Call(wire.CreatePartitionsRequest, build, lambda r: [t.error_code for t in r.results])
-    return await router.to_controller(call, deadline)
+def partitions_request(
+    topics: Mapping[str, NewPartitions | int], validate_only: bool, deadline: float
+) -> wire.CreatePartitionsRequest:
+    """Return a request with the remaining time as its timeout."""
+    return wire.CreatePartitionsRequest(
+        topics=[_with_partitions(name, new) for name, new in topics.items()],
+        timeout_ms=remaining_ms(deadline),
+        validate_only=validate_only,
+    )
 
 
-def _grown(name: str, new: NewPartitions | int) -> wire.CreatePartitionsTopic:
-    """Return a topic with more partitions as the request has it."""
+def _with_partitions(name: str, new: NewPartitions | int) -> wire.CreatePartitionsTopic:
     new = NewPartitions(new) if isinstance(new, int) else new
     assignments = None
     if new.new_assignments is not None:
@@ -604,7 +617,7 @@ def _grown(name: str, new: NewPartitions | int) -> wire.CreatePartitionsTopic:
 # -- DescribeTopicPartitions (KIP-966), or Metadata before Kafka 3.7
 
 _FINAL = (*GONE, KafkaProtocolError)
-_FIRST_WITH_IDS = 12  # in Metadata, where a topic may be asked for by its id alone
+_FIRST_WITH_IDS = 12  # version of Metadata that accepts an id without a name
 
 Found = dict[str, TopicDescription | KafkaError]
 
@@ -614,21 +627,21 @@ async def describe_topics(
 ) -> dict[Topic, TopicDescription]:
     """Describe topics by name or id."""
 
-    async def ask(left: list[Topic]) -> dict[Topic, TopicDescription | KafkaError]:
+    async def ask(left: list[Topic]) -> Outcomes[Topic, TopicDescription]:
         ids = [topic for topic in left if isinstance(topic, uuid.UUID)]
         names = await _names_of(router, ids, deadline) if ids else {}
         wanted = [topic for topic in left if isinstance(topic, str)]
         wanted += [name for name in names.values() if isinstance(name, str)]
         wanted = list(dict.fromkeys(wanted))  # a topic may be given by its name and its id
         found = await _by_name(router, wanted, operations, deadline) if wanted else {}
-        answers: dict[Topic, TopicDescription | KafkaError] = dict(found.items())
+        outcomes: dict[Topic, TopicDescription | KafkaError] = dict(found.items())
         for topic_id, name in names.items():
             described = name if isinstance(name, KafkaError) else found.get(name)
             if isinstance(described, TopicDescription) and described.topic_id != topic_id:
                 described = UnknownTopicId(f"{topic_id}: {name} has another id by now")
             if described is not None:
-                answers[topic_id] = described
-        return answers
+                outcomes[topic_id] = described
+        return outcomes
 
     return await settle(router, topics, ask, deadline, final=_FINAL)
 
@@ -636,13 +649,14 @@ async def describe_topics(
 async def describe_all_topics(
     router: Router, operations: bool, deadline: float
 ) -> dict[str, TopicDescription]:
-    """Describe all topics, in the order of their names."""
+    """Describe all topics, sorted by name."""
 
-    async def ask(left: list[None]) -> dict[None, Found | KafkaError]:
+    async def ask(left: list[None]) -> Outcomes[None, Found]:
         found = await _by_name(router, None, operations, deadline)
-        # Others are not there, but a topic of two ages is: it is read from the beginning.
-        halves = [each for each in found.values() if isinstance(each, InconsistentTopicId)]
-        return {None: halves[0] if halves else found}
+        # A topic that was recreated between two pages exists, so read all pages again. Topics with
+        # other errors are left out.
+        mixed = [each for each in found.values() if isinstance(each, InconsistentTopicId)]
+        return {None: mixed[0] if mixed else found}
 
     found = (await settle(router, [None], ask, deadline, final=_FINAL))[None]
     return {
@@ -653,7 +667,7 @@ async def describe_all_topics(
 async def _names_of(
     router: Router, ids: list[uuid.UUID], deadline: float
 ) -> dict[uuid.UUID, str | KafkaError]:
-    """Return the name that each id stands for."""
+    """Return the name of the topic with each id."""
 
     def build(version: int) -> old.MetadataRequest:
         if version < _FIRST_WITH_IDS:
@@ -661,7 +675,7 @@ async def _names_of(
         topics = [old.MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
         return old.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
-    response = await router.to_any_sure(Call(old.MetadataRequest, build), deadline)
+    response = await router.to_two(Call(old.MetadataRequest, build), deadline)
     found: dict[uuid.UUID, str | KafkaError] = {}
     for topic in response.topics:
         topic_id = uuid.UUID(bytes=bytes(topic.topic_id))
@@ -672,8 +686,10 @@ async def _names_of(
 async def _by_name(
     router: Router, names: list[str] | None, operations: bool, deadline: float
 ) -> Found:
-    """Describe these topics, or all with None, by the best API that the brokers have. Two brokers
-    are asked for what the first one does not know."""
+    """Describe these topics, or all with None.
+
+    A second broker is asked for topics that the first does not know.
+    """
     asked: set[int] = set()
     found = await _by_one(router, names, operations, deadline, asked)
     missing = [n for n, each in found.items() if isinstance(each, UnknownTopicOrPartitionError)]
@@ -696,7 +712,7 @@ async def _by_one(
 async def _in_pages(
     router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
 ) -> Found:
-    """Describe topics page by page (KIP-966), each from any broker."""
+    """Describe topics by DescribeTopicPartitions, page by page; any broker has all pages."""
     pages: dict[str, list[wire.DescribeTopicPartitionsResponseTopic]] = {}
     cursor: wire.Cursor | None = None
     while True:
@@ -714,19 +730,16 @@ async def _in_pages(
         following = response.next_cursor
         if following is None:
             return {name: _merged(parts, operations) for name, parts in pages.items()}
-        if cursor is not None and _place(following) <= _place(cursor):
+        place = (following.topic_name, following.partition_index)
+        if cursor is not None and place <= (cursor.topic_name, cursor.partition_index):
             raise KafkaProtocolError(f"DescribeTopicPartitions: the cursor stays at {following}")
         cursor = following
-
-
-def _place(cursor: wire.Cursor) -> tuple[str, int]:
-    return cursor.topic_name, cursor.partition_index
 
 
 def _merged(
     parts: list[wire.DescribeTopicPartitionsResponseTopic], operations: bool
 ) -> TopicDescription | KafkaError:
-    """Return a topic of one or more pages."""
+    """Return the description of a topic from its parts on one or more pages."""
     last = parts[-1]
     for part in parts:
         error = error_of(part.error_code, None, last.name)
@@ -780,8 +793,8 @@ def _partition(
 ) -> PartitionDescription:
     return PartitionDescription(
         partition=each.partition_index,
-        leader=each.leader_id if each.leader_id >= 0 else None,
-        leader_epoch=each.leader_epoch if each.leader_epoch >= 0 else None,
+        leader=or_none(each.leader_id),
+        leader_epoch=or_none(each.leader_epoch),
         replicas=tuple(each.replica_nodes),
         isr=tuple(each.isr_nodes),
         offline_replicas=tuple(each.offline_replicas),
@@ -791,18 +804,21 @@ def _partition(
 # -- Readiness: every broker knows the topic
 
 View = MetadataResponseTopic | KafkaError
+"""The metadata that one broker has of a topic, or the broker's error."""
 
 
 async def _view(
     router: Router, node: int, names: list[str], deadline: float
 ) -> dict[tuple[int, str], View]:
-    """Return what one broker knows of these topics."""
     response = await metadata_of(router, node, names, deadline)
     return {(node, str(topic.name)): topic for topic in response.topics}
 
 
-def _judge(views: Mapping[int, View], name: str) -> bool | KafkaError:
-    """Return whether a topic is ready, else an error that may pass, or one that does not."""
+def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
+    """Return True if all brokers know all partitions of a topic, each with a leader.
+
+    Otherwise returns the reason as an error, retriable unless a broker responded with another one.
+    """
     if not views:
         return UnknownTopicOrPartitionError(f"{name}: no broker is there")
     known = [len(v.partitions) for v in views.values() if not isinstance(v, KafkaError)]
@@ -827,32 +843,34 @@ def _judge(views: Mapping[int, View], name: str) -> bool | KafkaError:
 
 @dataclass(frozen=True)
 class DeclaredTopic(Value):
-    """What a topic is to be like. None leaves a thing as it is, or to the broker's defaults."""
+    """The wanted state of a topic.
+
+    A property that is None keeps its value, or gets the broker's default in a new topic.
+    """
 
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, Plain] | None = None
-    """All settings that the topic is to have of its own; others go back to their defaults."""
+    """All settings of the topic itself; its other settings are reset to their defaults."""
 
 
 @dataclass(frozen=True)
 class TopicStep(Value):
-    """One thing to do for a declared state."""
+    """A change of one topic towards its declared state."""
 
     topic: str
     action: TopicAction
     partitions: int | None = None
-    """To create or to grow to; None for the broker's default."""
+    """The number to create, or to grow to; None for the broker's default."""
     replication_factor: int | None = None
-    """To create; None for the broker's default."""
+    """For a new topic; None for the broker's default."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
-    """What to set, by name; None goes back to the default."""
+    """The settings to change, by name; None resets a setting to its default."""
 
 
-def declared_of(
+def _declared_topics(
     topics: Mapping[str, DeclaredTopic | Mapping[str, Any] | None],
 ) -> dict[str, DeclaredTopic | None]:
-    """Return declarations, which may be given as plain dicts. Raises TypeError or ValueError."""
     if not isinstance(topics, Mapping):
         raise TypeError(f"declared: must be a dict by topic, not {type(topics).__name__}")
     found: dict[str, DeclaredTopic | None] = {}
@@ -882,12 +900,12 @@ def _declared(name: str, given: DeclaredTopic | Mapping[str, Any] | None) -> Dec
     return given
 
 
-async def plan(
+async def _plan(
     router: Router, declared: Mapping[str, DeclaredTopic | None], deadline: float
 ) -> list[TopicStep]:
-    """Return what has to be done, in the order in which to do it.
+    """Return the steps to the declared state, in order.
 
-    Raises IllegalArgumentError if something cannot be done to a topic that exists.
+    Raises IllegalArgumentError for a change that an existing topic does not allow.
     """
     present = await describe_all_topics(router, False, deadline)
     keys = {
@@ -916,7 +934,7 @@ async def plan(
 def _changes(
     topic: TopicDescription, wanted: DeclaredTopic, settings: Mapping[str, ConfigSetting]
 ) -> list[TopicStep]:
-    """Return what has to be done to a topic that exists."""
+    """Return the steps for an existing topic."""
     name, count = topic.name, len(topic.partitions)
     factor = max((len(each.replicas) for each in topic.partitions), default=0)
     if wanted.replication_factor not in (None, factor):
@@ -934,22 +952,22 @@ def _changes(
         changes: dict[str, str | None] = {}
         for key, value in wanted.configs.items():
             setting = settings.get(key)
-            if setting is None or setting.value != text_of(key, value) or not _is_own(setting):
+            if setting is None or setting.value != text_of(key, value) or not _is_set(setting):
                 changes[key] = text_of(key, value)
         for key, setting in settings.items():
-            if _is_own(setting) and key not in wanted.configs:
+            if _is_set(setting) and key not in wanted.configs:
                 changes[key] = None
         if changes:
             steps.append(TopicStep(name, TopicAction.CONFIGURE, configs=changes))
     return steps
 
 
-def _is_own(setting: ConfigSetting) -> bool:
+def _is_set(setting: ConfigSetting) -> bool:
     return setting.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
-async def carry_out(router: Router, steps: Sequence[TopicStep], deadline: float) -> None:
-    """Do all steps, those of one action at once."""
+async def _carry_out(router: Router, steps: Sequence[TopicStep], deadline: float) -> None:
+    """Carry out all steps, with one request for each action."""
     by_action: dict[TopicAction, list[TopicStep]] = {action: [] for action in TopicAction}
     for step in steps:
         by_action[step.action].append(step)

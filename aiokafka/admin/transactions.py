@@ -1,12 +1,13 @@
-"""Transactions, and the producers that write in them (`admin.transactions`, KIP-664)."""
+"""List, describe and abort transactions, and fence producers (`admin.transactions`, KIP-664)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._partitions import as_partition
 from aiokafka.admin._items import (
     attempt,
@@ -21,13 +22,15 @@ from aiokafka.admin._items import (
 from aiokafka.admin._routing import (
     AdminApi,
     Call,
+    Outcomes,
     Router,
+    call_of,
     error_of,
     fetch_metadata,
     raise_for,
     remaining_ms,
 )
-from aiokafka.admin._values import Value
+from aiokafka.admin._values import Value, or_none
 from aiokafka.admin.enums import TransactionState
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -59,22 +62,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TransactionListing(Value):
-    """A transactional id and where its transaction stands."""
+    """A transactional id and the state of its transaction."""
 
     transactional_id: str
     producer_id: int
     state: TransactionState
     coordinator: int
-    """Id of the broker that coordinates it."""
+    """Id of the broker that is the transaction coordinator."""
 
 
 @dataclass(frozen=True)
 class TransactionDescription(Value):
-    """What the coordinator knows of a transactional id."""
+    """The state of a transactional id at its coordinator."""
 
     transactional_id: str
     coordinator: int
-    """Id of the broker that coordinates it."""
+    """Id of the broker that is the transaction coordinator."""
 
     state: TransactionState
     producer_id: int
@@ -83,7 +86,7 @@ class TransactionDescription(Value):
     """Milliseconds after which the coordinator aborts a transaction."""
 
     start_ms: int | None
-    """When the open transaction began, in milliseconds since 1970; None if there is none."""
+    """Start of the open transaction, in milliseconds since 1970; None if there is none."""
 
     partitions: frozenset[TopicPartition]
     """The partitions of the open transaction."""
@@ -91,7 +94,7 @@ class TransactionDescription(Value):
 
 @dataclass(frozen=True)
 class ActiveProducer(Value):
-    """What the leader of a partition knows of an idempotent or transactional producer."""
+    """The state of an idempotent or transactional producer at the leader of a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -108,7 +111,7 @@ class ActiveProducer(Value):
 
 @dataclass(frozen=True)
 class FencedProducer(Value):
-    """The session of a transactional id that fenced the former one."""
+    """The new producer id and epoch of a transactional id, which fence its producer."""
 
     producer_id: int
     producer_epoch: int
@@ -116,15 +119,15 @@ class FencedProducer(Value):
 
 @dataclass(frozen=True)
 class HangingTransaction(Value):
-    """A transaction that is open in a partition, and that no coordinator will end."""
+    """A transaction that is open in a partition, but not at any coordinator."""
 
     partition: TopicPartition
     producer: ActiveProducer
     transactional_id: str | None
-    """The id that has this producer; None if no coordinator knows of one."""
+    """The transactional id of this producer; None if no coordinator knows the producer."""
 
 
-# Kafka's own default for transaction.max.timeout.ms, and the time its tools add to it.
+# The default of transaction.max.timeout.ms, and the time that Kafka's tools add to it.
 _LONGEST_MS = 900_000 + 300_000
 
 
@@ -134,15 +137,14 @@ class Transactions(AdminApi):
     async def describe(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> dict[str, TransactionDescription]:
-        """Return what coordinators know of transactional ids (Java: describeTransactions, KIP-664,
-        Kafka 3.0).
+        """Return the states of transactional ids (Java: describeTransactions, KIP-664, Kafka 3.0).
 
         Args:
             transactional_ids: the ids.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises TransactionalIdNotFound for an id that has never been used, or not for long:
-        AdminItemsError if several were asked for.
+        Raises TransactionalIdNotFound for an id that was never used, or that has expired;
+        AdminItemsError if several ids were given.
         """
         ids = _ids(transactional_ids)
         return await describe_transactions(self._router, ids, self._deadline(timeout_ms))
@@ -150,13 +152,13 @@ class Transactions(AdminApi):
     async def producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-        """Return the producers that leaders know of (Java: describeProducers, KIP-664, Kafka 2.8).
+        """Return the active producers of partitions (Java: describeProducers, KIP-664, Kafka 2.8).
 
         Args:
             partitions: the partitions.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of a partition: AdminItemsError if several were asked for.
+        Raises the error of a partition; AdminItemsError if several partitions were given.
         """
         wanted = [as_partition(tp) for tp in partitions]
         return await describe_producers(self._router, wanted, self._deadline(timeout_ms))
@@ -170,22 +172,21 @@ class Transactions(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Abort a transaction in one partition, past its coordinator (Java: abortTransaction,
+        """Abort a transaction in one partition, without its coordinator (Java: abortTransaction,
         KIP-664).
 
-        This is for transactions that hang: see `find_hanging`. To end one that a coordinator knows,
-        use `force_terminate`.
+        This is for hanging transactions: see `find_hanging`. To abort a transaction that a
+        coordinator knows, use `force_terminate`.
 
         Args:
-            partition: where it is open.
-            producer_id: its producer, as `producers` names it.
-            producer_epoch: the producer's epoch there.
-            coordinator_epoch: that of the coordinator there; None if the partition knows of none.
+            partition: the partition where the transaction is open.
+            producer_id: the id of its producer, as `producers` returns it.
+            producer_epoch: the epoch of the producer in this partition.
+            coordinator_epoch: the epoch of the coordinator in this partition, or None.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises InvalidProducerEpoch if the producer has a newer epoch by now, and
-        TransactionCoordinatorFenced if the coordinator has. What other partitions have of the
-        transaction stays open.
+        The transaction stays open in other partitions. Raises InvalidProducerEpoch or
+        TransactionCoordinatorFenced if the partition has a newer epoch.
         """
         for name, number in (("producer_id", producer_id), ("producer_epoch", producer_epoch)):
             if number < 0:
@@ -194,24 +195,19 @@ class Transactions(AdminApi):
         coordinator_epoch = 0 if coordinator_epoch is None else max(coordinator_epoch, 0)
         deadline = self._deadline(timeout_ms)
 
-        def build(version: int) -> wire.WriteTxnMarkersRequest:
-            marker = wire.WritableTxnMarker(
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                transaction_result=False,
-                topics=[
-                    wire.WritableTxnMarkerTopic(
-                        name=partition.topic, partition_indexes=[partition.partition]
-                    )
-                ],
-                coordinator_epoch=coordinator_epoch,
-            )
-            return wire.WriteTxnMarkersRequest(markers=[marker])
+        topic = wire.WritableTxnMarkerTopic(
+            name=partition.topic, partition_indexes=[partition.partition]
+        )
+        marker = wire.WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_result=False,
+            topics=[topic],
+            coordinator_epoch=coordinator_epoch,
+        )
+        call = call_of(wire.WriteTxnMarkersRequest(markers=[marker]))
 
-        async def send(
-            node_id: int, part: list[TopicPartition]
-        ) -> dict[TopicPartition, KafkaError | None]:
-            call = Call(wire.WriteTxnMarkersRequest, build)
+        async def send(node_id: int, part: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
             response = await self._router.send(node_id, call, deadline)
             return {
                 tp: error_of(each.error_code, None, name_of(tp))
@@ -229,11 +225,11 @@ class Transactions(AdminApi):
         A producer that still runs fails with ProducerFenced, and its open transaction is aborted.
 
         Args:
-            transactional_ids: the ids. One that is not in use yet becomes known by this.
+            transactional_ids: the ids. The coordinator registers an id that was never used.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns the session that took the place of each producer. Raises the error of an id:
-        AdminItemsError if several were given.
+        Returns the new producer id and epoch of each transactional id. Raises the error of an id;
+        AdminItemsError if several ids were given.
         """
         ids = _ids(transactional_ids)
         return await fence_producers(self._router, ids, self._deadline(timeout_ms))
@@ -244,19 +240,19 @@ class Transactions(AdminApi):
         """Abort the open transaction of a transactional id (Java: forceTerminateTransaction,
         KIP-939).
 
-        Its producer is fenced, and records of the transaction are never read by consumers with
-        `read_committed`. All brokers from Kafka 0.11 on can do it.
+        Its producer is fenced, and `read_committed` consumers never read the records of the
+        transaction. Needs Kafka 0.11.
 
         Args:
             transactional_id: the id.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises TransactionalIdNotFound for an id that no coordinator knows (asked from Kafka 3.0
-        on).
+        Raises TransactionalIdNotFound for an id that no coordinator knows (from Kafka 3.0 on).
         """
         (name,) = _ids([transactional_id])
         deadline = self._deadline(timeout_ms)
-        await check_known(self._router, name, deadline)
+        with suppress(UnsupportedVersionError):  # before Kafka 3.0 an unknown id is not an error
+            await describe_transactions(self._router, [name], deadline)
         await fence_producers(self._router, [name], deadline)
 
     async def find_hanging(
@@ -266,40 +262,39 @@ class Transactions(AdminApi):
         older_than_ms: float = _LONGEST_MS,
         timeout_ms: float | None = None,
     ) -> list[HangingTransaction]:
-        """Return transactions that are open in partitions, and that no coordinator will end.
+        """Return hanging transactions: open in a partition, but not at any coordinator.
 
-        Consumers with `read_committed` do not get past them. `abort` ends them.
+        `read_committed` consumers wait for their end. `abort` ends them.
 
         Args:
-            partitions: where to look; by default everywhere.
-            older_than_ms: milliseconds since the last write: transactions that were written to
-                later are left out, whatever coordinators say. By default what Kafka's tool takes,
-                20 minutes: the longest time that brokers give transactions, and five minutes more.
+            partitions: the partitions to check; by default all.
+            older_than_ms: return only transactions whose last write is at least this many
+                milliseconds ago. The default is that of Kafka's tool, 20 minutes: the default of
+                `transaction.max.timeout.ms` and five minutes.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Leaders are asked for open transactions first, then coordinators (KIP-664, Kafka 3.0). A
-        partition without a leader is not waited for. If some partitions cannot be looked into, it
-        raises AdminItemsError: `errors` says why, `results` has what hangs in each of the others.
+        partition without a leader is not retried. If some partitions cannot be checked, raises
+        AdminItemsError with their errors by partition, and the hanging transactions of the other
+        partitions as results.
         """
         if older_than_ms < 0:
             raise ValueError(f"older_than_ms={older_than_ms!r}: must be at least 0")
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
         deadline = self._deadline(timeout_ms)
         asked = await _all_partitions(self._router, deadline) if wanted is None else wanted
-        first = await _look(self._router, asked, wanted is None, deadline)
-        found = await _uncared_for(
-            self._router, first.are_open(_seams.wall_time() * 1000 - older_than_ms), deadline
-        )
-        now = await _look(self._router, {one.partition for one in found}, True, deadline)
-        by_partition: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
-            tp: [] for tp in first.producers
+        first = await _describe_each(self._router, asked, wanted is None, deadline)
+        latest = _clock.wall_time() * 1000 - older_than_ms
+        found = await _unknown_to_coordinators(self._router, _open_in(first, latest), deadline)
+        now = await _describe_each(self._router, {one.partition for one in found}, True, deadline)
+        hanging: dict[TopicPartition, list[HangingTransaction] | KafkaError] = {
+            tp: each if isinstance(each, KafkaError) else [] for tp, each in (first | now).items()
         }
         for one in found:
-            kept = by_partition[one.partition]
-            if isinstance(kept, list) and _is_still_open(one, now.producers.get(one.partition, ())):
+            kept, producers = hanging[one.partition], now.get(one.partition, ())
+            if isinstance(kept, list) and _is_still_open(one, producers):
                 kept.append(one)
-        by_partition |= first.errors | now.errors
-        return [one for part in outcome(by_partition).values() for one in part]
+        return [one for part in outcome(hanging).values() for one in part]
 
     async def list(
         self,
@@ -313,17 +308,17 @@ class Transactions(AdminApi):
         """Return the transactional ids of all brokers (Java: listTransactions, KIP-664, Kafka 3.0).
 
         Args:
-            states: only those in one of these states.
-            producer_ids: only those of one of these producers.
-            duration_ms: only transactions that are open for longer than so many milliseconds
-                (KIP-994, Kafka 3.8).
-            transactional_id_pattern: only ids that match a regular expression of RE2
+            states: return only ids in one of these states.
+            producer_ids: return only ids of these producers.
+            duration_ms: return only transactions that are open for longer than this many
+                milliseconds (KIP-994, Kafka 3.8).
+            transactional_id_pattern: return only ids that match this RE2 regular expression
                 (KIP-1152, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises InvalidRegularExpression for a pattern that brokers do not understand. If some
-        brokers do not respond in time, AdminItemsError has the error of each by its id, and what
-        the others have listed, by transactional id, as results.
+        Raises InvalidRegularExpression for a malformed pattern. If some brokers do not respond in
+        time, raises AdminItemsError with their errors by broker id, and the transactions of the
+        other brokers, by transactional id, as results.
         """
         wanted = TransactionFilter(
             _states(states), tuple(producer_ids), duration_ms, transactional_id_pattern
@@ -356,13 +351,13 @@ def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
 _FIRST_WITH_DURATION = 1
 _FIRST_WITH_PATTERN = 2
 
-# Brokers refuse more than transaction.max.timeout.ms; the new session opens no transaction.
+# Brokers reject more than transaction.max.timeout.ms. No transaction is opened with this timeout.
 _FENCING_TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True)
 class TransactionFilter:
-    """Which transactions to list; what is empty lets all pass."""
+    """The transactions to list. An empty field allows all transactions."""
 
     states: Collection[TransactionState] = ()
     producer_ids: Collection[int] = ()
@@ -373,7 +368,7 @@ class TransactionFilter:
 async def list_transactions(
     router: Router, wanted: TransactionFilter, deadline: float
 ) -> list[TransactionListing]:
-    """Return the transactions of all brokers that pass."""
+    """Return the transactions of all brokers that match the filter."""
 
     async def ask(node_id: int) -> list[TransactionListing]:
         return await _list_one(router, node_id, wanted, deadline)
@@ -423,13 +418,10 @@ def _request(version: int, wanted: TransactionFilter) -> listing.ListTransaction
 async def describe_transactions(
     router: Router, transactional_ids: Iterable[str], deadline: float
 ) -> dict[str, TransactionDescription]:
-    """Return what coordinators know of transactional ids; raise what failed."""
+    """Return the states of transactional ids at their coordinators."""
 
-    async def send(node_id: int, ids: list[str]) -> dict[str, TransactionDescription | KafkaError]:
-        def build(version: int) -> wire.DescribeTransactionsRequest:
-            return wire.DescribeTransactionsRequest(transactional_ids=ids)
-
-        call = Call(wire.DescribeTransactionsRequest, build)
+    async def send(node_id: int, ids: list[str]) -> Outcomes[str, TransactionDescription]:
+        call = call_of(wire.DescribeTransactionsRequest(transactional_ids=ids))
         response = await router.send(node_id, call, deadline)
         return {
             each.transactional_id: _description(each, node_id)
@@ -443,7 +435,6 @@ async def describe_transactions(
 def _description(each: wire.TransactionState, node_id: int) -> TransactionDescription | KafkaError:
     if each.error_code:
         return for_code(each.error_code)(f"transactional id {each.transactional_id!r}")
-    start = each.transaction_start_time_ms
     return TransactionDescription(
         transactional_id=each.transactional_id,
         coordinator=node_id,
@@ -451,7 +442,7 @@ def _description(each: wire.TransactionState, node_id: int) -> TransactionDescri
         producer_id=each.producer_id,
         producer_epoch=each.producer_epoch,
         timeout_ms=each.transaction_timeout_ms,
-        start_ms=start if start >= 0 else None,
+        start_ms=or_none(each.transaction_start_time_ms),
         partitions=frozenset(
             TopicPartition(topic.topic, index)
             for topic in each.topics
@@ -463,7 +454,7 @@ def _description(each: wire.TransactionState, node_id: int) -> TransactionDescri
 async def fence_producers(
     router: Router, transactional_ids: Iterable[str], deadline: float
 ) -> dict[str, FencedProducer]:
-    """Begin a session of each transactional id, and return it; raise what failed."""
+    """Fence the producer of each transactional id by a new epoch."""
 
     async def one(node_id: int, name: str) -> FencedProducer | KafkaError:
         def build(version: int) -> InitProducerIdRequest:
@@ -478,22 +469,14 @@ async def fence_producers(
             return for_code(response.error_code)(f"transactional id {name!r}")
         return FencedProducer(response.producer_id, response.producer_epoch)
 
-    async def send(node_id: int, ids: list[str]) -> dict[str, FencedProducer | KafkaError]:
+    async def send(node_id: int, ids: list[str]) -> Outcomes[str, FencedProducer]:
         return {name: await one(node_id, name) for name in ids}
 
     kind = CoordinationType.TRANSACTION
     return await by_coordinator(router, transactional_ids, send, deadline, kind=kind)
 
 
-async def check_known(router: Router, transactional_id: str, deadline: float) -> None:
-    """Raise TransactionalIdNotFound for an unknown id, unless brokers are too old to tell."""
-    try:
-        await describe_transactions(router, [transactional_id], deadline)
-    except UnsupportedVersionError:
-        return
-
-
-# -- Requests to leaders: describe producers, write abort markers (KIP-664)
+# -- Requests to leaders: describe producers (KIP-664)
 
 Producers = tuple[ActiveProducer, ...]
 
@@ -505,22 +488,13 @@ async def describe_producers(
     *,
     final: tuple[type[KafkaError], ...] = (),
 ) -> dict[TopicPartition, Producers]:
-    """Return the producers that leaders know of; raise what failed.
+    """Return the active producers of partitions. Errors of the types `final` are not retried."""
 
-    Errors of the types `final` are not waited for.
-    """
+    def topic(name: str, numbers: list[int]) -> wire.TopicRequest:
+        return wire.TopicRequest(name=name, partition_indexes=numbers)
 
-    async def send(
-        node_id: int, part: list[TopicPartition]
-    ) -> dict[TopicPartition, Producers | KafkaError]:
-        def build(version: int) -> wire.DescribeProducersRequest:
-            topics = [
-                wire.TopicRequest(name=name, partition_indexes=numbers)
-                for name, numbers in numbers_by_topic(part).items()
-            ]
-            return wire.DescribeProducersRequest(topics=topics)
-
-        call = Call(wire.DescribeProducersRequest, build)
+    async def send(node_id: int, part: list[TopicPartition]) -> Outcomes[TopicPartition, Producers]:
+        call = call_of(wire.DescribeProducersRequest(topics=numbers_by_topic(part, topic)))
         response = await router.send(node_id, call, deadline)
         return {tp: _producers(tp, each) for tp, each in partitions_in(response.topics)}
 
@@ -538,35 +512,27 @@ def _producers(tp: TopicPartition, each: wire.PartitionResponse) -> Producers | 
             producer_epoch=one.producer_epoch,
             last_sequence=one.last_sequence,
             last_timestamp=one.last_timestamp,
-            coordinator_epoch=_or_none(one.coordinator_epoch),
-            transaction_start_offset=_or_none(one.current_txn_start_offset),
+            coordinator_epoch=or_none(one.coordinator_epoch),
+            transaction_start_offset=or_none(one.current_txn_start_offset),
         )
         for one in each.active_producers
     )
 
 
-def _or_none(number: int) -> int | None:
-    return number if number >= 0 else None
-
-
 # -- Hanging transactions: open in partitions, unknown to coordinators
 
 
-@dataclass
-class _Look:
-    """What leaders told: producers of each partition, and why there are none of others."""
-
-    producers: dict[TopicPartition, Producers] = field(default_factory=dict)
-    errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-
-    def are_open(self, latest: float) -> list[tuple[TopicPartition, ActiveProducer]]:
-        """Return the open transactions that were not written to after `latest` (milliseconds)."""
-        return [
-            (tp, each)
-            for tp, producers in self.producers.items()
-            for each in producers
-            if each.transaction_start_offset is not None and each.last_timestamp <= latest
-        ]
+def _open_in(
+    found: Outcomes[TopicPartition, Producers], latest: float
+) -> list[tuple[TopicPartition, ActiveProducer]]:
+    """Return the open transactions whose last write is not after `latest` (milliseconds)."""
+    return [
+        (tp, each)
+        for tp, producers in found.items()
+        if not isinstance(producers, KafkaError)
+        for each in producers
+        if each.transaction_start_offset is not None and each.last_timestamp <= latest
+    ]
 
 
 async def _all_partitions(router: Router, deadline: float) -> list[TopicPartition]:
@@ -578,29 +544,28 @@ async def _all_partitions(router: Router, deadline: float) -> list[TopicPartitio
     ]
 
 
-async def _look(
+async def _describe_each(
     router: Router, partitions: Iterable[TopicPartition], may_be_gone: bool, deadline: float
-) -> _Look:
-    """Ask leaders for producers. With `may_be_gone` a partition that is gone has none.
+) -> dict[TopicPartition, Producers | KafkaError]:
+    """Return the active producers of each partition, or its error.
 
-    A partition without a leader is not waited for: it may have none for long, and there are others.
+    With `may_be_gone` the result leaves out partitions that do not exist. A partition without a
+    leader is not retried, so that it does not delay the others.
     """
     final = (UnknownTopicOrPartitionError, LeaderNotAvailableError)
     wanted = list(dict.fromkeys(partitions))
-    look = _Look()
     found = await attempt(describe_producers(router, wanted, deadline, final=final), wanted)
-    for tp, each in found.items():
-        if not isinstance(each, KafkaError):
-            look.producers[tp] = each
-        elif not (may_be_gone and isinstance(each, UnknownTopicOrPartitionError)):
-            look.errors[tp] = each
-    return look
+    if not may_be_gone:
+        return found
+    return {
+        tp: each for tp, each in found.items() if not isinstance(each, UnknownTopicOrPartitionError)
+    }
 
 
-async def _uncared_for(
+async def _unknown_to_coordinators(
     router: Router, opened: Collection[tuple[TopicPartition, ActiveProducer]], deadline: float
 ) -> list[HangingTransaction]:
-    """Return those of the open transactions that no coordinator knows to be open there."""
+    """Return the open transactions that are not open at any coordinator."""
     if not opened:
         return []
     ids = {each.producer_id for _, each in opened}
@@ -610,14 +575,14 @@ async def _uncared_for(
     return [
         HangingTransaction(tp, each, names.get(each.producer_id))
         for tp, each in opened
-        if not _is_cared_for(tp, each, known.get(names.get(each.producer_id, "")))
+        if not _is_coordinated(tp, each, known.get(names.get(each.producer_id, "")))
     ]
 
 
 async def _known(
     router: Router, names: Collection[str], deadline: float
 ) -> Mapping[str, TransactionDescription]:
-    """Describe transactional ids; one that has expired meanwhile is left out."""
+    """Describe transactional ids; leave out ids that have expired since they were listed."""
     found = await attempt(describe_transactions(router, names, deadline), names)
     known: dict[str, TransactionDescription] = {}
     for name, one in found.items():
@@ -628,22 +593,23 @@ async def _known(
     return known
 
 
-def _is_cared_for(
+def _is_coordinated(
     tp: TopicPartition, producer: ActiveProducer, known: TransactionDescription | None
 ) -> bool:
-    """Say whether a coordinator has the transaction open in this partition, and so will end it."""
+    """Return whether the transaction is open in this partition at a coordinator, which ends it."""
     same = known is not None and known.producer_id == producer.producer_id
     return known is not None and same and tp in known.partitions
 
 
-def _is_still_open(one: HangingTransaction, now: Producers) -> bool:
-    """Say whether a second look found the transaction, too.
+def _is_still_open(one: HangingTransaction, now: Producers | KafkaError) -> bool:
+    """Return whether a transaction is still open in the second response of its leader.
 
-    A transaction that ended between the two questions, to leaders and then to coordinators, looks
-    like one that hangs: open there, unknown here. Its leader knows by now that it has ended.
+    A transaction that ends between the requests to the leader and to the coordinator looks as if it
+    were hanging: open in the partition, unknown to the coordinator. In the second response of the
+    leader it has ended.
     """
     start = one.producer.transaction_start_offset
-    return any(
+    return not isinstance(now, KafkaError) and any(
         each.producer_id == one.producer.producer_id and each.transaction_start_offset == start
         for each in now
     )

@@ -1,25 +1,23 @@
-"""Users that log in by SCRAM, and their credentials (`admin.users`, KIP-554)."""
+"""Describe and change the SCRAM credentials of users (`admin.users`, KIP-554)."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import AdminApi, Call, Router, error_of, raise_for
+from aiokafka.admin._routing import AdminApi, Outcomes, Router, call_of, error_of, raise_for
 from aiokafka.admin._values import Value
 from aiokafka.admin.enums import ScramMechanism
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
@@ -31,37 +29,36 @@ __all__ = ["NewScramCredential", "ScramCredential", "Users"]
 
 # -- Credentials
 
-# Brokers of Kafka accept 4096 to 16384, others more; more than a million keeps a thread busy for
-# seconds, and our own clients refuse to log in with it.
+# Brokers of Apache Kafka accept 4096 to 16384, others more. More than a million would take seconds
+# of CPU time, and the clients of this package refuse to log in with it.
 _LEAST_ITERATIONS = 4096
 _MOST_ITERATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
 class ScramCredential(Value):
-    """What brokers tell of a credential. The password cannot be read back."""
+    """A credential of a user, without the password."""
 
     mechanism: ScramMechanism
     iterations: int
-    """How often the password is hashed."""
+    """Number of iterations of the hash function."""
 
 
 @dataclass(frozen=True)
 class NewScramCredential:
-    """A password of a user for one mechanism. The password never leaves this process: brokers get
-    a salted hash of it.
+    """A new password of a user for one mechanism. Brokers get only a salted hash of the password.
 
-    Raises TypeError and ValueError for what cannot be one.
+    Raises TypeError or ValueError for invalid values.
     """
 
     user: str
     password: str = field(repr=False)
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256
     iterations: int = 8192
-    """How often the password is hashed: Kafka accepts 4096 to 16384."""
+    """Number of iterations of the hash function; Kafka accepts 4096 to 16384."""
 
     salt: bytes | None = field(default=None, repr=False)
-    """Bytes that are mixed in; by default random ones."""
+    """The salt of the hash; by default random bytes."""
 
     def __post_init__(self) -> None:
         check_user("user", self.user)
@@ -80,7 +77,7 @@ class NewScramCredential:
 
 
 def check_user(argument: str, user: object) -> str:
-    """Return a user name; raise TypeError or ValueError for what is none."""
+    """Return a user name. Raises TypeError or ValueError unless it is a text that is not empty."""
     if not isinstance(user, str):
         raise TypeError(f"{argument}: must be a str, not {user!r}")
     if not user:
@@ -89,7 +86,7 @@ def check_user(argument: str, user: object) -> str:
 
 
 def as_mechanism(mechanism: object) -> ScramMechanism:
-    """Return the mechanism for itself or for a name such as "SCRAM-SHA-256"."""
+    """Return a mechanism, given as such or by a name such as "SCRAM-SHA-256"."""
     if isinstance(mechanism, str):
         found = ScramMechanism.__members__.get(mechanism.replace("-", "_"))
     else:
@@ -102,8 +99,8 @@ def as_mechanism(mechanism: object) -> ScramMechanism:
 class Users(AdminApi):
     """Calls about users and their SCRAM credentials (KIP-554, Kafka 2.7): `admin.users`.
 
-    A user has one credential, that is one password, for each mechanism. Brokers learn of a change a
-    moment after it was made; logins that exist go on.
+    A user has one credential (one password) for each mechanism. Brokers apply a change a moment
+    after the call; existing connections stay authenticated.
     """
 
     async def describe(
@@ -112,10 +109,11 @@ class Users(AdminApi):
         """Return the credentials of users (Java: describeUserScramCredentials).
 
         Args:
-            users: their names; by default all users that have credentials.
+            users: the names of the users; by default all users with credentials.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises ResourceNotFound for a user without any: AdminItemsError if several were asked for.
+        Raises ResourceNotFound for a user without credentials; AdminItemsError if several users
+        were given.
         """
         if isinstance(users, str):
             raise TypeError("users: must be several names, not one str")
@@ -129,15 +127,15 @@ class Users(AdminApi):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Set passwords of users, new or not (Java: alterUserScramCredentials).
+        """Set passwords of new or existing users (Java: alterUserScramCredentials).
 
         Args:
-            credentials: user, password and mechanism of each, or a single one.
+            credentials: one credential or several.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        The hashes are computed here, in a thread. Raises the error of one, such as
-        UnacceptableCredential: AdminItemsError, by user and mechanism, if there are several. Raises
-        ValueError for two passwords of one user and mechanism.
+        The client computes the hashes in a thread. Raises the error of a credential, such as
+        UnacceptableCredential; AdminItemsError, by user and mechanism, if several were given.
+        Raises ValueError for two passwords of one user and mechanism.
         """
         if isinstance(credentials, NewScramCredential):
             credentials = [credentials]
@@ -172,9 +170,8 @@ class Users(AdminApi):
             credentials: pairs of user and mechanism, such as ("alice", "SCRAM-SHA-512").
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises the error of one: ResourceNotFound if there is no such credential, also if the
-        response to a first attempt was lost; AdminItemsError, by user and mechanism, if there
-        are several.
+        Raises ResourceNotFound for a credential that does not exist (also if the response to a
+        first attempt was lost); AdminItemsError, by user and mechanism, if several were given.
         """
         wanted = []
         pair: Any
@@ -195,7 +192,7 @@ class Users(AdminApi):
 
 Credentials = tuple[ScramCredential, ...]
 Key = tuple[str, ScramMechanism]
-"""A user and a mechanism: it has one credential."""
+"""A user and a mechanism, which identify a credential."""
 
 _SALT_BYTES = 24
 _DIGESTS = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
@@ -204,35 +201,27 @@ _DIGESTS = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512
 async def describe_users(
     router: Router, users: Iterable[str] | None, deadline: float
 ) -> dict[str, Credentials]:
-    """Return the credentials of users, or of all that have some; raise what failed."""
+    """Return the credentials of users, or of all users with None."""
 
-    async def ask(left: list[str] | None) -> dict[str, Credentials | KafkaError]:
-        def build(version: int) -> DescribeUserScramCredentialsRequest:
-            # No names ask for all users. A null would, too, but a broker cannot refuse it to one
-            # without rights: it closes the connection.
-            named = [UserName(name=user) for user in left or ()]
-            return DescribeUserScramCredentialsRequest(users=named)
-
-        response = await router.to_any(Call(DescribeUserScramCredentialsRequest, build), deadline)
+    async def ask(left: list[str] | None) -> Outcomes[str, Credentials]:
+        # An empty list selects all users. So does null, but to a user without the right to it,
+        # brokers respond to null by closing the connection.
+        named = [UserName(name=user) for user in left or ()]
+        call = call_of(DescribeUserScramCredentialsRequest(users=named))
+        response = await router.to_any(call, deadline)
         raise_for(response.error_code, response.error_message, "describe users")
-        return _described(response)
+        return {each.user: _credentials(each) for each in response.results}
 
     if users is not None:
         return await settle(router, users, ask, deadline)
-    everyone: dict[str, Credentials | KafkaError] = await router.retry(lambda: ask(None), deadline)
+    everyone = await router.retry(lambda: ask(None), deadline)
     first = [everyone]
 
-    async def again(left: list[str]) -> Mapping[str, Credentials | KafkaError]:
-        # Only those that failed in a way that may pass are asked for again, by name.
+    async def ask_again(left: list[str]) -> Outcomes[str, Credentials]:
+        # Only users with a retriable error are asked for again, by name.
         return first.pop() if first else await ask(left)
 
-    return await settle(router, everyone, again, deadline)
-
-
-def _described(
-    response: DescribeUserScramCredentialsResponse,
-) -> dict[str, Credentials | KafkaError]:
-    return {each.user: _credentials(each) for each in response.results}
+    return await settle(router, everyone, ask_again, deadline)
 
 
 def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | KafkaError:
@@ -246,8 +235,8 @@ def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | Kafk
 
 
 async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
-    """Hash a password, in a thread: that takes milliseconds to seconds."""
-    salt = _seams.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
+    """Hash a password in a thread, because it takes milliseconds to seconds."""
+    salt = _clock.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
     salted = await asyncio.get_running_loop().run_in_executor(
         None,
         hashlib.pbkdf2_hmac,
@@ -268,15 +257,11 @@ async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
 async def _alter(
     router: Router,
     keys: Iterable[Key],
-    build_for: Callable[[list[Key]], AlterUserScramCredentialsRequest],
+    build: Callable[[list[Key]], AlterUserScramCredentialsRequest],
     deadline: float,
 ) -> None:
-    async def send(part: list[Key]) -> dict[Key, KafkaError | None]:
-        def build(version: int) -> AlterUserScramCredentialsRequest:
-            return build_for(part)
-
-        call = Call(AlterUserScramCredentialsRequest, build, _codes)
-        response = await router.to_controller(call, deadline)
+    async def send(part: list[Key]) -> Outcomes[Key, None]:
+        response = await router.to_controller(call_of(build(part)), deadline)
         mechanisms = dict(part)
         return {
             (each.user, mechanisms[each.user]): error_of(
@@ -286,7 +271,7 @@ async def _alter(
             if each.user in mechanisms
         }
 
-    async def ask(left: list[Key]) -> dict[Key, KafkaError | None]:
+    async def ask(left: list[Key]) -> Outcomes[Key, None]:
         found: dict[Key, KafkaError | None] = {}
         for part in _rounds(left):
             try:
@@ -301,7 +286,7 @@ async def _alter(
 
 
 def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
-    """Return lists in which each user stands once: a request must not name a user twice."""
+    """Return lists without repeated users, because a request must not name a user twice."""
     rounds: list[list[Key]] = []
     seen: Counter[str] = Counter()
     for key in keys:
@@ -310,7 +295,3 @@ def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
         rounds[turn:turn] = [] if turn < len(rounds) else [[]]
         rounds[turn].append(key)
     return rounds
-
-
-def _codes(response: AlterUserScramCredentialsResponse) -> list[int]:
-    return [each.error_code for each in response.results]

@@ -1,4 +1,4 @@
-"""Check what callers of the consumer pass, and bring it into one form."""
+"""Checks of the arguments of the consumer's methods, and conversion to one form."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
 class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
-    """The offsets of `commit()` without arguments: the positions of all assigned partitions. A type
-    and not an argument, since tracers copy the parameters of `commit_offsets`."""
+    """The offsets of `commit()` without arguments: the positions of all assigned partitions.
+
+    A type instead of an additional argument, because tracers copy the parameters of
+    `commit_offsets`."""
 
 
 def topic_names(topics: Any) -> frozenset[str]:
-    """Check the names of topics."""
+    """Return the checked topic names."""
     if not isinstance(topics, (tuple, list, Set)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
         if isinstance(name, (list, set, dict)):
-            # So begins what programs match that leave out the star of AIOKafkaConsumer(*topics).
+            # Programs without the star of AIOKafkaConsumer(*topics) match the first words.
             kind = type(name).__name__
             raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
@@ -44,20 +46,20 @@ def topic_names(topics: Any) -> frozenset[str]:
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return a list of partitions, checked."""
+    """Return the checked partitions."""
     if isinstance(partitions, (str, tuple)) and _is_one(partitions):
         raise TypeError(f"partitions: expected several, in a list or set, not {partitions!r}")
     return [as_partition(tp) for tp in partitions]
 
 
 def _is_one(value: Any) -> bool:
-    """Return whether one partition, or a topic, was given where several partitions are expected."""
+    """Return whether `value` is a single partition or topic instead of several partitions."""
     return isinstance(value, str) or (len(value) == 2 and isinstance(value[0], str))
 
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Check what a caller gives to `assign`: partitions that Kafka may have."""
-    # The numbers as records are to have them: those of NumPy are no int.
+    """Return the checked partitions of `assign()`."""
+    # Records must have an `int`, which integers of NumPy are not.
     tps = [TopicPartition(tp[0], operator.index(tp[1])) for tp in as_partitions(partitions)]
     for tp in tps:
         check_topic_name(tp.topic)
@@ -67,18 +69,18 @@ def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
 
 
 def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
-    """Return the partitions that a call asks for, None for all."""
+    """Return the partitions of a reading call; None for all."""
     try:
         return frozenset([as_partition(tp) for tp in partitions]) or None
     except TypeError as error:
-        # What aiokafka raises here.
+        # aiokafka raises AssertionError.
         raise WrongPartition(*error.args) from None
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Bring what a caller gives to `commit` into one form. Raises ValueError or TypeError."""
+    """Return the offsets of `commit()` in one form. Raises ValueError or TypeError."""
     if not isinstance(offsets, Mapping) or not offsets:
-        # Not the value: it may be a record, with secrets in it.
+        # The text must not contain the value, which may be a record with secrets.
         given = "an empty one" if isinstance(offsets, Mapping) else type(offsets).__name__
         raise ValueError(f"offsets: must be a dict with at least one partition, not {given}")
     entries: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -104,25 +106,24 @@ def _as_key(tp: Any) -> TopicPartition:
 
 
 class WrongKey(TypeError, ValueError):
-    """A key of a dict is no partition: TypeError by meaning, ValueError as aiokafka has it."""
+    """A key that is not a partition. Also a ValueError, as in aiokafka."""
 
 
 class WrongPartition(TypeError, AssertionError):
-    """An argument is no partition: TypeError by meaning, AssertionError as aiokafka has it."""
+    """An argument that is not a partition. Also an AssertionError, as in aiokafka."""
 
 
 class WrongStart(IllegalStateError, AssertionError):
-    """The consumer cannot be started here, or now: IllegalStateError by meaning, AssertionError as
-    aiokafka has it."""
+    """The consumer cannot be started here, or now. Also an AssertionError, as in aiokafka."""
 
 
 def is_offset(value: Any) -> bool:
-    """Return whether a value can be an offset: an integer that requests have room for."""
+    """Return whether a value is a valid offset: a non-negative 64-bit integer."""
     return isinstance(value, int) and 0 <= value <= LARGEST_OFFSET
 
 
 def record_limit(max_records: Any, default: int | None) -> int:
-    """Return the most records that a call returns; -1 for no limit."""
+    """Return the checked record limit of `getmany()`; -1 for no limit."""
     if max_records is None:
         return -1 if default is None else min(default, _MOST_RECORDS)
     if not isinstance(max_records, int) or max_records <= 0:
@@ -131,7 +132,7 @@ def record_limit(max_records: Any, default: int | None) -> int:
 
 
 def stop_limit(timeout: Any) -> float:
-    """Return the seconds that `stop()` may take to commit and to leave."""
+    """Return the checked timeout of `stop()` in seconds."""
     if timeout is None:
         return _STOP_TIMEOUT
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
@@ -140,8 +141,8 @@ def stop_limit(timeout: Any) -> float:
 
 
 def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
-    """Return the regular expression of a pattern for the broker. Raises ValueError or
-    IllegalOperation if it cannot be sent to one."""
+    """Return the regular expression of a SubscriptionPattern. Raises ValueError for an invalid one,
+    IllegalOperation without group_protocol='consumer'."""
     regex: Any = pattern.pattern
     if not isinstance(regex, str) or not regex:
         raise ValueError(f"pattern={pattern!r}: must have a str that is not empty")
@@ -154,7 +155,7 @@ def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
 
 
 def configure(owner: str, options: dict[str, Any]) -> ConsumerConfig:
-    """Make the configuration from the keywords of the constructor of `owner`."""
+    """Return the configuration from the keywords of the constructor of class `owner`."""
     refuse_unknown(owner, options, ConsumerConfig, ClientConfig, SecurityConfig)
     is_classic = options.get("group_protocol", "classic") != "consumer"
     strategy = options.pop("partition_assignment_strategy", DEFAULT_STRATEGY)
@@ -167,20 +168,19 @@ def configure(owner: str, options: dict[str, Any]) -> ConsumerConfig:
     )
 
 
-# -- How partitions and topics are named in messages
-
+# -- names in messages
 
 _MOST = 5
 
 
 def some_names(partitions: Collection[TopicPartition]) -> str:
-    """Name the first few of these partitions, and say how many more there are."""
+    """Return the names of the first few partitions, and the number of the others."""
     first = sorted(partitions)[:_MOST]
     return _some([f"{tp.topic}-{tp.partition}" for tp in first], len(partitions))
 
 
 def some_topics(topics: Collection[str]) -> str:
-    """Name the first few of these topics, and say how many more there are."""
+    """Return the names of the first few topics, and the number of the others."""
     return _some(sorted(topics)[:_MOST], len(topics))
 
 

@@ -1,13 +1,12 @@
-"""Pass the records that a consumer returns through its interceptors."""
+"""Passes the records of `getone()` and `getmany()` through the consumer's interceptors."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.consumer._listener_call import intercepting
 from aiokafka.consumer._partition_state import Phase
-from aiokafka.consumer._shared import Shared
+from aiokafka.consumer._shared import Shared, intercepting
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -19,32 +18,31 @@ __all__ = ["intercept", "intercept_one"]
 async def intercept(
     shared: Shared, records: Records, began_at: float, deadline: float | None
 ) -> Records:
-    """Return what the interceptors make of `records`, for which a call has waited since `began_at`
-    (loop time).
+    """Return `records` as changed by the interceptors. The reading call began at `began_at` (loop
+    time).
 
-    Other readers get nothing meanwhile. If the call is cancelled, the application has got nothing:
-    unless it, or a rebalance, has moved the position, or the log has lost it, that goes back to the
-    first of the records. Those of partitions that a rebalance took away meanwhile are left out:
-    their new owner has them.
+    Other readers get no records meanwhile. If the call is cancelled, the position moves back to the
+    first of the records, unless `seek()`, a rebalance or a reset has moved it. Records of
+    partitions that were revoked meanwhile are dropped: their new owner reads them.
 
-    A rebalance may be under way when the interceptors are through. Returned then, the records of a
-    partition would come while the listener commits for it, or behind that, and so twice:
+    A rebalance may begin while interceptors run. If the records were returned during the rebalance,
+    the listener would commit a position before them, and the new owner would read them again:
 
-    1. The rebalance holds records back, and calls the listener: the position stands before these.
-    2. The interceptors return. Whether the partitions stay is not known yet, so the call waits.
-    3. The partitions that go are retired, the others go on, and records are released: those of the
-       others are returned.
+    1. The rebalance holds records back and calls the listener. The position is before the records.
+    2. The interceptors return. It is not known yet which partitions stay, so the call waits.
+    3. Revoked partitions are retired and records are released. The records of the other partitions
+       are returned.
 
-    At `deadline` (loop time; None = never), and when the consumer stops or fails, all are given
-    back.
+    At `deadline` (loop time; None = never), and when the consumer stops or fails, the position of
+    all partitions moves back.
     """
     interception = shared.interception
     if interception is None:
         return records
     assignment = shared.subscriptions.assignment
-    # Counted before: interceptors may change the lists.
+    # Count first, because interceptors may change the lists.
     counts = {state: len(some) for tp, some in records.items() if (state := assignment.get(tp))}
-    with shared.desk.showing(), intercepting(shared.desk):
+    with shared.desk.intercepting(), intercepting(shared.desk):
         try:
             for state in counts:
                 state.show(records[state.tp][0].offset)
@@ -68,7 +66,7 @@ async def intercept(
 async def intercept_one(
     shared: Shared, record: ConsumerRecord[Any, Any], began_at: float
 ) -> ConsumerRecord[Any, Any] | None:
-    """Return what the interceptors make of one record; None if they leave it out."""
+    """Return one record as changed by the interceptors; None if they drop it."""
     place = TopicPartition(record.topic, record.partition)
     records = await intercept(shared, {place: [record]}, began_at, None)
     return next((one for some in records.values() for one in some), None)

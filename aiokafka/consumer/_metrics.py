@@ -1,4 +1,4 @@
-"""The snapshot of a consumer's numbers: what its meter has counted, and what owners tell."""
+"""The metrics snapshot of a consumer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka.metrics._values import GroupWriter
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.group import Group
+    from aiokafka.consumer.group.group import GroupMembership
 
 __all__ = ["read_consumer"]
 
@@ -25,18 +25,17 @@ _COLUMNS = (
     ("position", MetricKind.GAUGE, ""),
     ("paused", MetricKind.GAUGE, ""),
 )
-"""What there is for each partition: name, kind and unit."""
+"""Name, kind and unit of each metric of a partition."""
 
 _Row = tuple[TopicPartition, int, int | None, int | None, int | None, bool]
-"""A partition, the records taken of it, its lag, the start of its log, the position, and whether it
-is paused."""
+"""Partition, number of records read, lag, start of the log, position, and whether paused."""
 
 
 def read_consumer(
-    shared: Shared, group: Group | None, buffered: int, now: float
+    shared: Shared, group: GroupMembership | None, buffered: int, now: float
 ) -> MetricsSnapshot:
-    """Return all metrics of a consumer at this moment (`now`: loop time), at which `buffered` bytes
-    of responses are in memory."""
+    """Return all metrics of a consumer at `now` (loop time). `buffered` is the number of bytes of
+    unread responses."""
     states = list(shared.subscriptions.assignment.states())
     root = GroupWriter("consumer-metrics", {"client-id": shared.config.client.client_id})
     fetch = root.tagged(_FETCH)
@@ -54,10 +53,10 @@ def read_consumer(
 def _fetches(
     writer: GroupWriter, meter: ConsumerMeter, states: list[PartitionState]
 ) -> Iterator[Metric]:
-    # Only read: another thread may ask, while records are returned.
+    # Read only: another thread may ask for metrics while records are returned.
     fresh: dict[str, int] = {}
     for state in states:
-        # Most of very many partitions have brought nothing yet.
+        # A shortcut for many partitions without records.
         if state.taken and (count := meter.unsettled(state)):
             topic = state.tp.topic
             fresh[topic] = fresh.get(topic, 0) + count
@@ -81,9 +80,10 @@ def _fetches(
 
 
 class _PartitionRows:
-    """The metrics of each partition that is assigned: numbers now, objects when they are asked for.
+    """The metrics of the assigned partitions. The values are copied at once; the Metric objects are
+    made during iteration.
 
-    With ten thousand partitions there are fifty thousand objects, which take a tenth of a second.
+    Ten thousand partitions have fifty thousand Metric objects, which take 0.1 s to make.
     """
 
     __slots__ = ("_rows", "_tags")
@@ -115,7 +115,7 @@ class _PartitionRows:
                     yield Metric(_FETCH, name, value, kind, unit, tags)
 
     def named(self, name: str) -> Iterator[Metric]:
-        """Yield those of one name."""
+        """Yield the metrics of one name."""
         for index, (known, kind, unit) in enumerate(_COLUMNS):
             if known == name:
                 for row in self._rows:
@@ -124,7 +124,7 @@ class _PartitionRows:
                         yield Metric(_FETCH, name, value, kind, unit, self._tags_of(row))
 
     def largest_lag(self) -> int | None:
-        """Return the lag of the partition that lags most; None while none is known."""
+        """Return the largest known lag of a partition; None if no lag is known."""
         return max((lag for _, _, lag, *_ in self._rows if lag is not None), default=None)
 
     def _tags_of(self, row: _Row) -> dict[str, str]:
@@ -133,7 +133,7 @@ class _PartitionRows:
 
 
 def _values(row: _Row) -> tuple[int | None, ...]:
-    """Return the numbers of a partition, in the order of `_COLUMNS`; None for what is unknown."""
+    """Return the values of a partition in the order of `_COLUMNS`; None for unknown ones."""
     _, taken, lag, start, offset, is_paused = row
     if offset is None:
         return taken, lag, None, None, int(is_paused)
@@ -141,7 +141,7 @@ def _values(row: _Row) -> tuple[int | None, ...]:
 
 
 def _coordinator(
-    writer: GroupWriter, meter: ConsumerMeter, group: Group, assigned: int, now: float
+    writer: GroupWriter, meter: ConsumerMeter, group: GroupMembership, assigned: int, now: float
 ) -> Iterator[Metric]:
     yield from writer.counters(
         rebalance_total=meter.rebalances,

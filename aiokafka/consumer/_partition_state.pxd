@@ -19,7 +19,7 @@ cdef class PartitionState:
     cdef public object cursor
     cdef public object home
     cdef public object retry
-    cdef public object watcher
+    cdef public object fetcher
     cdef public object highwater
     cdef public object lso
     cdef public object log_start

@@ -1,5 +1,4 @@
-"""Where one assigned partition stands: what the application has, and what to ask brokers for. No
-I/O."""
+"""The state of one assigned partition: position, fetch offset, fetch target and retries. No I/O."""
 
 from __future__ import annotations
 
@@ -7,9 +6,9 @@ import enum
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.errors import (
     BrokerResponseError,
     IllegalStateError,
@@ -18,6 +17,9 @@ from aiokafka.errors import (
 )
 from aiokafka.record.header import MOST_SPANS, Span
 from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.consumer.fetch.fetcher import Fetcher
 
 __all__ = [
     "OUTDATED",
@@ -28,32 +30,36 @@ __all__ = [
     "PartitionState",
     "Phase",
     "Retry",
-    "StateWatcher",
 ]
 
 
-# -- By which leader's epoch the records of one partition were written (KIP-320). No I/O
+NO_OFFSET = -1
+NO_EPOCH = -1
+# Larger than any position: no records are with interceptors.
+NOTHING_SHOWN = 2**63 - 1
 
+_MOST_FORMER = 10  # topics with the same name of which the position is kept
 
-_UNKNOWN = -1
+# Position, epoch of the record before it, and the fields `call` and `finished` of a PartitionState.
+_Place = tuple[int, int, int, int]
 
 
 class LeaderEpochs:
-    """What fetched batches said of their leader epochs.
+    """The leader epochs of the fetched batches of one partition (KIP-320).
 
-    Written once for each record set fetched, and read by commits, so that it costs records nothing.
-    Knows the offsets fetched in one go, from the latest seek or reset to the end of what is
-    buffered; of all others it says "unknown", which a commit may always say.
+    Updated once per fetched record set and read by commits. Covers the offsets from the latest seek
+    or reset to the end of the buffered records. The epoch of other offsets is unknown (-1), which a
+    commit may always send.
     """
 
     __slots__ = ("_end", "_spans")
 
     def __init__(self) -> None:
         self._spans: list[Span] = []
-        self._end = 0  # where the next fetch goes on
+        self._end = 0  # offset of the next fetch
 
     def start_at(self, offset: int, epoch: int) -> None:
-        """Begin at `offset`; the record before it is of this epoch, -1 if that is not known."""
+        """Start at `offset`. `epoch` is that of the record before; -1 if it is unknown."""
         if epoch >= 0 and offset >= 0:
             self._spans = [(offset - 1, offset, epoch)]
             self._end = offset
@@ -61,9 +67,9 @@ class LeaderEpochs:
             self._spans = []
 
     def note(self, asked: int, spans: Iterable[Span]) -> None:
-        """Take in the batches that a fetch from the offset `asked` brought."""
+        """Add the batches returned by a fetch from the offset `asked`."""
         if asked > self._end:
-            # What was passed over is unknown, and begins no later than the end of what is known.
+            # The epochs of the skipped offsets are unknown, so the known spans are not contiguous.
             self._spans = []
         for span in spans:
             self._append(span)
@@ -71,18 +77,18 @@ class LeaderEpochs:
         self._end = self._spans[-1][1] if self._spans else asked
 
     def before(self, offset: int) -> int:
-        """Return the leader epoch of the record before `offset`; -1 if it is not known."""
+        """Return the leader epoch of the record before `offset`; -1 if it is unknown."""
         index = bisect_left(self._spans, offset, key=_end_of)
         if index < len(self._spans):
             first, _, epoch = self._spans[index]
             if first < offset:
                 return epoch
-        return _UNKNOWN
+        return NO_EPOCH
 
     def _append(self, span: Span) -> None:
         first, end, epoch = span
         spans = self._spans
-        # What is fetched again counts as it is now.
+        # A repeated fetch replaces what was known of its offsets.
         while spans and spans[-1][0] >= first:
             spans.pop()
         if spans:
@@ -99,23 +105,12 @@ def _end_of(span: Span) -> int:
     return span[1]
 
 
-NO_OFFSET = -1
-NO_EPOCH = -1
-# Behind every position: no interceptor looks at records.
-NOTHING_SHOWN = 2**63 - 1
-
-_MOST_FORMER = 10  # topics by one name that a partition is remembered in
-
-# Position, epoch of the record before it, `call` and `finished` of a PartitionState.
-_Place = tuple[int, int, int, int]
-
-
 class Phase(enum.Enum):
     """What has to happen before a partition can be fetched."""
 
-    UNSET = "no position yet: committed offset or reset policy decide"
-    RESETTING = "its position comes from ListOffsets"
-    VALIDATING = "its position must be compared with a new leader's log (KIP-320)"
+    UNSET = "no position: the committed offset or the reset policy gives one"
+    RESETTING = "ListOffsets gives the position"
+    VALIDATING = "the position must be compared with a new leader's log (KIP-320)"
     READY = "can be fetched"
     RETIRED = "no longer assigned"
 
@@ -129,21 +124,11 @@ _TRANSITIONS = {
 }
 
 
-class StateWatcher(Protocol):
-    """Hears of each change of a partition's fetchability (the Fetcher)."""
-
-    def touch(self, state: PartitionState) -> None:
-        """Look at the partition again."""
-
-    def refuse_replica(self, state: PartitionState) -> None:
-        """Move the partition back to its leader: the replica does not serve us."""
-
-
 class FetchCursor:
-    """What the next fetch of one partition asks for.
+    """The offset and epoch of one partition's next fetch.
 
-    Moves on with each response (`advance`), and with whatever makes the fetched data void: a new
-    position (`start_at`), or the buffer's dropping of it (`rewind`). The buffer counts `queued`.
+    Moves with each response (`advance`), with a new position (`start_at`) and when the buffer drops
+    records (`rewind`). The buffer counts `queued`.
     """
 
     __slots__ = ("epochs", "leader_epoch", "offset", "offset_epoch", "queued")
@@ -151,68 +136,69 @@ class FetchCursor:
     def __init__(self) -> None:
         self.offset = NO_OFFSET
         self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`, or a later one
-        self.epochs = LeaderEpochs()  # those of what was fetched
-        self.leader_epoch = NO_EPOCH  # the leader's epoch that the position was checked against
-        self.queued = 0  # fetched record sets the application has not finished
+        self.epochs = LeaderEpochs()  # of the fetched records
+        self.leader_epoch = NO_EPOCH  # epoch of the leader whose log the position was checked with
+        self.queued = 0  # unread record sets
 
     def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
-        """Ask from `offset` on."""
+        """Fetch from `offset` on."""
         self.offset = offset
         self.offset_epoch = offset_epoch
         self.epochs.start_at(offset, offset_epoch)
 
     def start_at_end(self, leader_epoch: int) -> None:
-        """Note that `offset` is the end of the log of this leader, who has perhaps written nothing:
-        the record before it may be of an older epoch, or of a format without epochs."""
+        """Set the epoch of a position at the end of the log. If the leader has not written yet, the
+        record before may have an older epoch, or come from a format without epochs."""
         self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
-        """Go on behind the batches up to `end`, of these leader epochs, which were fetched."""
+        """Move behind the fetched batches, which end at `end` and have the epochs in `spans`."""
         self.epochs.note(self.offset, spans)
         self.offset = end
         self.offset_epoch = spans[-1][2]
 
     def rewind(self, offset: int) -> None:
-        """Ask again for what was fetched from `offset` on and dropped; a negative one changes
-        nothing."""
+        """Fetch again from `offset` on, after the buffer dropped its records. A negative `offset`
+        does not move the cursor."""
         self.queued = 0
         if offset >= 0:
             self.offset = offset
-            # A later epoch, of what was dropped, would be compared with a position that is not of
-            # it. Without a better one it stays: "unknown" is for positions that were not fetched.
+            # The epoch of the dropped records does not belong to this position. It stays only if
+            # the right one is unknown: -1 would mean a position that was not fetched.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch
 
     def follow_leader(self, epoch: int) -> None:
-        """Take the leader's log as the one that the position was checked against."""
+        """Record that the position counts as checked against the log of this leader."""
         self.leader_epoch = epoch
 
 
 class Home:
-    """The broker that one partition is fetched from. Written by `Placement` alone."""
+    """The broker that one partition is fetched from. Written by `FetchTargets` only."""
 
     __slots__ = ("node_id", "preferred", "preferred_until")
 
     def __init__(self) -> None:
         self.node_id: int | None = None
-        self.preferred: int | None = None  # KIP-392: a closer replica named by the leader
+        self.preferred: int | None = None  # preferred read replica named by the leader (KIP-392)
         self.preferred_until = 0.0
 
 
-# How often in a row a coordinator may call a partition unknown before its offset counts as missing.
-# 1. A gateway such as Azure Event Hubs may respond so for a partition without a committed offset.
-#    Apache Kafka did so in version 0 only, and takes any name since.
-# 2. A coordinator that has not heard of a topic yet responds so as well, and may have an offset.
+# How many times in a row a coordinator may respond UNKNOWN_TOPIC_OR_PARTITION before the committed
+# offset counts as missing.
+# 1. A gateway such as Azure Event Hubs responds so for a partition without a committed offset.
+#    Apache Kafka did so in version 0 only.
+# 2. A coordinator with outdated metadata responds so as well, and may have a committed offset.
 PATIENCE_WITH_UNKNOWN = 3
 
-# Seconds after a request was due until the failure before it counts no more.
+# Seconds after the time of the next retry at which a failure becomes irrelevant without one.
 OUTDATED = 5.0
 
 
 class Retry:
-    """When one partition may be asked about again, in a fetch or for its position; since when and
-    why that has failed."""
+    """Backoff of one partition's requests (fetches and look-ups of the position), and since when
+    and why they fail."""
 
     __slots__ = (
         "_asked_by",
@@ -228,16 +214,14 @@ class Retry:
 
     def __init__(self) -> None:
         self.at = 0.0
-        self.since: float | None = (
-            None  # when the first failure came (loop time); None: all is well
-        )
+        self.since: float | None = None  # time of the first failure (loop time); None: no failure
         self.error: KafkaError | type[BrokerResponseError] | None = None  # the last failure
         self.error_at = 0.0
-        self._asked_by = 0.0  # when the next request was due after the last failure
+        self._asked_by = 0.0  # when the retry after the last failure was due
         self.failures = 0
-        self.losses = 0  # positions in a row that were not in the log
-        self.doubts = 0  # responses in a row that other brokers may contradict
-        self.prompts = 0  # pauses after failures that ended early, since the last success
+        self.losses = 0  # consecutive positions that were not in the log
+        self.doubts = 0  # consecutive responses that other brokers may contradict
+        self.prompts = 0  # backoffs that ended early since the last success
 
     def postpone(
         self,
@@ -246,10 +230,10 @@ class Retry:
         longest: float,
         error: KafkaError | type[BrokerResponseError] | None = None,
     ) -> None:
-        """Ask no more for a while, after another failure. `error` is None if the application gets
-        it: then the partition waits for nothing that the log has to tell.
+        """Back off after a failure. `error` is None if the application gets the error: then the
+        log does not have to report it as a stall.
 
-        Times are rounded up, so that the many partitions of one broker are asked for together.
+        Times are rounded up, so that many partitions of one broker share a request.
         """
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
@@ -263,14 +247,14 @@ class Retry:
             self.blame(now, error, self.at)
 
     def begin(self, now: float) -> None:
-        """Note that a request for the position is in flight, after no failure."""
+        """Start the clock of a request for the position, unless it runs since a failure."""
         if self.failing_since(now) is None:
             self.since, self.error = now, None
 
     def blame(
         self, now: float, error: KafkaError | type[BrokerResponseError], again_at: float
     ) -> None:
-        """Note what the partition waits for, until it is asked about again at `again_at`."""
+        """Set the failure that the partition waits for. The retry is due at `again_at`."""
         if self.failing_since(now) is None:
             self.since = now
         self.error = error
@@ -280,25 +264,25 @@ class Retry:
     def failing_since(self, now: float) -> float | None:
         """Return since when the partition waits for a broker; None if it does not.
 
-        A partition that was not asked about again in time waits for the application: it is paused,
-        or what is buffered has to be read first. What a broker said before counts no more then.
+        Without a retry in time, the partition waits for the application instead: it is paused, or
+        buffered records have to be read first. Then the former failure is irrelevant.
         """
         is_outdated = self.error is not None and now > self._asked_by + OUTDATED
         return None if is_outdated else self.since
 
     def end_wait(self) -> None:
-        """Ask at once after a failure: there is another broker to ask. Failures count on."""
+        """End the backoff early, since there is another broker to ask. `failures` is kept."""
         if self.failures and self.prompts < MOST_PROMPT_ATTEMPTS:
             self.prompts += 1
             self.at = 0.0
 
     def wait_until(self, at: float) -> None:
-        """Ask no more until `at` (loop time)."""
+        """Send no request before `at` (loop time)."""
         self.at = at
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
-        """Note that a position was not in the log. From the second in a row on, ask no more for a
-        while: what the broker named before was not in its log either."""
+        """Count a position that was not in the log. Back off from the second in a row on: then the
+        position that the broker returned was not in its log either."""
         losses = self.losses
         self.losses += 1
         if losses:
@@ -306,41 +290,43 @@ class Retry:
             self.postpone(now, shortest, longest, OffsetOutOfRangeError)
 
     def note_doubt(self) -> None:
-        """Note a response that other brokers may contradict: the leader's epoch is older than the
-        position, or the coordinator does not know the partition."""
+        """Count a response that other brokers may contradict: the leader's epoch is older than the
+        position's, or the coordinator does not know the partition."""
         self.doubts += 1
 
     def succeed(self) -> None:
-        """Forget all failures: the broker has sent what was asked for."""
+        """Forget all failures after a successful response."""
         self.failures = self.losses = self.doubts = self.prompts = 0
         self.since = self.error = None
 
     def start_again(self) -> None:
-        """Ask at once: earlier trouble does not count for a new position."""
+        """End the backoff: earlier failures are irrelevant for a new position."""
         self.at = 0.0
         self.failures = self.doubts = 0
         self.settle()
 
     def settle(self) -> None:
-        """Note that the position is known. That is no progress while each is out of range."""
+        """Forget the failure, as the position is known. Not while each position is out of range."""
         if not self.losses:
             self.since = self.error = None
 
 
 class PartitionState:
-    """One assigned partition. The same object for as long as the partition stays assigned.
+    """One assigned partition. The object stays the same as long as the partition is assigned.
 
-    `next_offset` and `taken` move with every record taken (FetchBuffer); everything else changes
-    through the methods. Reading and fetching go by `next_offset`; `position` is where the
-    application stands. They differ while interceptors look at records that were taken: `shown` is
-    the offset of the first of these, and behind all others when there are none.
+    The FetchBuffer writes `next_offset`, `taken`, `call` and `finished` with every record read; all
+    other changes go through methods.
 
-    `is_withheld`, which every record asks for, is true while the application has paused the
-    partition, or has subscribed to other topics. `epoch` grows whenever data fetched so far became
-    void: seek, reset, revocation. `finished` is the position before the records of call number
-    `call`, the latest call that took any. `taken` counts the records that were taken. `topic_id` is
-    the id of the topic that it is in; None before the metadata was looked at, or Kafka 2.8.
-    `lost_at` is the position that the log did not have, while another one is looked up; else -1.
+    - `next_offset`: offset of the next record to read. `position` is the same to the application,
+      but stays before records that interceptors process: `shown` is the offset of the first of
+      these, larger than all offsets without any.
+    - `epoch`: grows whenever fetched data became void by a seek, reset or revocation.
+    - `is_withheld`: the partition is paused, or its topic is no longer subscribed to.
+    - `call`: number of the latest reading call that returned records; `finished` is the position
+      before these records.
+    - `taken`: number of records read.
+    - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
+    - `lost_at`: the position that was out of range, while the reset is under way; otherwise -1.
     """
 
     tp: TopicPartition
@@ -358,7 +344,7 @@ class PartitionState:
     cursor: FetchCursor
     home: Home
     retry: Retry
-    watcher: StateWatcher | None
+    fetcher: Fetcher | None
     highwater: int | None
     lso: int | None
     log_start: int | None
@@ -382,7 +368,7 @@ class PartitionState:
         self.cursor = FetchCursor()
         self.home = Home()
         self.retry = Retry()
-        self.watcher = None
+        self.fetcher = None
         self.highwater = None
         self.lso = None
         self.log_start = None
@@ -398,38 +384,34 @@ class PartitionState:
 
     @property
     def position(self) -> int | None:
-        """Offset of the next record that the application gets; None while it has to be found
-        first."""
+        """Offset of the next record for the application; None while it is unknown."""
         return None if self.next_offset < 0 else min(self.next_offset, self.shown)
 
     @property
     def is_fetchable(self) -> bool:
-        """Whether a fetch may ask for it now, buffer space and back-off aside."""
+        """Whether a fetch may ask for the partition, apart from backoff and buffered records."""
         return self.phase is Phase.READY and not self.is_withheld
 
     @property
     def needs_offset(self) -> bool:
-        """Whether the OffsetResolver has work with it."""
+        """Whether the OffsetResolver has to find or to validate the position."""
         return self.phase in (Phase.UNSET, Phase.RESETTING, Phase.VALIDATING)
 
     @property
     def is_unset(self) -> bool:
-        """Whether the committed offset, or the reset policy, has yet to say where to begin."""
+        """Whether the position has to come from the committed offset or the reset policy."""
         return self.phase is Phase.UNSET
 
-    def is_in_store(self, offset: int) -> bool:
-        """Return whether `offset` lies behind the position, and before what the next fetch asks
-        for."""
+    def is_buffered(self, offset: int) -> bool:
+        """Return whether `offset` is after the position and before the offset of the next fetch."""
         is_settled = self.phase is Phase.READY and self.shown == NOTHING_SHOWN
         return is_settled and self.next_offset < offset < self.cursor.offset
 
     def end(self, read_committed: bool) -> int | None:
-        """Return the offset after the last record that can be read, as of the last fetch; None
-        before.
+        """Return the offset after the last readable record, as of the last fetch; None before.
 
-        It is never before the position. A server may name an end before records that it has sent:
-        a replica that lags, or Azure Event Hubs, whose last stable offset is that of the last
-        record.
+        It is at least the position. A lagging replica may report an end before records that were
+        already fetched. The last stable offset of Azure Event Hubs is that of the last record.
         """
         end = self.lso if read_committed else self.highwater
         return None if end is None else max(end, self.next_offset)
@@ -440,25 +422,24 @@ class PartitionState:
         return None if end is None or position is None else end - position
 
     def finished_before(self, call: int) -> int:
-        """Return the position up to which the application is done, seen from within call number
-        `call`."""
+        """Return the position before the records that the application still processes during
+        reading call `call`."""
         return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def is_idle(self, now: float, seconds: float) -> bool:
-        """Return whether no record was taken for so long, as far as these looks tell."""
+        """Return whether no record was read between calls of this method for `seconds`."""
         if self._seen_taken != self.taken:
             self._seen_taken, self._seen_at = self.taken, now
         return now >= self._seen_at + seconds
 
     def epoch_before(self, offset: int) -> int:
-        """Return the leader epoch of the record before `offset`, to be committed with it; -1 if
-        unknown."""
+        """Return the leader epoch of the record before `offset`, for a commit; -1 if unknown."""
         epoch: int = self.cursor.epochs.before(offset)
         return epoch
 
     def seek_to_committed(self, offset: int, offset_epoch: int) -> None:
-        """Continue at a committed offset. If the leader is not the one that it was read from, have
-        its log compared first: it may have been cut since, or be that of a leader of before."""
+        """Continue at a committed offset. If its epoch is not the leader's, validate the offset
+        first: the log may have been truncated since, or the metadata may name a former leader."""
         self.seek(offset, offset_epoch)
         if min(offset_epoch, self.cursor.leader_epoch) >= 0 and (
             offset_epoch != self.cursor.leader_epoch
@@ -466,11 +447,11 @@ class PartitionState:
             self.begin_validation(self.cursor.leader_epoch)
 
     def seek(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
-        """Continue at `offset`; what was fetched is void."""
+        """Continue at `offset`; all fetched records are void."""
         self._transition(Phase.READY)
         self.reset_to = None
         self.lost_at = NO_OFFSET
-        # All that is on its way is void from here on: responses and look-ups compare it.
+        # Responses and look-ups in flight compare the epoch, and are void from here on.
         self.epoch += 1
         self.next_offset = offset
         self.shown = NOTHING_SHOWN
@@ -480,15 +461,15 @@ class PartitionState:
         self.changed()
 
     def skip_to(self, offset: int) -> None:
-        """Seek forward to `offset`, which was fetched already: fetches go on where they were."""
+        """Seek forward to the buffered offset `offset`, without a change of the fetch offset."""
         self.epoch += 1
         self.next_offset = offset
         self.call = 0
         self.changed()
 
     def put_back(self, offset: int) -> None:
-        """Move the position back to the first of the records that were taken and did not reach the
-        application; what was fetched is void. A comparison with a new leader's log goes on."""
+        """Move the position back to the first record that was read but not returned to the
+        application; fetched records are void. A validation of the position continues."""
         self.epoch += 1
         self.next_offset = offset
         self.call = 0
@@ -496,8 +477,8 @@ class PartitionState:
         self.changed()
 
     def reset(self, spec: object) -> None:
-        """Forget the position; `spec` (an OffsetSpec, None for the configured policy) says how to
-        find one."""
+        """Drop the position and look for another one by `spec`: an OffsetSpec, or None for the
+        committed offset and the configured policy."""
         self._transition(Phase.UNSET if spec is None else Phase.RESETTING)
         self.reset_to = spec
         self.lost_at = NO_OFFSET
@@ -509,49 +490,46 @@ class PartitionState:
         self.retry.start_again()
         self.changed()
 
-    # A position is also moved without the application's asking: by the reset policy, or because the
-    # log was cut. Then what it has in hand is not finished by that.
+    # The reset policy, or a truncation of the log, moves the position without a request of the
+    # application. Unlike `seek()`, this does not finish the records that the application processes.
 
     def move(self, offset: int, offset_epoch: int) -> None:
-        """Seek without the application's wish: records that it is still working on stay
-        unfinished, and those that interceptors look at are still to come."""
-        # `seek()` takes all of them for finished: the application has asked for other records
-        # itself.
+        """Seek without a request of the application. Records that it processes stay unfinished, and
+        records with interceptors are still to be returned."""
         call, finished, shown = self.call, self.finished, self.shown
         self.seek(offset, offset_epoch)
         self.call, self.finished, self.shown = call, min(finished, offset), shown
 
     def lose(self, spec: object) -> None:
-        """Reset without the application's wish: records that it is still working on stay
-        unfinished."""
+        """Reset without a request of the application. Records that it processes stay unfinished."""
         call, offset = self.call, self.next_offset
         self.reset(spec)
         self.call, self.lost_at = call, offset
 
-    # Several topics can have the name, one after the other, and a broker that lags behind shows a
-    # former one again.
+    # A topic may be deleted and created again, and a broker with outdated metadata may then show a
+    # former topic. So a partition keeps one position per topic id.
 
     def change_topic(self, topic_id: bytes, is_new: bool) -> bool:
-        """Go on where it stood in the topic with this id, and remember where it stands in the one
-        that it is in. Return False if that has to be looked up: the topic is new, or was left
-        before a position was known."""
+        """Continue at the last position in the topic with this id, and remember the position in the
+        present one. Return False if the position is unknown: the topic is new, or was left before a
+        position was found."""
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
             return not is_new  # the partition has just been assigned
         if not is_new and topic_id not in self._former:
-            return True  # it stays where it is, as nothing else is known
+            return True  # keep the position: no other one is known
         self._leave(before)
         place = self._former.pop(topic_id, None)
         if place is None:
             return False
         offset, epoch, call, finished = place
-        self.cursor.start_at(NO_OFFSET)  # epochs of the log that it leaves say nothing of this one
+        self.cursor.start_at(NO_OFFSET)  # the epochs belong to the other topic's log
         self.seek(offset, epoch)
         self.call, self.finished = call, finished
         return True
 
     def forget_former(self) -> None:
-        """Take no position in another topic for the application's: it is about to seek."""
+        """Drop the positions in other topics: the application seeks."""
         self._former.clear()
 
     def _leave(self, topic_id: bytes) -> None:
@@ -565,29 +543,29 @@ class PartitionState:
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
 
-    # Records that were taken pass through interceptors, which may take long: `show()`, then
-    # `hand_over()` or `give_back()`. Only one call does so at a time.
+    # Records pass through interceptors, which may await: `show()`, then `hand_over()` or
+    # `give_back()`. Only one call does so at a time.
 
     def show(self, offset: int) -> None:
-        """Let the position stand before the records from `offset` on: interceptors look at them.
+        """Keep the position at `offset` while interceptors process the records from there on.
 
-        Whatever commits positions meanwhile (a ParallelConsumer, a listener) would otherwise commit
-        records that the application has not got.
+        Otherwise a commit by a rebalance listener or a ParallelConsumer would include records that
+        the application does not have yet.
         """
         self.shown = offset
 
     def hand_over(self, call: int) -> None:
-        """Move the position behind the records: the application gets them, after the begin of call
-        number `call`."""
-        # What a rebalance took away is not handed over. Its position may still be committed.
+        """Move the position behind the records, which the application gets now. `call` is the
+        number of the latest reading call."""
+        # The records of a revoked partition are not returned. Its position may still be committed.
         if self.phase is not Phase.RETIRED and self.shown != NOTHING_SHOWN:
             self.shown = NOTHING_SHOWN
-            # A call that another task has begun meanwhile says nothing about these records.
+            # Another task may have started a call meanwhile, which does not finish these records.
             self.call = call
 
     def give_back(self, count: int) -> None:
-        """Let the next call take the `count` records again, unless the application has sought, or
-        the position was lost."""
+        """Make the next call read the `count` records again, unless the application has called
+        `seek()`, or the position was out of range."""
         if self.phase is Phase.RETIRED:
             return
         self.taken -= count
@@ -597,14 +575,13 @@ class PartitionState:
             self.put_back(offset)
 
     def begin_validation(self, leader_epoch: int) -> None:
-        """Stop fetching until the log of a new leader is compared with what was fetched
-        (KIP-320)."""
+        """Stop fetching until the position was compared with the log of a new leader (KIP-320)."""
         self._transition(Phase.VALIDATING)
         self.cursor.follow_leader(leader_epoch)
         self.changed()
 
     def end_validation(self) -> None:
-        """Fetch again: the new leader has what was fetched."""
+        """Fetch again: the new leader's log contains the fetched records."""
         self._transition(Phase.READY)
         self.retry.settle()
         self.changed()
@@ -612,51 +589,49 @@ class PartitionState:
     def note_ends(
         self, highwater: int | None, lso: int | None, log_start: int | None, timestamp: int
     ) -> None:
-        """Take what a fetch response says of the log, answered at `timestamp` (ms since 1970)."""
+        """Store the ends of the log from a fetch response of `timestamp` (ms since 1970)."""
         self.highwater = highwater
         self.lso = lso
         self.log_start = log_start
         self.timestamp = timestamp
 
     def pause(self) -> None:
-        """Let no more records of the partition be returned."""
+        """Return no records of the partition until `resume()`."""
         self.paused = True
-        self._weigh()
+        self._update_withheld()
 
     def resume(self) -> None:
-        """Let records be returned again."""
+        """Return records again."""
         self.paused = False
-        self._weigh()
+        self._update_withheld()
 
     def want(self, is_wanted: bool) -> None:
-        """Let records be returned or not, as the application has subscribed to the topic."""
+        """Set whether the application is subscribed to the topic. If not, return no records."""
         if is_wanted != self.is_wanted:
             self.is_wanted = is_wanted
-            self._weigh()
+            self._update_withheld()
 
-    def _weigh(self) -> None:
+    def _update_withheld(self) -> None:
         self.is_withheld = self.paused or not self.is_wanted
         self.changed()
 
     def retire(self) -> None:
-        """End the state: the partition is no longer ours, late responses and buffered data are
-        void."""
+        """Revoke the partition: buffered records and late responses are void."""
         self._transition(Phase.RETIRED)
         self.epoch += 1
         self.changed()
 
     def leave_replica(self) -> bool:
-        """Read from the leader, if it is a replica that the partition is read from; return whether
-        it is."""
-        if self.home.preferred is None or self.watcher is None:
+        """Fetch from the leader instead of the preferred replica; return whether there was one."""
+        if self.home.preferred is None or self.fetcher is None:
             return False
-        self.watcher.refuse_replica(self)
+        self.fetcher.refuse_replica(self)
         return True
 
     def changed(self) -> None:
-        """Tell the watcher that the partition's fetchability may have changed."""
-        if self.watcher is not None:
-            self.watcher.touch(self)
+        """Tell the Fetcher that the partition changed."""
+        if self.fetcher is not None:
+            self.fetcher.touch(self)
 
     def _transition(self, phase: Phase) -> None:
         if phase not in _TRANSITIONS[self.phase]:

@@ -1,16 +1,21 @@
-"""What the parts of a consumer share: signals that wake waiters, the meter, the context itself."""
+"""What the parts of a consumer share: the context object, signals, counts, and marks of running
+callbacks."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
-from aiokafka._guard import Guard
+from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
-from aiokafka._reading import OldEpochs
+from aiokafka._reading import FencedEpochs
 from aiokafka.consumer._partition_state import PartitionState, Phase
+from aiokafka.errors import IllegalStateError
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
 from aiokafka.metrics._clients import LATENCY_MS, SIZE_BYTES, Histogram
 from aiokafka.record.header import count_records
@@ -20,151 +25,76 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._interception import Interception
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.desk import ReaderDesk
+    from aiokafka.consumer.fetch.record_queue import RecordQueue
+    from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
     "GROUP_REQUESTS",
-    "Arrivals",
     "ConsumerMeter",
+    "ListenerMethod",
     "Shared",
     "Signal",
     "TopicCounts",
+    "call_listener",
+    "intercepting",
+    "refuse_in_listener",
+    "refuse_reading",
     "telemetry_labels",
 ]
 
-
-# -- Wait for "something changed" without polling and without lost wake-ups
-
-
-# A waiter for more partitions than this hears of all.
-_MOST_KEYS = 8
+log = logging.getLogger("aiokafka.consumer.consumer")
 
 
 class Signal:
-    """Wakes every task that waits at the moment of `notify()`.
+    """Wakes the tasks that wait at the moment of `notify()`.
 
-    There is nothing to latch: a waiter looks at the state and calls `wait()` without an await in
-    between, so no change can slip through on a single-threaded loop.
+    Waiters check the state and call `wait()` without an await in between, so on a single-threaded
+    loop no change is missed and the signal needs no memory of former notifications.
     """
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        # In the order in which they came, not that of a set: runs can be repeated.
-        self._waiters: dict[asyncio.Future[bool], None] = {}
-
-    @property
-    def has_waiters(self) -> bool:
-        return bool(self._waiters)
+        # A dict keeps the order of arrival, so that simulated runs are reproducible.
+        self.waiters: dict[asyncio.Future[bool], None] = {}
 
     def notify(self) -> None:
         """Wake all waiters."""
-        # Woken waiters leave the dict themselves, when their task runs: it cannot change here.
-        for waiter in self._waiters:
-            _finish(waiter, True)
+        # Waiters remove themselves when their tasks run, so the dict does not change in this loop.
+        for waiter in self.waiters:
+            finish(waiter, True)
 
     async def wait(self, deadline: float | None = None) -> bool:
-        """Wait until notified. True then, False at `deadline` (loop time; None = wait without
-        limit)."""
-        waiter, timer = _make_waiter(deadline)
-        self._waiters[waiter] = None
+        """Wait until notified. Return False at `deadline` (loop time; None = no limit)."""
+        waiter, timer = make_waiter(deadline)
+        self.waiters[waiter] = None
         try:
             return await waiter
         finally:
-            del self._waiters[waiter]
+            del self.waiters[waiter]
             if timer is not None:
                 timer.cancel()
 
 
-def _finish(waiter: asyncio.Future[bool], notified: bool) -> None:
+def finish(waiter: asyncio.Future[bool], notified: bool) -> None:
     if not waiter.done():
         waiter.set_result(notified)
 
 
-class Arrivals(Signal):
-    """A signal whose waiters may be interested in some partitions only.
-
-    With a reader for each of many partitions, what comes for one must not wake all.
-    """
-
-    __slots__ = ("_by_partition", "_wanted")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._by_partition: dict[TopicPartition, dict[asyncio.Future[bool], None]] = {}
-        self._wanted: dict[asyncio.Future[bool], Collection[TopicPartition]] = {}
-
-    @property
-    def has_waiters(self) -> bool:
-        return bool(self._waiters or self._wanted)
-
-    @property
-    def waiters(self) -> Collection[asyncio.Future[bool]]:
-        return {*self._waiters, *self._wanted}
-
-    def notify(self) -> None:
-        """Wake all waiters."""
-        super().notify()
-        for waiter in self._wanted:
-            _finish(waiter, True)
-
-    def notify_of(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wake the waiters for one of these, or for any."""
-        super().notify()
-        if self._by_partition:
-            for tp in partitions:
-                for waiter in self._by_partition.get(tp, ()):
-                    _finish(waiter, True)
-
-    def unserved(self) -> Collection[TopicPartition] | None:
-        """Return the partitions of a waiter that was not woken; None if all were, or wait for any
-        partition."""
-        for waiter, wanted in self._wanted.items():
-            if not waiter.done():
-                return wanted
-        return None
-
-    async def wait_for(
-        self, wanted: Collection[TopicPartition] | None, deadline: float | None
-    ) -> bool:
-        """Wait as `wait()` does, for news of these partitions (None = of any)."""
-        # To enter very many keys for each wait costs more than to wake up in vain now and then.
-        if wanted is None or len(wanted) > _MOST_KEYS:
-            return await self.wait(deadline)
-        waiter, timer = _make_waiter(deadline)
-        self._wanted[waiter] = wanted
-        for tp in wanted:
-            self._by_partition.setdefault(tp, {})[waiter] = None
-        try:
-            return await waiter
-        finally:
-            del self._wanted[waiter]
-            for tp in wanted:
-                waiters = self._by_partition[tp]
-                waiters.pop(waiter, None)
-                if not waiters:
-                    del self._by_partition[tp]
-            if timer is not None:
-                timer.cancel()
-
-
-def _make_waiter(
+def make_waiter(
     deadline: float | None,
 ) -> tuple[asyncio.Future[bool], asyncio.TimerHandle | None]:
+    """Return a future, and the timer that sets its result to False at `deadline`."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[bool] = loop.create_future()
-    timer = None if deadline is None else loop.call_at(deadline, _finish, waiter, False)
+    timer = None if deadline is None else loop.call_at(deadline, finish, waiter, False)
     return waiter, timer
 
 
-# -- Count what a consumer fetches, returns and commits, and tell the application's collector
+# -- counts
 
-# Once per partition of a response, per call of `getmany` and per commit: the records themselves are
-# counted by `PartitionState.taken`.
-
-
-_SILENT = (ConsumerMetricsCollector, NullConsumerMetricsCollector)
+_NO_COLLECTORS = (ConsumerMetricsCollector, NullConsumerMetricsCollector)
 
 
 GROUP_REQUESTS = {
@@ -173,34 +103,37 @@ GROUP_REQUESTS = {
     "HeartbeatRequest": "heartbeat_response_time",
     "ConsumerGroupHeartbeatRequest": "heartbeat_response_time",
 }
-"""The metrics that requests of a group's member count for."""
+"""The latency metric of each request of a group member."""
 
 
 class TopicCounts:
-    """What was read of one topic, or of all."""
+    """Counts of one topic, or of all topics."""
 
     __slots__ = ("records", "size", "skipped")
 
     def __init__(self) -> None:
         self.skipped = 0
-        """Offsets that were skipped, because the log did not have the position any more."""
+        """Offsets skipped because the position was no longer in the log."""
         self.records = 0
-        """Records that were returned."""
+        """Records returned to the application."""
         self.size = 0
-        """Bytes of record sets that were fetched, compressed."""
+        """Compressed bytes fetched."""
 
 
 class ConsumerMeter:
-    """Counts what the parts of a consumer tell.
+    """Counts fetches, returned records, rebalances and commits, and reports them to the
+    application's metrics collector.
 
-    Owns every count but that of records: each `PartitionState` has its own, of which `settle` takes
-    what is new.
+    Called once per partition of a response, per `getmany` call and per commit. Single records are
+    counted by `PartitionState.taken`, whose increase `settle` takes over. Owns all other counts.
     """
 
-    def __init__(self, log: SubjectLog, collector: ConsumerMetricsCollector | None) -> None:
-        """Begin at zero. The base class as `collector` is no collector."""
-        self.collector = None if type(collector) in _SILENT else collector
+    def __init__(self, log: SubjectLog, config: ConsumerConfig) -> None:
+        collector = config.metrics_collector
+        # The base class does nothing, so it needs no calls.
+        self.collector = None if type(collector) in _NO_COLLECTORS else collector
         self._guard = Guard(log, "the metrics collector")
+        self._read_committed = config.read_committed
         self._loop = asyncio.get_running_loop()
         self._settled: dict[PartitionState, int] = {}
         self.all = TopicCounts()
@@ -212,14 +145,17 @@ class ConsumerMeter:
         self.failed_commits = 0
         self.rebalances = 0
         self.rebalanced_at: float | None = None
-        """When the group has given an assignment last (loop time)."""
+        """Time of the last assignment by the group (loop time)."""
+        self.fetched_at: float | None = None
+        """When a broker last responded to a fetch (loop time)."""
         self.group_latency = {name: Histogram(LATENCY_MS) for name in GROUP_REQUESTS.values()}
 
     # -- fetches
 
     def responded(self, sent_at: float, throttle_time_ms: int) -> None:
-        """Count a fetch that was answered; it was sent at `sent_at` (loop time)."""
-        self.fetch_latency.observe((self._loop.time() - sent_at) * 1000)
+        """Count the response to a fetch sent at `sent_at` (loop time)."""
+        self.fetched_at = self._loop.time()
+        self.fetch_latency.observe((self.fetched_at - sent_at) * 1000)
         self.throttle_time.observe(throttle_time_ms)
 
     def fetched(
@@ -227,9 +163,8 @@ class ConsumerMeter:
         state: PartitionState,
         records: bytes | bytearray | memoryview | None,
         sent_at: float,
-        lag: int | None,
     ) -> None:
-        """Count what a response brought for one partition."""
+        """Count one partition's part of a response."""
         size = 0 if records is None else len(records)
         topic, partition = state.tp
         self.all.size += size
@@ -245,18 +180,19 @@ class ConsumerMeter:
             record_count=0 if records is None else count_records(records),
             size_bytes=size,
         )
+        lag = state.lag(self._read_committed)
         if lag is not None:
             self._guard.call(
                 self.collector.on_records_lag, topic=topic, partition=partition, lag=lag
             )
 
     def skipped(self, topic: str, count: int) -> None:
-        """Count offsets that a reset after a position out of range has skipped."""
+        """Count offsets skipped by a reset after OFFSET_OUT_OF_RANGE."""
         self.all.skipped += count
         self._topic(topic).skipped += count
 
     def fetch_failed(self, partitions: Iterable[TopicPartition], error: BaseException) -> None:
-        """Tell the collector that these partitions were not fetched."""
+        """Report a failed fetch of these partitions to the collector."""
         if self.collector is None:
             return
         for topic, partition in partitions:
@@ -271,14 +207,14 @@ class ConsumerMeter:
         return counts
 
     def keep_topics(self, topics: Set[str]) -> None:
-        """Drop the counts of all other topics; those of the consumer keep what they had."""
+        """Drop the counts of all other topics."""
         if not self.topics.keys() <= topics:
             self.topics = {name: some for name, some in self.topics.items() if name in topics}
 
     # -- records
 
     def settle(self, state: PartitionState) -> None:
-        """Count the records that were returned of a partition since the last time."""
+        """Count the records of a partition returned since the last call."""
         count = self.unsettled(state)
         if count:
             self._settled[state] = state.taken
@@ -295,20 +231,20 @@ class ConsumerMeter:
             self._settled.pop(state, None)
 
     def unsettled(self, state: PartitionState) -> int:
-        """Return how many records of a partition were returned since it was settled."""
+        """Return how many records of a partition were returned since the last `settle()`."""
         taken: int = state.taken
-        # Fewer than before, if some were given back.
+        # `taken` decreases when a failed interception puts records back.
         return max(0, taken - self._settled.get(state, 0))
 
     # -- the group
 
     def rebalanced(self) -> None:
-        """Count an assignment that was taken over."""
+        """Count an assignment by the group."""
         self.rebalances += 1
         self.rebalanced_at = self._loop.time()
 
     def coordinated(self, request: type, sent_at: float) -> None:
-        """Count a request of the member that was answered; it was sent at `sent_at`."""
+        """Count the response to a group request sent at `sent_at` (loop time)."""
         name = GROUP_REQUESTS.get(request.__name__)
         if name is not None:
             self.group_latency[name].observe((self._loop.time() - sent_at) * 1000)
@@ -321,7 +257,7 @@ class ConsumerMeter:
         began_at: float,
         error: BaseException | None,
     ) -> None:
-        """Count a commit that began at `began_at` (loop time), and that `error` has ended."""
+        """Count a commit that began at `began_at` (loop time) and failed with `error`, if any."""
         seconds = self._loop.time() - began_at
         if error is None:
             self.commit_latency.observe(seconds * 1000)
@@ -342,35 +278,35 @@ class ConsumerMeter:
             )
 
 
-log = logging.getLogger("aiokafka.consumer.consumer")
+# -- the context
 
 
 class Shared:
-    """The parts that every room of one consumer works with. None of them knows a room."""
+    """What all parts of one consumer work with."""
 
     def __init__(
         self,
         client: AIOKafkaClient,
         config: ConsumerConfig,
         subscriptions: SubscriptionState,
-        desk: ReaderDesk,
+        desk: RecordQueue,
         on_change: Callable[[], None],
     ) -> None:
         self.client: Final = client
         self.config: Final = config
         self.subscriptions: Final = subscriptions
-        self.old_epochs: Final = OldEpochs(client.versions)
+        self.fenced_epochs: Final = FencedEpochs(client.versions)
         self.desk: Final = desk
         self.on_change: Final = on_change
-        """Called whenever the consumer may be doing better or worse than before."""
+        """Called whenever the state shown by `health()` may have changed."""
         subject = SubjectLog(log, config.subject)
-        self.meter: Final = ConsumerMeter(subject, config.metrics_collector)
+        self.meter: Final = ConsumerMeter(subject, config)
         self.interception: Final = _interception(config, subject)
         if self.interception is not None:
             desk.intercept()
 
     def fail(self, error: BaseException) -> None:
-        """Wake whatever waits, so that it sees that the background work has failed."""
+        """Wake all waiting tasks, which then see that background work has failed."""
         self.on_change()
         self.desk.wake_all()
 
@@ -383,19 +319,81 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception |
     return Interception(config.interceptors, subject, config.introduction, drops=True)
 
 
-class _Member(Protocol):
-    """What takes part in a group."""
-
-    @property
-    def member_id(self) -> str:
-        """Its id there."""
-
-
-def telemetry_labels(config: ConsumerConfig, group: _Member | None) -> dict[str, str]:
-    """Return what describes a consumer to brokers that take its metrics."""
+def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:
+    """Return the labels of the consumer for pushed metrics (KIP-714)."""
     return {
         "group_id": config.group_id or "",
         "group_instance_id": config.group_instance_id or "",
         "group_member_id": "" if group is None else group.member_id,
         "client_rack": config.client.client_rack or "",
     }
+
+
+# -- rebalance listeners and interceptors that are running
+
+ListenerMethod = Callable[[set[TopicPartition]], Awaitable[None] | None]
+
+
+class _Call:
+    """One call of an application's callback. Tasks started by the callback inherit this object in
+    their context, and may outlive the call."""
+
+    __slots__ = ("is_running", "owner")
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.is_running = True
+
+
+_running: ContextVar[_Call | None] = ContextVar("aiokafka_listener", default=None)
+_intercepting: ContextVar[_Call | None] = ContextVar("aiokafka_interceptor", default=None)
+
+
+async def call_listener(
+    owner: object, method: ListenerMethod, partitions: frozenset[TopicPartition]
+) -> None:
+    """Call a rebalance listener's method, plain or `async`. `owner` identifies the consumer."""
+    with _inside(_running, owner):
+        result = method(set(partitions))
+        if inspect.isawaitable(result):
+            await result
+
+
+@contextmanager
+def intercepting(owner: object) -> Iterator[None]:
+    """Mark the block as a call of `on_consume`. `owner` identifies the consumer."""
+    with _inside(_intercepting, owner):
+        yield
+
+
+def refuse_in_listener(owner: object, call: str) -> None:
+    """Raise IllegalStateError if the caller is a rebalance listener of the consumer, or a task
+    started by one: `call` would wait for the listener to return, or change the assignment that the
+    listener is called about."""
+    if _is_inside(_running, owner):
+        raise IllegalStateError(f"{call} cannot be called in a rebalance listener")
+
+
+def refuse_reading(owner: object) -> None:
+    """Raise IllegalStateError if the caller is a rebalance listener or interceptor of the consumer,
+    or a task started by one: records arrive only after it has returned."""
+    refuse_in_listener(owner, "getone() and getmany()")
+    if _is_inside(_intercepting, owner):
+        raise IllegalStateError("getone() and getmany() cannot be called in on_consume()")
+
+
+def _is_inside(place: ContextVar[_Call | None], owner: object) -> bool:
+    running = place.get()
+    return running is not None and running.is_running and running.owner is owner
+
+
+@contextmanager
+def _inside(place: ContextVar[_Call | None], owner: object) -> Iterator[None]:
+    call = _Call(owner)
+    token = place.set(call)
+    try:
+        yield
+    finally:
+        # Tasks started by the callback keep this context and see the end of the call here.
+        call.is_running = False
+        place.reset(token)

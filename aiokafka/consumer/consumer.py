@@ -1,4 +1,4 @@
-"""The consumer as applications see it."""
+"""AIOKafkaConsumer: its life, subscription, records, positions and commits."""
 
 from __future__ import annotations
 
@@ -6,48 +6,54 @@ import asyncio
 import contextlib
 import logging
 import math
+import operator
 import re
 import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, overload
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import show_options, with_options
 from aiokafka._group_members import add_reader
+from aiokafka._health import ConsumerState
 from aiokafka._log import SubjectLog
-from aiokafka._metadata.all_topics import AllTopics
-from aiokafka._states import ConsumerState
+from aiokafka._partitions import as_partition
 from aiokafka._tasks import OF_CONSUMERS, TaskOwner, made_for, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import KT, VT, Key, Self, Unpack, Value, as_it_is, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import AllTopics
 from aiokafka.consumer._arguments import (
+    AllPositions,
     WrongStart,
+    as_partitions,
     as_wanted,
     configure,
+    is_offset,
+    offsets_to_commit,
     record_limit,
     server_regex,
     stop_limit,
     to_assign,
     topic_names,
 )
-from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
-from aiokafka.consumer._listener_call import refuse_in_listener
-from aiokafka.consumer._positions import ConsumerPositions
-from aiokafka.consumer._shared import Shared, telemetry_labels
+from aiokafka.consumer._health import ConsumerHealthMonitor
+from aiokafka.consumer._partition_state import PartitionState
+from aiokafka.consumer._shared import Shared, refuse_in_listener, telemetry_labels
 from aiokafka.consumer.fetch.buffer import RecordIterator
-from aiokafka.consumer.fetch.desk import ReaderDesk
-from aiokafka.consumer.fetch.fetcher import Fetcher, Placement
-from aiokafka.consumer.group.no_group import NoGroup
+from aiokafka.consumer.fetch.fetcher import Fetcher, FetchTargets
+from aiokafka.consumer.fetch.record_queue import RecordQueue
+from aiokafka.consumer.group.no_group import NoGroup, no_group
+from aiokafka.consumer.position.lookup import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.position.resolver import OffsetResolver
-from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
@@ -57,19 +63,24 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
+    renewed,
 )
-from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
+from aiokafka.structs import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    SubscriptionPattern,
+    TopicPartition,
+)
 
 __all__ = ["AIOKafkaConsumer", "ConsumerSettings"]
 
 
-# -- What a consumer was made with, as properties of it
-
-
 @with_options({"_given": ConsumerConfig, "_given.client": ClientConfig})
 class ConsumerSettings:
-    """The options that programs ask a consumer for. A subclass of theirs may have attributes of
-    these names, as in aiokafka: they can be set, without any effect here."""
+    """Options of the constructor as attributes. As in aiokafka, a subclass may define attributes
+    with these names: setting them is possible and has no effect."""
 
     _given: ConsumerConfig
 
@@ -85,10 +96,10 @@ class ConsumerSettings:
 
     @cached_property
     def isolation_level(self) -> str:
-        """Which records of transactions are read, as the constructor was told."""
+        """Which records of transactions are read."""
         return self._given.isolation_level
 
-    # -- names that others read --------------------------------------------------------------------
+    # -- private names of aiokafka -----------------------------------------------------------------
 
     @cached_property
     def _group_id(self) -> str | None:
@@ -112,7 +123,9 @@ class ConsumerSettings:
 
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.group import GroupMakings
+    from aiokafka._upstream.fetcher import FetcherNames
+    from aiokafka.consumer.group.group import GroupMembership, GroupView
+    from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ConsumerOptions
@@ -120,23 +133,33 @@ else:
     ConsumerHealth = later("aiokafka.health.ConsumerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ConsumerOptions = later("aiokafka.options.ConsumerOptions")
-    GroupMakings = later("aiokafka.consumer.group.group.GroupMakings")
+    FetcherNames = later("aiokafka._upstream.fetcher.FetcherNames")
+    GroupMembership = later("aiokafka.consumer.group.group.GroupMembership")
+    GroupView = later("aiokafka.consumer.group.group.GroupView")
+    OffsetCommitter = later("aiokafka.consumer.position.committed.OffsetCommitter")
 
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
-# A reader that always finds data would never let other tasks run. With what one call decompresses
-# and returns (3.5 ms for 1 MB of gzip), the event loop is to stand still for 5 ms at most.
+# Seconds after which a reader that always finds records lets other tasks run. With the time of one
+# call (3.5 ms to decompress 1 MB of gzip), the event loop stands still for 5 ms at most.
 _YIELD_AFTER = 0.001
 
-# What ending tasks and closing connections may take, in seconds, after the commit and leaving.
+# Seconds for ending tasks and closing connections, after the commit and leaving the group.
 _CLOSE_TIMEOUT = 1.0
 
-# How long start() waits for leaders to tell where their logs end.
+# Seconds that start() waits for the end offsets from the leaders.
 _LOOK_TIMEOUT = 5.0
 
+_STOPPED = "the consumer was stopped; make a new one"
 
-class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
+# Programs for aiokafka match the first words of these texts.
+_NOT_ASSIGNED = "No current assignment for partition {}: it is not assigned"
+_NOT_ALL_ASSIGNED = "Partitions {{{}}} are not assigned"
+_NO_PARTITIONS = "partitions must be TopicPartition namedtuples"
+
+
+class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     """Reads records from a Kafka cluster.
 
     Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
@@ -301,22 +324,28 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         config = self._given
         self._client = client = AIOKafkaClient(config.client, subject=config.subject)
         self._subscription = subscription
-        self._desk = desk = ReaderDesk()
-        self._vitals = health = ConsumerHealthMonitor(client, config, self._subscription)
-        self._shared = shared = Shared(client, config, self._subscription, desk, health.look)
-        # Knows the desk and not the consumer, which can then be missed by its owner and say so.
+        self._queue = queue = RecordQueue()
+        self._monitor = health = ConsumerHealthMonitor(client, config, self._subscription)
+        self._shared = shared = Shared(client, config, self._subscription, queue, health.look)
+        # The tasks must not refer to the consumer, or `__del__` could not warn of an unclosed one.
         self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
-        placement = Placement(shared)
-        makings = None if config.group_id is None else _prepare_group(shared, config.group_id)
-        self._committer = None if makings is None else makings.committer
-        self._resolver = OffsetResolver(shared, tasks, placement.contact_of, self._committer)
-        self._fetcher = Fetcher(shared, tasks, placement, self._resolver)
-        self._joined = None if makings is None else makings.make_group(shared, self._fetcher.route)
-        self._coordinator = self._joined or NoGroup(shared, self._fetcher.route)
-        if makings is not None and self._joined is not None:
-            self._group_view = makings.make_view(shared, self._joined)
+        targets = FetchTargets(shared)
+        self._committer: OffsetCommitter | None = None
+        self._joined: GroupMembership | None = None
+        self._group_view: GroupView | None = None
+        if config.group_id is not None:
+            # Imported here, so that a consumer without a group does not load it.
+            from aiokafka.consumer.group import group
+
+            self._committer = group.make_committer(shared, config.group_id)
+        self._resolver = OffsetResolver(shared, tasks, targets, self._committer)
+        self._fetch = Fetcher(shared, tasks, targets, self._resolver)
+        if self._committer is not None:
+            self._joined = group.GroupMembership(shared, self._fetch, self._committer)
+            self._group_view = group.GroupView(shared, self._joined)
             add_reader(self._loop, self._group_view)
-        health.begin(Sources(desk, tasks, placement, self._coordinator, shared.meter))
+        self._coordinator = self._joined or NoGroup(shared, self._fetch)
+        health.begin(queue, tasks, targets, self._coordinator, shared.meter)
         self._all_topics: AllTopics | None = None
         self._is_started = False
         self._yielded_at = 0.0
@@ -343,9 +372,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, learn about the subscribed or assigned topics, join the group and wait for the
-        first assignment, and begin to fetch. With `auto_offset_reset="latest"` nothing is missed
-        that is written after it has returned.
+        """Connect, get metadata of the subscribed or assigned topics, join the group and wait for
+        the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
+        written after it returns are read.
 
         Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when such a
         topic does not come into being within `request_timeout_ms`, TopicAuthorizationFailedError
@@ -363,14 +392,14 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             self._subscription.begin_again()
             self._assemble(self._subscription)
             self._renew()
-        self._refuse_if_closed()
+        self._check()
         if self._is_started:
             raise WrongStart("Did you call `start` twice? The consumer was started before")
         self._is_started = True
-        self._vitals.live(ConsumerState.STARTING)
+        self._monitor.live(ConsumerState.STARTING)
         try:
             await self._launch()
-            self._refuse_if_closed()
+            self._check()
         except BaseException as error:
             is_stopped = bool(self._closed)
             self._has_failed = not is_stopped  # now, for what follows may be cancelled, too
@@ -379,23 +408,24 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
                 # What failed is what `stop()` has closed.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
-        self._vitals.live(None)
+        self._monitor.live(None)
 
     async def _launch(self) -> None:
         deadline = self._loop.time() + self._given.client.request_timeout
-        # Before the first metadata request, so that it asks for them already.
+        # Before `bootstrap()`, so that the first metadata request asks for the topics.
         if self._subscription.pattern is not None:
             self._client.watch_all_topics()
         else:
             self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
-            # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.
+            # Before it assigns partitions, a program calls partitions_for_topic(), which cannot
+            # wait.
             await self._look_at_cluster()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None:
             await self._await_topics(deadline)
-        self._fetcher.start()
+        self._fetch.start()
         self._coordinator.on_metadata()
         self._owner.start(self._resolver.run(), name="offsets")
         if self._shared.interception is not None:
@@ -404,18 +434,20 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         await self._await_positions(deadline)
 
     async def _look_at_cluster(self) -> None:
-        """Ask for all topics, for the application's questions only: what may pass is logged."""
+        """Request metadata of all topics, for `partitions_for_topic()`. Retriable errors are logged
+        only."""
         try:
             self._all_topics = await AllTopics.of(self._client, self._given.client.request_timeout)
         except KafkaError as error:
             if not (error.retriable or isinstance(error, KafkaTimeoutError)):
                 raise
-            told = SubjectLog(log, self._given.subject)
-            told.warning("The topics of the cluster are not known yet: %s", error)
+            SubjectLog(log, self._given.subject).warning(
+                "The topics of the cluster are not known yet: %s", error
+            )
 
     async def _await_topics(self, deadline: float) -> None:
-        """Wait until the subscribed topics are known, or all of them denied; a few denied ones are
-        reported to readers."""
+        """Wait for the metadata of the subscribed topics. Raise only if all of them are denied: a
+        denied topic among others is reported to readers."""
         denied: TopicAuthorizationFailedError | None = None
         is_any_known = False
         for topic in self._subscription.topics:
@@ -428,37 +460,37 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             raise denied
 
     async def _await_positions(self, deadline: float) -> None:
-        """Wait until the ends of the logs are known, with "latest", before the application goes on
-        to write; as far as their leaders answer soon."""
+        """With "latest", wait until the end offsets are known, since the application may write
+        records next. Give up after a few seconds if leaders do not respond."""
         if self._given.auto_offset_reset in ("earliest", "none"):
             return
         deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
         while self._resolver.is_looking and not self._closed:
-            if not await self._desk.positions.wait(deadline):
+            if not await self._queue.positions.wait(deadline):
                 break
-        self._refuse_if_closed()
+        self._check()
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Commit what is finished (with auto-commit), end all background work and close the
-        connections; before that leave the group, unless a static member.
+        """Commit finished records (with auto-commit), leave the group (unless a static member), end
+        all background work and close the connections.
 
-        Takes `timeout` seconds at most to commit, also what other tasks are committing, and to
-        leave (None: ten; 0: does neither). Readers that wait, and `start()`, get
-        ConsumerStoppedError at once, other calls when that time is over. Several calls at once end
-        together. Called again, it does nothing, or, after a cancelled call, goes on with the work.
+        Committing, including the commits of other tasks, and leaving take `timeout` seconds at most
+        (None: ten; 0: neither is done). Waiting readers and `start()` get ConsumerStoppedError at
+        once, other calls after that time. Concurrent calls return together. A second call does
+        nothing, or continues the work after a cancelled call.
 
-        Records in the hands of the application count as finished if the task that read them calls
-        this, and not because of an exception.
+        The last returned records count as finished if the task that read them calls `stop()`, and
+        not while it handles an exception.
         """
         refuse_other_loop(self._loop, type(self).__name__)
-        refuse_in_listener(self._desk, "stop()")
+        refuse_in_listener(self._queue, "stop()")
         deadline = self._loop.time() + stop_limit(timeout)
         self._refuse_work()
         try:
             async with timeout_at(deadline + _CLOSE_TIMEOUT):
                 await self._stopping.acquire()
         except asyncio.TimeoutError:
-            # The call that has begun the work has more time than this one.
+            # The first call of `stop()` has a longer timeout than this one.
             self._abandon()
             await self._stopping.acquire()
         try:
@@ -467,27 +499,22 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """Return no record from now on; after a `start()` that has failed, begin no more."""
+        """Return no records from now on. After a failed `start()`, do not start again."""
         if self._closed:
             self._has_failed = False
             return
         self._closed = True
-        if self._is_through():
-            self._desk.buffer.begin_call()
-        self._vitals.live(ConsumerState.CLOSED)
-        self._desk.close()
-
-    def _is_through(self) -> bool:
-        """Return whether the application has finished what it has in hand: only the task that reads
-        says so, when it stops of its own accord.
-        """
-        return self._is_reader() and sys.exc_info()[0] is None
+        # The reading task finishes its records by stopping, unless it does so because of an error.
+        if self._is_reader() and sys.exc_info()[0] is None:
+            self._queue.buffer.begin_call()
+        self._monitor.live(ConsumerState.CLOSED)
+        self._queue.close()
 
     def _is_reader(self) -> bool:
         return self._reader is not None and self._reader() is asyncio.current_task()
 
     async def _finish(self, deadline: float) -> None:
-        """Do all that is left to do; the time to commit and leave is over at `deadline`."""
+        """Do the rest of the work of `stop()`; commit and leave until `deadline` at most."""
         if self._is_finished:
             return
         if self._is_started and self._owner.failure is None:
@@ -498,8 +525,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             await self._shared.interception.finish(limit)
             self._shared.interception.close()
         await self._owner.stop(limit)
-        await self._fetcher.close()
-        self._vitals.close()
+        await self._fetch.close()
+        self._monitor.close()
         await self._client.close()
         self._is_finished = True
 
@@ -511,8 +538,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         await self._stop_for_good()
 
     async def _stop_for_good(self) -> None:
-        """Call `stop()` for the last time: if it is cancelled, what it left ends at once, and the
-        group notices at the end of the session."""
+        """Call `stop()`. If it is cancelled, end everything without waiting; the group notices when
+        the session times out."""
         try:
             await self.stop()
         finally:
@@ -520,22 +547,33 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
     def _abandon(self) -> None:
         """End everything without waiting for it."""
-        self._vitals.close()
+        self._monitor.close()
         self._coordinator.abandon()
         self._owner.cancel()
         if self._shared.interception is not None:
             self._shared.interception.close()
         self._client.abort()
 
-    def _refuse_if_closed(self) -> None:
+    def _check(self) -> None:
+        """Raise what keeps the consumer from working: it is stopped, or background work failed."""
         if self._closed:
-            raise ConsumerStoppedError("the consumer was stopped; make a new one")
-        self._owner.check()
-        self._coordinator.check()
+            raise ConsumerStoppedError(_STOPPED)
+        joined = self._joined
+        failure = self._owner.failure or (None if joined is None else joined.state.failure)
+        if failure is not None:
+            raise renewed(failure) from failure
+
+    def _check_can_read(self) -> None:
+        """Raise if the consumer cannot work, is not started, or belongs to another event loop."""
+        if asyncio.get_running_loop() is not self._loop:
+            refuse_other_loop(self._loop, type(self).__name__)
+        self._check()
+        if not self._is_started:
+            raise IllegalStateError("the consumer is not started: await start() first")
 
     @contextlib.contextmanager
     def _unless_stopped(self) -> Iterator[None]:
-        """Raise ConsumerStoppedError if the block ends because `stop()` closes the connections."""
+        """Raise ConsumerStoppedError if the block fails because `stop()` closes the connections."""
         try:
             yield
         except (IllegalStateError, KafkaConnectionError) as error:
@@ -543,22 +581,18 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
                 raise ConsumerStoppedError("the consumer was stopped meanwhile") from error
             raise
 
-    def _check_can_read(self) -> None:
-        refuse_other_loop(self._loop, type(self).__name__)
-        self._refuse_if_closed()
-        if not self._is_started:
-            raise IllegalStateError("the consumer is not started: await start() first")
-
     # -- what to read ------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions from now on.
 
-        One that was assigned before keeps its position and pause; of others, with auto-commit, what
-        is finished is committed. Raises IllegalStateError after `subscribe()`, TypeError for
-        anything but TopicPartitions (a tuple is one), ValueError for a name that no topic can have.
+        Partitions that were assigned before keep their position and pause. With auto-commit, the
+        finished records of the other former partitions are committed.
+
+        Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions (a
+        tuple is one), ValueError for a name that no topic can have.
         """
-        refuse_in_listener(self._desk, "assign()")
+        refuse_in_listener(self._queue, "assign()")
         self._subscription.assign(to_assign(partitions))
         self._subscription_changed()
 
@@ -568,20 +602,20 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         pattern: str | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all topics whose name matches a regular expression, from now on: of
-        others no more records are returned.
+        """Read these topics, or all topics whose name matches a regular expression, from now on. No
+        more records of other topics are returned.
 
-        New partitions and, with a pattern, new topics are noticed at the latest after
-        `metadata_max_age_ms`. A str is matched here, with Python's `re`, against the beginning of
-        a name; a SubscriptionPattern by the broker. `listener` is called when partitions move
-        within a group; without `group_id` nothing moves.
+        New partitions, and new topics that match a pattern, are found within `metadata_max_age_ms`.
+        The client matches a str with Python's `re` against the beginning of the name; the broker
+        matches a SubscriptionPattern. `listener` is called when partitions move within a group;
+        without `group_id` it is not called.
 
         Raises TypeError unless exactly one of `topics` and `pattern` is given, and for topics that
         are not a list, tuple or set of names; ValueError for a bad pattern, and for a name that no
         topic can have; IllegalStateError after `assign()`; IllegalOperation for a
         SubscriptionPattern without group_protocol="consumer".
         """
-        refuse_in_listener(self._desk, "subscribe()")
+        refuse_in_listener(self._queue, "subscribe()")
         if not topics and not pattern:
             raise TypeError("You should provide either `topics` or `pattern`")
         if topics and pattern is not None:
@@ -602,116 +636,112 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Return the names of the topics read at the moment: for a pattern those that match, or
-        those with assigned partitions if the broker matches."""
+        """Return the subscribed topics: for a pattern the matching ones, for a SubscriptionPattern
+        those with assigned partitions."""
         return self._subscription.topics
 
     def unsubscribe(self) -> None:
-        """Read nothing any more; `assign()` or `subscribe()` may follow.
+        """Drop the subscription and all partitions; `assign()` or `subscribe()` may follow.
 
-        In the background, with auto-commit, what is finished is committed; the listener is told
-        that its partitions are revoked; the group is left.
+        In the background the consumer commits finished records (with auto-commit), calls the
+        listener with the revoked partitions and leaves the group.
         """
-        refuse_in_listener(self._desk, "unsubscribe()")
+        refuse_in_listener(self._queue, "unsubscribe()")
         self._subscription.unsubscribe()
         self._subscription_changed()
 
     def _subscription_changed(self) -> None:
         if self._is_started and not self._closed:
             self._coordinator.on_subscribed()
-            self._vitals.look()
+            self._monitor.look()
 
     # -- records -----------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[KT, VT]:
-        """Return the next record of these partitions (none given: of all), waiting for it without
+        """Return the next record of these partitions (none given: of all); wait for it without
         limit.
 
-        Partitions are served in turn, one fetched record set at a time. A cancelled call has taken
-        nothing.
+        Partitions take turns, one fetched record set at a time. A cancelled call consumes nothing.
 
         Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
-        for a record that cannot be read, again with each call until `seek()`;
+        for an unreadable record, with each call until `seek()`;
         OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
         `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
         of one partition is raised in its turn and does not stop the others.
         """
-        # The short way, once it is known that it is this task that reads.
+        # The fast path, for the task that made the last reading call.
         if not partitions and self._is_reader():
-            record = self._desk.next()
+            record = self._queue.next()
             if record is not None:
                 return record
-        return await self._wait_for_one(partitions)
+        return await self._read_one(partitions)
 
-    async def _wait_for_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
-        wanted = as_wanted(partitions)
-        self._check_can_read()
-        if (stand_in := vars(self._fetcher).get("next_record")) is not None:  # of a test
-            found: ConsumerRecord[KT, VT] = await stand_in(partitions)
-            return found
+    async def _read_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
+        wanted = as_wanted(partitions) if partitions else None
         began_at = self._begin_call()
-        await self._maybe_yield()
+        if not await self._maybe_yield():
+            raise ConsumerStoppedError(_STOPPED)
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
-        self._check_can_read()
         self._check_has_subscription()
-        told_at = self._vitals.told_at
+        told_at = self._monitor.told_at
         while True:
-            record = self._desk.next_of(wanted)
-            if record is not None and self._shared.interception is not None:
+            record = self._queue.next_of(wanted)
+            if record is None:
+                await self._fetch.wait_for_records(wanted, self._next_look(told_at))
+                self._yielded_at = self._loop.time()
+                self._check_can_read()
+            elif self._shared.interception is None:
+                return record
+            else:
                 from aiokafka.consumer._interception import intercept_one
 
                 record = await intercept_one(self._shared, record, began_at)
-                if record is None:
-                    await self._maybe_yield()
-                    self._check_can_read()
-                    continue
-            if record is not None:
-                return record
-            await self._fetcher.wait_for_records(wanted, self._next_look(told_at))
-            self._yielded_at = self._loop.time()
-            self._check_can_read()
+                if record is not None:
+                    return record
+                await self._maybe_yield()
+                self._check_can_read()
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
-        """Return records of these partitions (none given: of all) that are there, or come within
-        `timeout_ms` (0 or less: only those that are there).
+        """Return the buffered records of these partitions (none given: of all). If there are none,
+        wait for records for `timeout_ms` (0 or less: do not wait).
 
-        At most `max_records` over all partitions (default: `max_poll_records`), which take turns
-        from call to call. `{}` when there is nothing in time, or `stop()` is called meanwhile. A
-        cancelled call has taken nothing.
+        Returns at most `max_records` over all partitions (default: `max_poll_records`); partitions
+        take turns from call to call. Returns `{}` if no records arrive in time, or `stop()` is
+        called meanwhile. A cancelled call consumes nothing.
 
-        Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`. Good
-        records are returned first; the error of what follows them is raised by the next call.
+        Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`.
+        Records before an error are returned first; the next call raises the error.
         """
         wanted = as_wanted(partitions)
         limit = record_limit(max_records, self._given.max_poll_records)
         if math.isnan(timeout_ms):
             raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
-        self._check_can_read()
-        if (stand_in := vars(self._fetcher).get("fetched_records")) is not None:  # of a test
-            most = max_records or self._max_poll_records
-            return dict(await stand_in(partitions, timeout_ms / 1000, max_records=most))
+        return await self._read_many(wanted, timeout_ms, limit)
+
+    async def _read_many(
+        self, wanted: Set[TopicPartition] | None, timeout_ms: float, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
         began_at = self._begin_call()
         if not await self._maybe_yield():
             return {}
-        self._check_can_read()
         self._check_has_subscription()
-        records = self._desk.take(wanted, limit)
-        told_at = self._vitals.told_at
+        records = self._queue.take(wanted, limit)
+        told_at = self._monitor.told_at
         deadline = None
         while not records:
             if deadline is None:
                 deadline = self._loop.time() + timeout_ms / 1000
             look_at = self._next_look(told_at)
             until = deadline if look_at is None else min(deadline, look_at)
-            in_time = await self._fetcher.wait_for_records(wanted, until)
+            in_time = await self._fetch.wait_for_records(wanted, until)
             self._yielded_at = self._loop.time()
             if self._closed:
                 break
             self._check_can_read()
-            records = self._desk.take(wanted, limit)
+            records = self._queue.take(wanted, limit)
             if not in_time and until == deadline:
                 break
         result = records
@@ -720,51 +750,56 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
             limit_at = began_at + timeout_ms / 1000
             result = await intercept(self._shared, records, began_at, limit_at)
-        self._fetcher.settle(records)
+        self._fetch.settle(records)
         return result
 
     def _next_look(self, told_at: float) -> float | None:
-        """Return when a reader has to see again whether the brokers answer (loop time; None =
-        never). Raises KafkaUnreachableError if they have not for too long."""
+        """Return when a waiting reader has to check again that brokers respond (loop time; None =
+        never). Raises KafkaUnreachableError after an outage of `unreachable_timeout_ms`."""
         if self._given.unreachable_timeout is None:
             return None
-        return self._vitals.check(told_at)
+        return self._monitor.check(told_at)
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
 
     async def _maybe_yield(self) -> bool:
-        """Let other tasks run, ours that fetch among them, if they have not for a while; False if
-        `stop()` is called."""
+        """Let other tasks run, such as our fetches, if they have not for a while. Return False if
+        `stop()` was called meanwhile."""
         now = self._loop.time()
         share = (now - self._yielded_at) / _YIELD_AFTER
-        self._desk.buffer.pace(share)
+        self._queue.buffer.pace(share)
         if share > 1:
             self._yielded_at = now
-            await self._desk.pass_turn()
-        return not self._closed
+            await self._queue.yield_turn()
+            if self._closed:
+                return False
+            self._check_can_read()
+        return True
 
     def _begin_call(self) -> float:
-        """Note who reads, and that it has finished what it got before; return the time (loop time).
+        """Start a reading call, which finishes the records of former calls. Return the loop time.
 
-        Before anything else runs: a commit that is due now takes along what this call finishes.
+        Runs before other tasks can: an auto-commit that is due now then includes these records.
         """
+        self._check_can_read()
         task = asyncio.current_task()
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)
-        self._desk.buffer.begin_call()
+        self._queue.buffer.begin_call()
         return self._loop.time()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
-        """Return what goes through the records one by one, and ends when the consumer is stopped:
-        `async for` over this takes less time than `getone()`. Raises ConsumerStoppedError when
-        stopped already."""
-        self._refuse_if_closed()
-        return RecordIterator(self._desk.buffer, self._is_plain, lambda: type(self).__anext__(self))
+        """Return an iterator over all records, which ends when the consumer is stopped. `async for`
+        is faster than calls of `getone()`. Raises ConsumerStoppedError if stopped already."""
+        self._check()
+        return RecordIterator(
+            self._queue.buffer, self._is_plain, lambda: type(self).__anext__(self)
+        )
 
     def _is_plain(self) -> bool:
-        """Return whether nothing of a program or a tracer is in the place of our methods."""
+        """Return whether no program or tracer has replaced `getone` or `__anext__`."""
         kind = type(self)
         is_own = kind.getone is _GETONE and kind.__anext__ is _ANEXT
         return is_own and "getone" not in vars(self)
@@ -772,7 +807,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     async def __anext__(self) -> ConsumerRecord[KT, VT]:
         """Return the next record; the loop ends when the consumer is stopped.
 
-        A record too large to be fetched is logged and waited for; every other error is raised.
+        RecordTooLargeError is logged, and the call keeps waiting; other errors are raised.
         """
         while True:
             try:
@@ -782,19 +817,362 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             except RecordTooLargeError as error:
                 SubjectLog(log, self._given.subject).error("%s", error)
 
-    # -- how it is doing ---------------------------------------------------------------------------
+    # -- assignment and positions ----------------------------------------------------------------
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
+        return self._subscription.assignment.tps
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record of a partition. Waits until it is known.
+
+        Raises IllegalStateError if the partition is not assigned, KafkaTimeoutError after
+        `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`,
+        TopicAuthorizationFailedError.
+        """
+        deadline = self._loop.time() + self._given.default_api_timeout
+        while True:
+            self._check_can_read()
+            state = self._subscription.assigned_state(partition)
+            if state.position is not None:
+                return state.position
+            # A failed look-up is raised once, by this call or by the next reading call.
+            failure = self._queue.buffer.pop_failure(state)
+            if failure is not None:
+                raise failure
+            self._refuse_denied(state)
+            if not await self._queue.positions.wait(deadline):
+                why = self._why_unset(state)
+                raise KafkaTimeoutError(f"position of {partition} not found in time: {why}")
+
+    def _why_unset(self, state: PartitionState) -> str:
+        """Return a text that says why a partition has no position."""
+        error = state.retry.error
+        if error is not None:
+            return str(error() if isinstance(error, type) else error)
+        reasons = [s.reason for s in self._client.waits.lasting() if s.partition == state.tp]
+        return reasons[0] if reasons else "no broker has responded"
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at `offset`. A seek forward within the buffered records keeps the later ones;
+        otherwise all buffered records of the partition are dropped.
+
+        Raises ValueError for anything but an integer of at least 0 and below 2**63,
+        IllegalStateError if the partition is not assigned.
+        """
+        if not is_offset(offset):
+            raise ValueError(
+                f"Offset must be a positive integer below 2**63, or 0, not offset={offset!r}"
+            )
+        state = self._subscription.assigned_state(partition, _NOT_ASSIGNED)
+        state.forget_former()
+        if not self._queue.buffer.skip(state, offset):
+            state.seek(offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Continue at the oldest record of these partitions (none given: all assigned).
+
+        Returns True when the positions are known, False after `request_timeout_ms`; they are then
+        found later. Raises IllegalStateError if one is not assigned, TypeError for anything but
+        TopicPartitions, TopicAuthorizationFailedError.
+        """
+        return await self._seek_to(EARLIEST, partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Continue after the newest record; with `read_committed`, at the last stable offset.
+        Otherwise the same as `seek_to_beginning()`."""
+        return await self._seek_to(LATEST, partitions)
+
+    async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
+        states = self._states_of(partitions)
+        self._check_can_read()
+        deadline = self._loop.time() + self._given.client.request_timeout
+        for state in states:
+            state.forget_former()
+            state.reset(spec)
+        while waiting := [state for state in states if state.needs_offset]:
+            for state in waiting:
+                self._refuse_denied(state)
+            if not await self._queue.positions.wait(deadline):
+                return False
+            self._check_can_read()
+        return True
+
+    def _refuse_denied(self, state: PartitionState) -> None:
+        """Raise TopicAuthorizationFailedError if the topic is denied."""
+        if state.tp.topic in self._client.cluster.unauthorized_topics:
+            raise TopicAuthorizationFailedError(state.tp.topic)
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Continue at the committed offsets of these partitions (none given: all assigned), and
+        return them.
+
+        A partition without committed offset (None) keeps its position. Raises IllegalOperation
+        without a group, IllegalStateError if a partition is not assigned, KafkaTimeoutError after
+        `default_api_timeout_ms`.
+        """
+        states = self._states_of(partitions)
+        committer = self._need_group("seek_to_committed")
+        deadline = self._loop.time() + self._given.default_api_timeout
+        with self._unless_stopped():
+            found = await committer.fetch([state.tp for state in states], deadline)
+        offsets: dict[TopicPartition, int | None] = {}
+        for state in states:
+            committed = found.get(state.tp)
+            offsets[state.tp] = None if committed is None else committed.offset
+            # If the partition was revoked and assigned again meanwhile, it has a new position,
+            # which the application has not asked to change.
+            if committed is not None and self._subscription.assignment.get(state.tp) is state:
+                state.forget_former()
+                state.seek_to_committed(committed.offset, committed.leader_epoch)
+        return offsets
+
+    def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
+        rule = "partitions must be TopicPartition instances"
+        tps = [as_partition(tp, rule) for tp in partitions] or sorted(self.assignment())
+        assert tps, "No partitions are currently assigned"
+        return [self._subscription.assigned_state(tp, _NOT_ALL_ASSIGNED) for tp in tps]
+
+    # -- pause and resume --------------------------------------------------------------------------
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume()`; buffered records are kept.
+
+        Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
+        """
+        for tp in partitions:
+            self._assigned_state(tp).pause()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Return records of these partitions again. Raises like `pause()`."""
+        for tp in partitions:
+            self._assigned_state(tp).resume()
+
+    def _assigned_state(self, tp: TopicPartition) -> PartitionState:
+        return self._subscription.assigned_state(as_partition(tp, _NO_PARTITIONS), _NOT_ASSIGNED)
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return self._subscription.paused()
+
+    # -- end offsets and lag, as of the last fetch -------------------------------------------------
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the offset after the newest record, as of the last fetch; None before the
+        first."""
+        return self._fetched_state(partition).highwater
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset of the first open transaction, as of the last fetch; -1 without
+        `read_committed`."""
+        lso = self._fetched_state(partition).lso
+        return lso if lso is None or self._given.read_committed else -1
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return the time of the last fetch response (ms since 1970); None before the first."""
+        return self._fetched_state(partition).timestamp
+
+    @overload
+    def lag(self) -> dict[TopicPartition, int | None]: ...
+
+    @overload
+    def lag(self, partition: TopicPartition) -> int | None: ...
+
+    def lag(
+        self, partition: TopicPartition | None = None
+    ) -> int | dict[TopicPartition, int | None] | None:
+        """Return the number of offsets between the position and the end of a partition, as of its
+        last fetch; None if either is unknown. Without `partition`, return those of all assigned
+        partitions.
+
+        Sends no request, so it may be called often. With `read_committed`, the end is the last
+        stable offset. Raises IllegalStateError if the partition is not assigned.
+        """
+        read_committed = self._given.read_committed
+        if partition is not None:
+            return self._subscription.assigned_state(partition).lag(read_committed)
+        states = self._subscription.assignment.states()
+        return {state.tp: state.lag(read_committed) for state in states}
+
+    def known_end_offsets(self) -> dict[TopicPartition, int | None]:
+        """Return the end offsets of the assigned partitions as of their last fetches, without a
+        request; None before the first."""
+        read_committed = self._given.read_committed
+        states = self._subscription.assignment.states()
+        return {state.tp: state.end(read_committed) for state in states}
+
+    def _fetched_state(self, partition: TopicPartition) -> PartitionState:
+        state = self._subscription.assignment.get(partition)
+        assert state is not None, f"Partition is not assigned: {partition}"
+        return state
+
+    # -- committed offsets -------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None,
+    ) -> None:
+        """Commit these offsets, or by default the positions after all records returned so far.
+
+        A committed offset is that of the next record to read. Takes `default_api_timeout_ms` at
+        most. After a cancellation, some or all of the offsets may be committed.
+
+        Raises IllegalOperation without a group; IllegalStateError for partitions not assigned;
+        ValueError and TypeError for malformed `offsets`; CommitFailedError if the partitions belong
+        to another member now, or were revoked while the application processed their records;
+        UnknownTopicOrPartitionError for a deleted topic, after the other offsets are committed;
+        KafkaTimeoutError; other errors of the broker.
+        """
+        self._need_group("commit")
+        assert self._joined is not None
+        if self._subscription.subscription is None:
+            raise IllegalStateError(
+                "Not subscribed to any topics: call subscribe() or assign() first"
+            )
+        assignment = self._subscription.assignment
+        if offsets is None:
+            # No await until `commit_offsets` has queued the commit: the positions, and the records
+            # that they cover, are those of this moment.
+            positions = {state.tp: state.position for state in assignment.states()}
+            entries = {
+                tp: OffsetAndMetadata(offset)
+                for tp, offset in positions.items()
+                if offset is not None
+            }
+        else:
+            entries = offsets_to_commit(offsets)
+            opening = "" if assignment else "No partitions assigned: "
+            for tp in entries:
+                self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
+        if entries:
+            with self._unless_stopped():
+                entries = _with_epochs(assignment, entries)
+                await self._joined.commit_offsets(
+                    assignment, AllPositions(entries) if offsets is None else entries
+                )
+        if offsets is None:
+            # After the other offsets are committed: the error names only the revoked partitions.
+            self._joined.refuse_revoked()
+
+    async def committed_offsets(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offsets of several partitions (none given: all assigned), with
+        metadata and leader epoch; None for partitions without one.
+
+        Raises IllegalOperation without a group, TypeError for anything but TopicPartitions,
+        KafkaTimeoutError after `default_api_timeout_ms`.
+        """
+        committer = self._need_group("committed_offsets")
+        tps = sorted(self.assignment()) if partitions is None else as_partitions(partitions)
+        deadline = self._loop.time() + self._given.default_api_timeout
+        with self._unless_stopped():
+            found = await committer.fetch(tps, deadline) if tps else {}
+        return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """Return the committed offset of a partition; None if there is none.
+
+        Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
+        """
+        committer = self._need_group("committed")
+        deadline = self._loop.time() + self._given.default_api_timeout
+        with self._unless_stopped():
+            found = await committer.fetch([as_partition(partition)], deadline)
+        return found[partition].offset if partition in found else None
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return the member id and generation of this consumer, for
+        `producer.send_offsets_to_transaction` (KIP-447).
+
+        After `assign()` there is no member and no generation. Raises IllegalOperation without a
+        group, CommitFailedError if the consumer is not a member of the group at the moment.
+        """
+        if self._group_view is None:
+            raise no_group("group_metadata")
+        return self._group_view.metadata()
+
+    def _need_group(self, call: str) -> OffsetCommitter:
+        if self._committer is None:
+            raise no_group(call)
+        self._check_can_read()
+        return self._committer
+
+    # -- offset look-ups ---------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset of the oldest record by partition. The partitions need not be assigned.
+
+        Raises KafkaTimeoutError after `default_api_timeout_ms`, which names the missing partitions
+        and the cause.
+        """
+        return await self._ends(EARLIEST, partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the newest record by partition; with `read_committed`, the last
+        stable offset. Raises like `beginning_offsets()`."""
+        return await self._ends(LATEST, partitions)
+
+    async def _ends(
+        self, spec: OffsetSpec, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        self._check_can_read()
+        deadline = self._loop.time() + self._given.default_api_timeout
+        wanted = dict.fromkeys(as_partitions(partitions), spec.timestamp)
+        with self._unless_stopped():
+            found = await self._resolver.lookup.find(wanted, deadline)
+        return {tp: answer.offset for tp, answer in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, float]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the offset of the first record not older than a timestamp, by partition; None if
+        there is none. The partitions need not be assigned.
+
+        Timestamps are milliseconds since 1970; fractions are dropped. Raises ValueError for a
+        negative timestamp, TypeError for other types, KafkaTimeoutError after
+        `default_api_timeout_ms`, which names the missing partitions and the cause.
+        """
+        self._check_can_read()
+        wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
+        for tp, timestamp in wanted.items():
+            if isinstance(timestamp, SupportsIndex):  # integers of NumPy are no `int`
+                timestamp = operator.index(timestamp)
+            elif not isinstance(timestamp, float):
+                raise TypeError(f"timestamp of {tp}: must be a number, not {timestamp!r}")
+            if not 0 <= timestamp < math.inf:  # nor NaN
+                raise ValueError(
+                    f"The target time for partition {tp} is {timestamp}. It must not be negative."
+                )
+        deadline = self._loop.time() + self._given.default_api_timeout
+        times = {tp: int(timestamp) for tp, timestamp in wanted.items()}
+        with self._unless_stopped():
+            found = await self._resolver.lookup.find(times, deadline)
+        return {
+            tp: None
+            if found[tp].offset < 0
+            else OffsetAndTimestamp(found[tp].offset, found[tp].timestamp)
+            for tp in times
+        }
+
+    # -- health and metrics ------------------------------------------------------------------------
 
     def health(self) -> ConsumerHealth:
-        """Return how the consumer is doing at this moment. It costs little, sends no request,
-        raises nothing, and may be called at any time, before `start()` and after `stop()` as
-        well."""
-        return self._vitals.health()
+        """Return the present health of the consumer.
+
+        It costs little, sends no request, raises nothing, and may be called at any time, also
+        before `start()` and after `stop()`."""
+        return self._monitor.health()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the numbers of the consumer's work so far, at any time."""
+        """Return the metrics of the consumer, at any time."""
         from aiokafka.consumer._metrics import read_consumer
 
-        buffered = self._fetcher.buffered_bytes
+        buffered = self._fetch.buffered_bytes
         return read_consumer(self._shared, self._joined, buffered, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
@@ -802,7 +1180,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partition numbers of a topic; None if the consumer has no metadata of it.
 
-        It knows the topics in use, and all those of its last look at the cluster: `topics()`, or
+        The consumer has metadata of its own topics, and of all topics after `topics()`, or after
         `start()` without topics, pattern or partitions.
         """
         partitions = self._client.cluster.known_partitions(topic)
@@ -811,21 +1189,28 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
-        """Return all topics this user may see, asking one broker after the other until one answers.
+        """Return all topics this user may see. Asks one broker after the other until one responds.
 
-        Raises the last error when none does, KafkaTimeoutError after `default_api_timeout_ms`."""
+        Raises the last error if none does, KafkaTimeoutError after `default_api_timeout_ms`."""
         self._check_can_read()
         with self._unless_stopped():
             limit = self._given.default_api_timeout
             self._all_topics = everything = await AllTopics.of(self._client, limit)
         return everything.names(self._given.exclude_internal_topics)
 
-    # -- how it was set up -------------------------------------------------------------------------
+    @cached_property
+    def _fetcher(self) -> FetcherNames:
+        """The fetcher with the names of aiokafka's, for programs that use it."""
+        from aiokafka._upstream.fetcher import FetcherNames
+
+        return FetcherNames(self)
+
+    # -- listeners ---------------------------------------------------------------------------------
 
     @property
     def rebalance_listener(self) -> ConsumerRebalanceListener | None:
-        """The listener given to `subscribe()`; None without one. It may be replaced, before
-        `start()`, by one that stands between: that keeps the subscription."""
+        """The listener given to `subscribe()`; None without one. Before `start()` it may be
+        replaced, for example by one that wraps it; the subscription stays the same."""
         return self._subscription.listener
 
     @rebalance_listener.setter
@@ -837,11 +1222,16 @@ _GETONE = AIOKafkaConsumer.getone
 _ANEXT = AIOKafkaConsumer.__anext__
 
 
-def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
-    # A consumer without a group does not load what it never needs.
-    from aiokafka.consumer.group.group import prepare_group
-
-    return prepare_group(shared, group_id)
+def _with_epochs(
+    assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return `offsets`, each with the leader epoch of the record before it, if known."""
+    return {
+        tp: entry
+        if entry.leader_epoch >= 0
+        else entry._replace(leader_epoch=assignment.state_value(tp).epoch_before(entry.offset))
+        for tp, entry in offsets.items()
+    }
 
 
 show_options(

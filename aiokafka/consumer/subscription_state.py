@@ -1,4 +1,4 @@
-"""What the application wants to read and which partitions it has. No I/O."""
+"""The subscription of a consumer, its assignment, and the metadata of its topics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 from aiokafka._partitions import as_partition
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.consumer._partition_state import PartitionState, StateWatcher
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._shared import Signal
 from aiokafka.errors import IllegalStateError, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
-
-if TYPE_CHECKING:
-    from aiokafka.consumer._shared import Shared
 
 __all__ = [
     "Assignment",
@@ -31,22 +28,24 @@ __all__ = [
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._partition_state import PartitionState as TopicPartitionState
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.fetcher import Fetcher
 else:
-    TopicPartitionState = PartitionState  # the name other code imports
+    TopicPartitionState = PartitionState  # aiokafka's name
 
 
-# Most of them have been deleted when there are so many; together they take two megabytes.
+# Revoked partitions remembered; ten thousand take two megabytes.
 _MOST_GIVEN_UP = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 
 class Assignment:
-    """The partitions this consumer has at one time. Replaced, never changed.
+    """The partitions assigned to this consumer. Immutable; a new assignment replaces the object.
 
-    A partition that stays assigned keeps its PartitionState, so its position, pause and buffered
-    data. `topic_ids` are those by which the group has assigned topics, by name; it is empty where
-    names are all that counts.
+    A partition that stays assigned keeps its PartitionState, and with it position, pause and
+    buffered records. `topic_ids` are the ids of topics that the group has assigned by id (KIP-848),
+    by name; empty otherwise.
     """
 
     __slots__ = ("_states", "epoch", "topic_ids", "tps")
@@ -64,17 +63,17 @@ class Assignment:
 
     @property
     def active(self) -> bool:
-        """False once a later assignment took its place."""
+        """False once another assignment has replaced this one."""
         return self.epoch >= 0
 
     def is_foreign(self, topic: str, cluster: ClusterMetadata) -> bool:
-        """Return whether metadata names another topic of that name than the group has assigned: one
-        of the two is out of date, and to ask by name leads nowhere."""
+        """Return whether the id of the topic in the metadata differs from the id assigned by the
+        group: one of them is outdated, so requests must not name the topic."""
         given = self.topic_ids.get(topic)
         return given is not None and cluster.topic_id(topic) not in (None, given)
 
     def states(self) -> Iterable[PartitionState]:
-        """Return the states of all partitions."""
+        """Return the states of the assigned partitions."""
         return self._states.values()
 
     def get(self, tp: TopicPartition) -> PartitionState | None:
@@ -114,7 +113,7 @@ class Subscription:
         self.topics = topics
         self.pattern = pattern
         self.regex = regex
-        """A pattern that the broker matches: `topics` are those with partitions of ours."""
+        """A pattern matched by the broker (KIP-848): `topics` then has the assigned topics only."""
         self.listener = listener
         self.is_manual = is_manual
 
@@ -125,77 +124,73 @@ class Subscription:
 
     @property
     def assignment(self) -> Assignment:
-        """The assignment of now."""
+        """The present assignment."""
         return self._owner.assignment
 
 
 class SubscriptionState:
-    """The application's subscription and the assignment that came of it.
+    """The application's subscription and the resulting assignment.
 
-    Subscription: written by the application's task. Assignment: by `assign()` for partitions chosen
-    by hand, else by the coordinator only, through `assign_from_subscribed()`.
+    The application's task writes the subscription. The assignment is written by `assign()` for
+    manually assigned partitions, otherwise by the coordinator through `assign_from_subscribed()`.
     """
 
     def __init__(self) -> None:
-        self._subscription: Subscription | None = None
-        self._assignment = Assignment({}, 0)
-        self._watcher: StateWatcher | None = None
-        self._asked_at = self._assignment.epoch
+        # Plain attributes, because they are read many times per request.
+        self.subscription: Subscription | None = None
+        self.is_manual = False
+        """Whether the application has called `assign()`."""
+        self.is_by_group = False
+        """Whether partitions come from a subscription by topics or pattern: from the group, if
+        there is one."""
+        self.assignment = Assignment({}, 0)
+        self._fetcher: Fetcher | None = None
+        self._subscribed_at = self.assignment.epoch
         self._assigned = Signal()
         self.given_up: dict[TopicPartition, int] = {}
-        """Partitions that were revoked, or begun again, after records of theirs were returned, and
-        the number of the call that got the last of these. An application may hold such records for
-        any time, so the latest are kept: 10,000, or twice as many as were assigned at one time."""
+        """Partitions that were revoked or reset after some of their records were returned, with the
+        number of the last reading call that returned records. An application may process such
+        records for any time, so the latest entries are kept: 10,000, or twice the largest
+        assignment."""
         self._most_given_up = _MOST_GIVEN_UP
 
-    @property
-    def subscription(self) -> Subscription | None:
-        """What the application subscribed to; None if it did not."""
-        return self._subscription
-
-    @property
-    def assignment(self) -> Assignment:
-        """The assignment of now; it is replaced as a whole."""
-        return self._assignment
-
     def fetch_context(self) -> AbstractContextManager[None]:
-        """Return the block in which Faust asks the fetcher. It does nothing: the fetcher counts the
-        calls."""
+        """Return a context manager without effect, for Faust."""
         return nullcontext()
 
     @property
     def topics(self) -> frozenset[str]:
-        """Names of the topics in use; those that match, for a pattern."""
-        return frozenset() if self._subscription is None else self._subscription.topics
+        """The subscribed topics; for a pattern the matching ones."""
+        return frozenset() if self.subscription is None else self.subscription.topics
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
         """The pattern of the subscription; None if it has none."""
-        return None if self._subscription is None else self._subscription.pattern
+        return None if self.subscription is None else self.subscription.pattern
 
     @property
     def listener(self) -> ConsumerRebalanceListener | None:
         """The rebalance listener of the subscription; None if it has none."""
-        return None if self._subscription is None else self._subscription.listener
+        return None if self.subscription is None else self.subscription.listener
 
-    _listener = listener  # the name that programs for aiokafka read
+    # Names of aiokafka.
 
-    # More that programs for aiokafka ask for.
+    _listener = listener
 
     def assigned_partitions(self) -> set[TopicPartition]:
-        """Return the partitions of now."""
-        return set(self._assignment.tps)
+        """Return the assigned partitions."""
+        return set(self.assignment.tps)
 
     def is_assigned(self, tp: TopicPartition) -> bool:
-        """Return whether the partition is one of them."""
-        return tp in self._assignment.tps
+        """Return whether the partition is assigned."""
+        return tp in self.assignment.tps
 
     def paused_partitions(self) -> set[TopicPartition]:
-        """Return those that the application has paused."""
-        return {state.tp for state in self._assignment.states() if state.paused}
+        """Return the paused partitions."""
+        return {state.tp for state in self.assignment.states() if state.paused}
 
     def partitions_auto_assigned(self) -> bool:
-        """Return whether the group assigns them."""
+        """Return whether the partitions come from a subscription."""
         return self.is_by_group
 
     @property
@@ -203,63 +198,53 @@ class SubscriptionState:
         """The pattern of the subscription; None if it has none."""
         return self.pattern
 
-    @property
-    def is_manual(self) -> bool:
-        """Whether partitions were chosen by `assign()`."""
-        return self._subscription is not None and self._subscription.is_manual
-
-    @property
-    def is_by_group(self) -> bool:
-        """Whether partitions come from a subscription by topics or pattern, and so from the group,
-        if there is one."""
-        return self._subscription is not None and not self._subscription.is_manual
-
-    def watch(self, watcher: StateWatcher | None) -> None:
-        """Tell `watcher` about changes of this and later assignments' states."""
-        self._watcher = watcher
-        for state in self._assignment.states():
-            state.watcher = watcher
+    def watch(self, fetcher: Fetcher | None) -> None:
+        """Report changes of partitions, of this and later assignments, to `fetcher`."""
+        self._fetcher = fetcher
+        for state in self.assignment.states():
+            state.fetcher = fetcher
 
     def subscribe_topics(
         self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read topics by name; the coordinator assigns their partitions."""
+        """Subscribe to topics by name."""
         self._refuse_manual()
         self._subscribe(Subscription(self, frozenset(topics), listener=listener))
 
     def subscribe_pattern(
         self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read every topic that matches, existing or to come."""
+        """Subscribe to all present and future topics that match `pattern`."""
         self._refuse_manual()
         self._subscribe(Subscription(self, frozenset(), pattern=pattern, listener=listener))
 
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Read every topic that the broker finds to match. Until it has said which, the topics are
-        those with partitions of ours: it says nothing if these are all that matches."""
+        """Subscribe to all topics that match `regex`, which the broker evaluates. Until its first
+        assignment the topics are those assigned now, because the broker sends no assignment if
+        nothing changes."""
         self._refuse_manual()
-        topics = frozenset(tp.topic for tp in self._assignment.tps)
+        topics = frozenset(tp.topic for tp in self.assignment.tps)
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
-        """Take the topics that the broker found to match; True if that changed anything."""
-        current = self._subscription
+        """Set the topics that match according to the broker; return whether they changed."""
+        current = self.subscription
         if current is None or current.regex is None or topics == current.topics:
             return False
         current.topics = topics
         return True
 
     def replace_listener(self, listener: ConsumerRebalanceListener | None) -> None:
-        """Have another listener hear of the subscription's partitions."""
-        if self._subscription is None:
+        """Replace the rebalance listener of the subscription."""
+        if self.subscription is None:
             raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
-        self._subscription.listener = listener
+        self.subscription.listener = listener
 
     def match_pattern(self, topics: Iterable[str]) -> bool:
-        """Take the matching ones of `topics` as subscribed; True if that changed anything."""
-        current = self._subscription
+        """Subscribe to the matching ones of `topics`; return whether these changed."""
+        current = self.subscription
         if current is None or current.pattern is None:
             return False
         matching = frozenset(filter(current.pattern.match, topics))
@@ -269,12 +254,12 @@ class SubscriptionState:
         return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, chosen by the application."""
-        if self._subscription is not None and not self._subscription.is_manual:
+        """Assign exactly these partitions, chosen by the application."""
+        if self.is_by_group:
             raise IllegalStateError(f"{_EXCLUSIVE}: before assign() call unsubscribe()")
         tps = list(dict.fromkeys(partitions))
         topics = frozenset(tp.topic for tp in tps)
-        self._subscription = Subscription(self, topics, is_manual=True)
+        self._set(Subscription(self, topics, is_manual=True))
         self._replace(tps)
 
     def assign_from_subscribed(
@@ -284,93 +269,97 @@ class SubscriptionState:
         keep: bool = True,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Take the coordinator's assignment for the current subscription.
+        """Assign partitions for the current subscription.
 
         Partitions that were assigned before keep their state, unless `keep` is False. `topic_ids`
-        are those that the coordinator has named, by topic.
+        are the topic ids from the coordinator, by name.
         """
-        if self._subscription is None or self._subscription.is_manual:
+        if not self.is_by_group:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
-        # Through an empty assignment, so that each partition gets a new state, without position.
+        # An empty assignment in between gives each partition a new state, without position.
         if not keep:
             self._replace([])
         self._replace(tps, topic_ids)
 
     def begin_again(self) -> None:
-        """Forget what has come of the subscription: another life of the consumer begins."""
+        """Clear the assignment, before a consumer is started again after a failed `start()`."""
         if self.is_by_group:
             self.assign_from_subscribed([])
-            # Those that the broker found may be gone. No application has named them.
+            # The topics that matched at the broker may be gone.
             self.take_topics(frozenset())
 
     def unsubscribe(self) -> None:
-        """Give up everything; any kind of subscription may follow."""
-        self._subscription = None
+        """Clear subscription and assignment; any kind of subscription may follow."""
+        self._set(None)
         self._replace([])
 
     def assigned_state(
         self, tp: TopicPartition, text: str = "Partition {} is not assigned"
     ) -> PartitionState:
-        """Return the state of an assigned partition. Raises IllegalStateError, which begins with
-        `text`, if it is not assigned."""
-        state = self._assignment.get(as_partition(tp))
+        """Return the state of an assigned partition. Raises IllegalStateError that begins with
+        `text` otherwise."""
+        state = self.assignment.get(as_partition(tp))
         if state is None:
             raise IllegalStateError(f"{text.format(tp)} to this consumer")
         return state
 
     def paused(self) -> set[TopicPartition]:
-        """Return the partitions that are paused."""
-        return {state.tp for state in self._assignment.states() if state.paused}
+        """Return the paused partitions."""
+        return {state.tp for state in self.assignment.states() if state.paused}
 
     def _refuse_manual(self) -> None:
         if self.is_manual:
             raise IllegalStateError(f"{_EXCLUSIVE}: before subscribe() call unsubscribe()")
 
     async def wait_for_assignment(self) -> None:
-        """Wait until there is an assignment for the latest subscription. The consumer does not use
-        it: programs for aiokafka do."""
-        while self._assignment.epoch <= self._asked_at:
+        """Wait until there is an assignment for the latest subscription (aiokafka's name)."""
+        while self.assignment.epoch <= self._subscribed_at:
             await self._assigned.wait()
 
+    def _set(self, subscription: Subscription | None) -> None:
+        self.subscription = subscription
+        self.is_manual = subscription is not None and subscription.is_manual
+        self.is_by_group = subscription is not None and not subscription.is_manual
+
     def _subscribe(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._asked_at = self._assignment.epoch
-        # From this moment on: until the group has agreed, partitions of topics that the application
-        # does not want any more are still assigned.
-        for state in self._assignment.states():
+        self._set(subscription)
+        self._subscribed_at = self.assignment.epoch
+        # At once: partitions of topics that are no longer subscribed to stay assigned until the
+        # group has rebalanced.
+        for state in self.assignment.states():
             state.want(self._wants(state.tp.topic))
 
     def _wants(self, topic: str) -> bool:
-        current = self._subscription
+        current = self.subscription
         if current is None or current.is_manual:
             return True
         if current.pattern is not None:
-            # By name, since `topics` are those of the metadata, which may lack one for a moment.
+            # Match the name, because the metadata may lack a topic for a moment.
             return current.pattern.match(topic) is not None
-        # What a regular expression matches, the broker says with the next assignment.
+        # Only the broker knows what `regex` matches; the next assignment tells.
         return current.regex is not None or topic in current.topics
 
     def _replace(
         self, tps: list[TopicPartition], topic_ids: Mapping[str, bytes] | None = None
     ) -> None:
-        old = self._assignment
+        old = self.assignment
         states: dict[TopicPartition, PartitionState] = {}
         for tp in tps:
             state = old.get(tp)
             if state is None:
                 state = PartitionState(tp)
-                state.watcher = self._watcher
+                state.fetcher = self._fetcher
             state.want(self._wants(tp.topic))
             states[tp] = state
-        self._assignment = Assignment(states, old.epoch + 1, topic_ids)
-        # Whatever holds on to the old object sees that it does not count any more (`active`).
+        self.assignment = Assignment(states, old.epoch + 1, topic_ids)
+        # Code that still refers to the old object sees that it is replaced (`active`).
         old.epoch = -1
         for state in old.states():
             if state.tp not in states:
                 if state.call:
-                    # `GroupView` asks later whether the application had records of it in hand.
-                    # It is the latest now, though it may have been given up before.
+                    # `GroupView` asks later whether the application may still process records of
+                    # the partition. Reinsert it, as the dict is ordered by age.
                     self.given_up.pop(state.tp, None)
                     self.given_up[state.tp] = state.call
                 state.retire()
@@ -381,34 +370,32 @@ class SubscriptionState:
         self._assigned.notify()
 
 
-# -- Keep the client's metadata about the topics of the subscription
-
-
 class SubscribedTopics:
-    """What a consumer does about its topics, with or without a group.
+    """Keeps the client's metadata about the subscribed topics, with or without a group.
 
-    Owns: the denied topics, each with a stand-in for its partitions, to report the error by.
+    Owns: the topics with TOPIC_AUTHORIZATION_FAILED. Each has a PartitionState of partition -1,
+    which the error is reported for, since the topic's partitions are unknown.
     """
 
     def __init__(self, shared: Shared) -> None:
         self._client = shared.client
         self._config = shared.config
         self._subscriptions = shared.subscriptions
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._on_change = shared.on_change
         self._denied: dict[str, PartitionState] = {}
 
     async def follow(self, on_metadata: Callable[[], None]) -> None:
         """Call `on_metadata` after each new snapshot, until cancelled."""
         while True:
-            # The future first: a snapshot that comes while this one is looked at is not missed.
+            # Get the future first, so that a snapshot during the calls is not missed.
             changed = self._client.metadata_changed()
             on_metadata()
             self._on_change()
             await changed
 
     def request(self) -> None:
-        """Ask the client for the topics of the subscription; for all there are, with a pattern."""
+        """Request metadata of the subscribed topics; of all topics for a pattern."""
         subscriptions = self._subscriptions
         if subscriptions.pattern is not None:
             self._client.watch_all_topics()
@@ -416,26 +403,25 @@ class SubscribedTopics:
             self._client.set_topics(subscriptions.topics)
 
     def match_pattern(self) -> bool:
-        """Subscribe to the topics that match the pattern; True if others did before."""
+        """Update the topics that match the pattern; return whether they changed."""
         hide_internal = self._config.exclude_internal_topics
         return self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
 
     def report_denied(self) -> None:
-        """Report topics that we may not read, once per metadata response, while the others go
-        on."""
+        """Report topics with TOPIC_AUTHORIZATION_FAILED to readers, once per metadata response."""
         denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
-            # With it goes what was reported of the topic's partitions.
-            self._desk.buffer.pop_failure(self._denied.pop(topic))
+            # This also removes the failures reported for the topic's partitions.
+            self._queue.buffer.pop_failure(self._denied.pop(topic))
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
             ours = self._subscriptions.assignment.states()
-            # Some readers ask for certain partitions only.
+            # Also for assigned partitions: a reader may ask for certain partitions only.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
-            self._desk.report_all(states, partial(TopicAuthorizationFailedError, topic))
+            self._queue.report_all(states, partial(TopicAuthorizationFailedError, topic))
 
     @property
     def partition_counts(self) -> dict[str, int]:
-        """How many partitions each topic in use has."""
+        """Number of partitions of each subscribed topic."""
         partitions = self._client.cluster.partitions_for_topic
         return {topic: len(partitions(topic) or ()) for topic in self._subscriptions.topics}

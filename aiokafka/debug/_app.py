@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from datetime import datetime, timezone
 from typing import Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._version import __version__
 from aiokafka.debug._loop_lag import LoopLag
 from aiokafka.metrics import Distribution, Metric
@@ -46,7 +46,7 @@ def snapshot(client: Any) -> dict[str, Any]:
         return _of_parallel(client)
     metrics = list(client.metrics())
     kind = kind_of(metrics)
-    taken = datetime.fromtimestamp(_seams.wall_time(), timezone.utc).isoformat()
+    taken = datetime.fromtimestamp(_clock.wall_time(), timezone.utc).isoformat()
     found: dict[str, Any] = {
         "kind": kind,
         "client_id": next((m.tags["client-id"] for m in metrics if "client-id" in m.tags), None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._version import __version__
 from aiokafka.metrics._clients import LATENCY_MS, Histogram
 
@@ -52,7 +52,7 @@ class Traffic:
     def __init__(self) -> None:
         self.nodes: dict[int, NodeTraffic] = {}
         self._gone = NodeTraffic()
-        self._started_ms = int(_seams.wall_time() * 1000)
+        self._started_ms = int(_clock.wall_time() * 1000)
         self.connects = 0
         """Connections that were made, handshake and authentication included."""
         self.failures = 0

@@ -7,9 +7,9 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout as within
-from aiokafka._subject import about
+from aiokafka._log import about
+from aiokafka._retry import Backoff
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import Any, TypeVar, cast
 
-from aiokafka._subject import about
+from aiokafka._log import about
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -254,7 +254,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         """Done when the transport is gone."""
         self.address: tuple[str, int] | None = None
-        """Host and port under which the pool keeps it."""
+        """Host and port that it leads to, by the metadata at the time of the connect."""
+        self.address_checked_at = -1
+        """Epoch of the newest metadata snapshot that has this address for the node."""
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.traffic = NodeTraffic()
@@ -373,7 +375,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
-        is_answered = request.expects_answer()
+        is_answered = request.expects_response
         # After the encoding, which may refuse the request: what was not sent has no place in the
         # queue.
         self._count(chunks, now if is_answered else None)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from aiokafka._backoff import Backoff
+from aiokafka._retry import Backoff
 from aiokafka.errors import KafkaError, renewed
 
 if TYPE_CHECKING:

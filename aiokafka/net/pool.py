@@ -6,11 +6,10 @@ import asyncio
 import enum
 import logging
 import weakref
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
-from aiokafka._subject import about
+from aiokafka._log import about
+from aiokafka._retry import Backoff
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
@@ -19,6 +18,8 @@ from aiokafka.net.credential_sources import CredentialSources
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
+    from aiokafka._metadata.loop import MetadataLoop
+    from aiokafka._tasks import TaskOwner
     from aiokafka.protocol.versions import BrokerVersions
 
 __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
@@ -56,20 +57,16 @@ class ConnectionGroup(enum.IntEnum):
 _PURPOSES = tuple(map(int, ConnectionGroup))
 
 
-class Endpoint(NamedTuple):
-    """The address of a node, and its name in messages."""
+class Endpoint:
+    """The address of a node, its name in messages, and the source of the address, which the error
+    names if no connect ever succeeds."""
 
-    host: str
-    port: int
-    label: str = ""
-    origin: str = ""
-    """The origin of the address, for the message when it was never reached."""
+    __slots__ = ("address", "label", "origin")
 
-
-class Spawn(Protocol):
-    """Starts a background task that another object owns."""
-
-    def __call__(self, coro: Coroutine[Any, Any, None], *, name: str) -> object: ...
+    def __init__(self, host: str, port: int, label: str = "", origin: str = "") -> None:
+        self.address = (host, port)
+        self.label = label
+        self.origin = origin
 
 
 class _Node:
@@ -90,8 +87,7 @@ class _Node:
         self.endpoint = endpoint
         # The id of a bootstrap server is none of the cluster.
         known = node_id if node_id >= 0 else None
-        host, port, label, _ = endpoint
-        self.connector = Connector(config, host, port, label, known, sources)
+        self.connector = Connector(config, *endpoint.address, endpoint.label, known, sources)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         # KIP-601: the time to connect grows with each failure, so that a slow network is given a
         # chance.
@@ -137,24 +133,25 @@ class _Attempt:
 
 
 class ConnectionPool:
-    """Owns every connection of a client, and the back-off of each broker.
+    """Owns every connection of a client, and the backoff of each broker.
 
-    `endpoint_of(node_id)` returns where a node is now (None if unknown). `spawn(coroutine,
-    name=...)` starts a background task that another object owns and will cancel before `close()`.
+    Args:
+        metadata: Knows the current address of each node.
+        tasks: Runs the connects; its owner cancels them before `close()`.
+        traffic: Counts the bytes and requests of the connections.
     """
 
     def __init__(
         self,
         config: ClientConfig,
-        endpoint_of: Callable[[int], Endpoint | None],
-        spawn: Spawn,
+        metadata: MetadataLoop,
+        tasks: TaskOwner,
         traffic: Traffic | None = None,
     ) -> None:
-        """Begin without connections; what they carry is added to `traffic`."""
         self.traffic = Traffic() if traffic is None else traffic
         self._config = config
-        self._endpoint_of = endpoint_of
-        self._spawn = spawn
+        self._metadata = metadata
+        self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._open: dict[tuple[int, int], BrokerConnection] = {}
         # Closed by us, their transports perhaps not yet gone. Weak: a transport holds its
@@ -242,19 +239,27 @@ class ConnectionPool:
         One to where it was before is dropped, unless requests are in flight on it. One on which the
         broker gives no response is left to those that wait for one.
         """
-        connection = self.find(node_id, purpose)
-        # On the others brokers respond late: a join, for example, takes as long as a rebalance.
-        is_default = purpose == ConnectionGroup.DEFAULT
-        if connection is not None and is_default and not self._responds(connection):
+        connection = self._open.get((node_id, purpose))
+        if connection is None or not connection.is_open:
+            return None
+        # Responses on the other connections may be late: to a JoinGroup, for example, by as much
+        # as a rebalance takes.
+        if purpose == ConnectionGroup.DEFAULT and not self._responds(connection):
             text = "%s: new requests take another connection, for this one gives no response"
             log.debug(text, connection.peer, extra=about(connection.peer))
             del self._open[node_id, purpose]
             self._leaving[connection] = None
             connection.retire()
             return None
-        # With requests in flight it is kept for another while: they would fail for nothing, as the
-        # broker still responds under its old address.
-        if connection is None or not self._has_moved(node_id, connection) or connection.in_flight:
+        # The address is compared once per snapshot of the metadata.
+        epoch = self._metadata.cluster.epoch
+        if connection.address_checked_at == epoch and node_id >= 0:
+            return connection
+        if not self._has_moved(node_id, connection):
+            connection.address_checked_at = epoch
+            return connection
+        # Requests in flight would fail for nothing: the broker still responds at its old address.
+        if connection.in_flight:
             return connection
         self.drop(node_id, purpose, f"node {node_id} has a new address")
         return None
@@ -300,9 +305,9 @@ class ConnectionPool:
             return
         node.endpoint = endpoint
         # By its own address from now on: the name of the server may lead to others, too.
-        node.connector.host, node.connector.port = endpoint[:2]
+        node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
-        connection.address = endpoint[:2]
+        connection.address = endpoint.address
         # What it has carried so far stays with the bootstrap server.
         connection.traffic = self.traffic.of(node_id)
         self._open[key] = connection
@@ -365,18 +370,18 @@ class ConnectionPool:
     # -- connecting
 
     def _node(self, node_id: int) -> _Node:
-        endpoint = self._endpoint_of(node_id)
+        endpoint = self._metadata.endpoint_of(node_id)
         if endpoint is None:
             raise KafkaConnectionError(f"node {node_id}: its address is unknown")
         node = self._nodes.get(node_id)
-        if node is None or node.endpoint[:2] != endpoint[:2]:
+        if node is None or node.endpoint.address != endpoint.address:
             node = _Node(self._config, node_id, endpoint, self._sources)
             self._nodes[node_id] = node
         return node
 
     def _has_moved(self, node_id: int, connection: BrokerConnection) -> bool:
-        endpoint = self._endpoint_of(node_id)
-        return endpoint is not None and connection.address != endpoint[:2]
+        endpoint = self._metadata.endpoint_of(node_id)
+        return endpoint is not None and connection.address != endpoint.address
 
     def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
         """Count a broken connection for the back-off, so that a broker that accepts and closes is
@@ -390,8 +395,8 @@ class ConnectionPool:
 
     def _follow(self, key: tuple[int, int], attempt: _Attempt) -> None:
         """Connect to where a broker is now instead: packets to where it was may get lost."""
-        endpoint = self._endpoint_of(key[0])
-        if key[0] >= 0 and endpoint is not None and endpoint[:2] != attempt.place:
+        endpoint = self._metadata.endpoint_of(key[0])
+        if key[0] >= 0 and endpoint is not None and endpoint.address != attempt.place:
             self._begin(key, attempt.waiters[:])
             attempt.waiters.clear()
 
@@ -399,9 +404,9 @@ class ConnectionPool:
         node = self._node(key[0])
         self._note_loss(key, node)
         # Before the task starts: an eager one may end at once.
-        attempt = self._attempts[key] = _Attempt(node.endpoint[:2], waiters)
+        attempt = self._attempts[key] = _Attempt(node.endpoint.address, waiters)
         try:
-            self._spawn(self._connect(key, node, attempt), name=f"connect {key[0]}")
+            self._tasks.start(self._connect(key, node, attempt), name=f"connect {key[0]}")
         except BaseException:
             del self._attempts[key]
             raise
@@ -459,7 +464,7 @@ class ConnectionPool:
             connection.abort()
             attempt.fail(error)
             return
-        connection.address = node.endpoint[:2]
+        connection.address = node.endpoint.address
         self._open[key] = connection
         self._arm_idle_timer()
         log.debug("%s: connected", connection.peer, extra=about(connection.peer))
@@ -482,7 +487,7 @@ class ConnectionPool:
 
             host = node.connector.host
             keeper = SessionKeeper(connection, self._config, host, self._sources.sasl)
-            self._spawn(keeper.run(), name=f"session {node_id}")
+            self._tasks.start(keeper.run(), name=f"session {node_id}")
 
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:
         node.fail(self._loop.time())

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -80,7 +80,7 @@ class FileTokenProvider(CachedTokenProvider):
         expiry = expiry_of(value)
         if expiry is None:
             return Token(value, None)
-        left = expiry - _seams.wall_time()
+        left = expiry - _clock.wall_time()
         if left < -_CLOCK_SKEW:
             raise AuthenticationFailedError(
                 f"the token in {self._path!r} expired {-left:.0f} s ago: nothing has replaced "
@@ -181,7 +181,7 @@ class SignedAssertion:
         """
         header, claims = self._template()
         header |= {"alg": self._algorithm, "typ": "JWT"}
-        now = int(_seams.wall_time())
+        now = int(_clock.wall_time())
         claims |= {name: value for name, value in self._claims.items() if value is not None}
         claims |= {"iat": now, "exp": now + self._exp_seconds, "nbf": now - self._nbf_seconds}
         if self._has_id:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._version import __version__
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -439,7 +439,7 @@ def _lifetime(expires_in: Any, value: str) -> float | None:
     if is_number and 0 < expires_in < 10**10:
         return float(expires_in)
     expiry = expiry_of(value)
-    return None if expiry is None else expiry - _seams.wall_time()
+    return None if expiry is None else expiry - _clock.wall_time()
 
 
 def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._config.options import Milliseconds, Number, Options, option
+from aiokafka._retry import Backoff
 from aiokafka._tasks import is_told_to_end
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
@@ -316,7 +316,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         kept = self._current
         if kept is None or kept.value != token or kept.is_suspect:
             return
-        due = max(_seams.running_time(), self._suspect_until)
+        due = max(_clock.running_time(), self._suspect_until)
         self._current = dataclasses.replace(
             kept, refresh_at=min(kept.refresh_at, due), is_suspect=True
         )
@@ -329,7 +329,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         Raises the last failure in the pause after it.
         """
         kept = self._valid()
-        now = _seams.running_time()
+        now = _clock.running_time()
         is_quiet = now < self._quiet_until
         if kept is not None:
             # One that is due is still good: one caller replaces it, the others go on with it.
@@ -343,9 +343,9 @@ class CachedTokenProvider(AbstractTokenProvider):
     def _valid(self) -> _Kept | None:
         kept = self._current
         # Both clocks: one may stop while the machine sleeps, the other may be set.
-        if kept is None or _seams.running_time() >= kept.ends_at:
+        if kept is None or _clock.running_time() >= kept.ends_at:
             return None
-        return kept if _seams.wall_time() < kept.ends_at_time else None
+        return kept if _clock.wall_time() < kept.ends_at_time else None
 
     async def _lead(self) -> str:
         flight = self._flight = asyncio.get_running_loop().create_future()
@@ -408,7 +408,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _keep(self, token: Token) -> None:
         lifetime = _UNKNOWN_LIFETIME if token.lifetime is None else token.lifetime
-        now = _seams.running_time()
+        now = _clock.running_time()
         share, seconds = _LEEWAY
         usable = lifetime - min(lifetime * share, seconds)
         if self._current is not None and self._current.is_suspect:
@@ -420,7 +420,7 @@ class CachedTokenProvider(AbstractTokenProvider):
             token.value,
             now + self._refresh_after(lifetime),
             now + usable,
-            _seams.wall_time() + usable,
+            _clock.wall_time() + usable,
         )
         self._failures.reset()
         self._failure = None
@@ -437,7 +437,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _pause(self, failure: KafkaError) -> None:
         self._failure = failure
-        self._quiet_until = _seams.running_time() + self._failures.next()
+        self._quiet_until = _clock.running_time() + self._failures.next()
 
     def _as_kafka_error(self, error: Exception) -> KafkaError:
         if isinstance(error, KafkaError):

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._version import __version__
 from aiokafka.metrics import Distribution, Metric, MetricKind
 from aiokafka.metrics._clients import MeasuredClient, as_clients, clients
@@ -106,9 +106,9 @@ class _Look:
         """Return what one instrument observes."""
         with self._lock:
             # A simulated clock begins at 0.
-            if not 0 <= _seams.running_time() - self._read_at < _FRESH:
+            if not 0 <= _clock.running_time() - self._read_at < _FRESH:
                 self._read()
-                self._read_at = _seams.running_time()
+                self._read_at = _clock.running_time()
             return list(self._found.get(seen, {}).items())
 
     def _read(self) -> None:

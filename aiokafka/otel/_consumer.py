@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokafka import _seams
-from aiokafka._handlers import check_result, refuse_generators
+from aiokafka import _clock
+from aiokafka._callbacks import check_result, refuse_generators
 from aiokafka._typing import later
 from aiokafka._version import __version__
 from aiokafka.interceptors import ConsumerInterceptor, Records
@@ -127,7 +127,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             _names.BATCH_COUNT: sum(map(len, taken.values())),
         }
         self._place(attributes, topics, partitions)
-        ended_at = int(_seams.wall_time() * _NS)
+        ended_at = int(_clock.wall_time() * _NS)
         self._tracer.start_span(
             _named("poll", topics),
             kind=trace.SpanKind.CLIENT,
@@ -159,7 +159,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         those that have sent the records. Use it with ``with``, in coroutines as well.
         """
         span, ambient, attributes = self._begin_process(records)
-        began_at = _seams.running_time()
+        began_at = _clock.running_time()
         token = context.attach(ambient)
         measured = {key: attributes[key] for key in _MEASURED if key in attributes}
         try:
@@ -169,7 +169,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             _names.fail(span, error)
             raise
         finally:
-            self._processing.record(_seams.running_time() - began_at, measured, ambient)
+            self._processing.record(_clock.running_time() - began_at, measured, ambient)
             context.detach(token)
             span.end()
 
@@ -283,7 +283,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         topics = {tp.topic for tp in offsets}
         attributes = {**self._identity.attributes, **_names.operation("commit")}
         self._place(attributes, topics, {tp.partition for tp in offsets})
-        ended_at = int(_seams.wall_time() * _NS)
+        ended_at = int(_clock.wall_time() * _NS)
         span = self._tracer.start_span(
             _named("commit", topics),
             context=_without_ended_span(),

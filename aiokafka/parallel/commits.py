@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout, timeout_at
 from aiokafka._log import SubjectLog
+from aiokafka._retry import Backoff
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,

@@ -12,8 +12,8 @@ from contextvars import copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._callbacks import check_result, refuse_generators
 from aiokafka._compat import timeout_at
-from aiokafka._handlers import check_result, refuse_generators
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner, together
 from aiokafka.errors import IllegalStateError

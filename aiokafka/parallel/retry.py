@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 import aiokafka
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._log import SubjectLog
 from aiokafka._typing import KeyGiven, KeySent, ValueGiven, ValueSent
 from aiokafka.errors import (
@@ -404,7 +404,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         delay_ms = self._delays_ms[n - 1]
         info = RetryInfo.of(record)
         due = info.due if info is not None else record.timestamp + delay_ms
-        return min(due - _seams.wall_time() * 1000, delay_ms) / 1000
+        return min(due - _clock.wall_time() * 1000, delay_ms) / 1000
 
     async def send(self, record: ConsumerRecord[Any, Any], error: Exception) -> bool:
         """Send a failed record to its retry or dead-letter topic, and wait for the acknowledgement.
@@ -426,7 +426,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         info = self._describe(record, error)
         copies = [_whole(record, self._others(record), target, info)]
         if is_retried:
-            due = int(_seams.wall_time() * 1000) + self._delays_ms[n]
+            due = int(_clock.wall_time() * 1000) + self._delays_ms[n]
             copies[0] = replace(copies[0], info=replace(info, due=due))
         copies += _smaller(record, self._others(record), copies[0], dead, info)
         copy = await self._send_first(copies, record)

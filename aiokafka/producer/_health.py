@@ -6,9 +6,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._states import ProducerState
-from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka._waits import LASTING, Stall, named, told
+from aiokafka._health import (
+    LASTING,
+    Outage,
+    ProducerState,
+    Stall,
+    StateLog,
+    StateReason,
+    joint_outage,
+    named,
+    newest,
+)
 from aiokafka.producer.transactions.state import TransactionState
 
 if TYPE_CHECKING:
@@ -75,11 +83,12 @@ class ProducerHealthMonitor:
         trouble = self._trouble(now) if self._life is None else None
         if trouble is None or now - trouble.since >= LASTING:
             self.look()
-        return self._life is None and self._states.verdict.state in _ALARMING
+        return self._life is None and self._states.current.state in _ALARMING
 
     def health(self) -> ProducerHealth:
         """Return the state, and what explains it."""
-        from aiokafka.health import ProducerHealth  # a dataclass: only who asks pays
+        # Dataclasses, which take time to load: not before they are needed.
+        from aiokafka.health import ProducerHealth, stalled_waits, state_changes
 
         self.look()
         now = self._loop.time()
@@ -96,9 +105,9 @@ class ProducerHealthMonitor:
         busy = [node.contact for node in self._nodes.values() if node.is_busy]
         silent = [contact.name for contact in busy if contact.silent_since(now) is not None]
         return ProducerHealth(
-            state=ProducerState(self._states.verdict.state),
+            state=ProducerState(self._states.current.state),
             state_age_ms=(now - self._states.since) * 1000,
-            reason=self._states.verdict.reason,
+            reason=self._states.current.reason,
             pending=len(pending),
             pending_age_ms=(now - oldest) * 1000 if pending else None,
             delivery_age_ms=None if delivered_at is None else (now - delivered_at) * 1000,
@@ -106,22 +115,22 @@ class ProducerHealthMonitor:
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(silent),
-            changes=self._states.changes(),
-            stalled=told(stalls, now),
+            changes=state_changes(self._states, now),
+            stalled=stalled_waits(stalls, now),
         )
 
-    def _judge(self, now: float) -> Verdict:
+    def _judge(self, now: float) -> StateReason:
         if self._life is ProducerState.CLOSING:
-            return Verdict(self._life, self.backlog(None) if self._pending else "")
+            return StateReason(self._life, self.backlog(None) if self._pending else "")
         if self._life is not None:
-            return Verdict(self._life)
+            return StateReason(self._life)
         end = self._end()
         if end is not None:
-            return Verdict(ProducerState.FAILED, str(end) or repr(end))
+            return StateReason(ProducerState.FAILED, str(end) or repr(end))
         trouble = self._trouble(now)
         if trouble is not None:
-            return Verdict(ProducerState.UNREACHABLE, str(trouble), trouble.since)
-        return Verdict(ProducerState.RUNNING)
+            return StateReason(ProducerState.UNREACHABLE, str(trouble), trouble.since)
+        return StateReason(ProducerState.RUNNING)
 
     def backlog(self, deadline: float | None) -> str:
         """Say what a producer that is closing waits for, why, and until when at most.
@@ -158,7 +167,7 @@ class ProducerHealthMonitor:
                 continue
             reason, error = self._delivery.reason(queue, batch)
             outage = silent.get(queue.node.node_id) if queue.node is not None else None
-            # Logged by the Contact, unless it is silent without an error.
+            # Logged by the NodeHealth, unless it is silent without an error.
             is_logged = outage is not None and outage.error is not None
             if error is None and outage is not None:
                 reason = outage.text
@@ -179,7 +188,7 @@ class ProducerHealthMonitor:
             since = max(since, self._delivery.delivered_at)
         return since
 
-    def _refusals(self, now: float) -> list[Trouble]:
+    def _refusals(self, now: float) -> list[Outage]:
         """Return why nothing is delivered though brokers respond; nothing if some has been since
         the others wait."""
         groups: dict[type, list[tuple[ProducerBatch, PartitionQueue]]] = {}
@@ -194,18 +203,18 @@ class ProducerHealthMonitor:
             names = named([queue.partition for _, queue in entries])
             since, error = max(self._waits_since(b) for b, _ in entries), entries[0][0].error
             text = f"Nothing is delivered to {names}: {error}"
-            troubles.append(Trouble(since, (f"Partitions {names}",), error, text))
+            troubles.append(Outage(since, (f"Partitions {names}",), error, text))
         return troubles
 
-    def _trouble(self, now: float) -> Trouble | None:
+    def _trouble(self, now: float) -> Outage | None:
         """Return what keeps the producer from sending all that it has, or would have, to send."""
         busy = [node.contact for node in self._nodes.values() if node.is_busy]
         outages = [contact.outage(now) for contact in busy]
         troubles = [outage for outage in outages if outage is not None]
         if busy and len(troubles) == len(busy):
-            return together(troubles)
+            return joint_outage(troubles)
         if busy and (refusals := self._refusals(now)):
-            return together(refusals)
+            return joint_outage(refusals)
         failure = self._client.metadata_failure
         if busy or failure is None:
             return None
@@ -213,4 +222,4 @@ class ProducerHealthMonitor:
         if heard >= failure[0]:
             return None
         text = f"No broker answers: {failure[1]}"
-        return Trouble(failure[0], ("Every broker",), failure[1], text)
+        return Outage(failure[0], ("Every broker",), failure[1], text)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from aiokafka._guard import Guard
+from aiokafka._callbacks import Guard
 from aiokafka._log import SubjectLog
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.metrics import NullProducerMetricsCollector, ProducerMetricsCollector

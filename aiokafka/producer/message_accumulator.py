@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._config.producer import ProducerConfig
+from aiokafka._retry import Backoff
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.appender import (
@@ -51,7 +51,7 @@ class OutgoingRecord(NamedTuple):
     @staticmethod
     def now() -> int:
         """Return the timestamp of a record that comes without one: milliseconds since 1970."""
-        return int(_seams.wall_time() * 1000)
+        return int(_clock.wall_time() * 1000)
 
     @property
     def bound(self) -> int:

@@ -11,15 +11,15 @@ from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic
 
-from aiokafka import _seams
+from aiokafka import _clock
+from aiokafka._callbacks import refuse_awaitable
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import MISSING, show_options, with_options
 from aiokafka._config.producer import ProducerConfig
-from aiokafka._handlers import refuse_awaitable
+from aiokafka._health import ProducerState
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
-from aiokafka._states import ProducerState
 from aiokafka._tasks import OF_PRODUCERS, SharedStart, made_for, origin, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
 from aiokafka._typing import (
@@ -214,7 +214,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             {
                 **options,
                 "client_id": options.get("client_id")
-                or f"aiokafka-producer-{_seams.next_number()}",
+                or f"aiokafka-producer-{_clock.next_number()}",
                 "key_serializer": key_serializer,
                 "value_serializer": value_serializer,
             },

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka.errors import CorrelationIdError, KafkaProtocolError
 from aiokafka.protocol.compiler import codec
@@ -33,14 +33,24 @@ _REQUEST = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
 
 
-class RequestHeader(NamedTuple):
+class RequestHeader:
     """The header of a request; the body follows at `body_offset` of the frame."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_offset: int
+    __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body_offset: int,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_offset = body_offset
 
 
 def is_flexible(request: type[Request[Any]], version: int) -> bool:
@@ -215,8 +225,8 @@ class Exchange(Generic[T]):
     def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
         """Put a request in flight; return the buffers to write.
 
-        A request that expects no response (see `Request.expects_answer`) takes no place in the
-        queue. Raises what `Codec.encode` raises; then nothing has changed.
+        A request that expects no response takes no place in the queue. Raises what `Codec.encode`
+        raises; then nothing has changed.
         """
         cls = type(request)
         plan = self._plans.get((cls, version))
@@ -228,7 +238,7 @@ class Exchange(Generic[T]):
         # After the encoding: a request that is refused there takes no number and no place.
         self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
-        if request.expects_answer():
+        if request.expects_response:
             self._slots.append(_Slot(correlation_id, plan, deadline, token))
         else:
             self.has_silent = True

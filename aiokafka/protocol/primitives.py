@@ -1,12 +1,19 @@
-"""Variable-length integers and tagged fields: what `struct` cannot do.
+"""Functions that encoders and decoders of messages call: varints, tagged fields, checks of values.
 
-Written once: compiled where there is a C compiler (see the ``.pxd``), and run as it stands
-otherwise. Nothing here reads past the end of the buffer, whatever a length field claims.
+Compiled where there is a C compiler (see the ``.pxd``). Nothing here reads past the end of the
+buffer, whatever a length field claims.
 """
 
 from __future__ import annotations
 
-from aiokafka.errors import KafkaProtocolError
+import struct
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import KafkaProtocolError, UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from aiokafka.protocol.schema import Struct
 
 
 def get_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
@@ -57,3 +64,91 @@ def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
             raise KafkaProtocolError(f"a tagged field of {length} bytes exceeds what is left")
         position += length
     return position
+
+
+# -- Encoding
+
+
+@cache
+def packing(codes: str) -> struct.Struct:
+    """Return the packer and unpacker of these `struct` codes. There are few different ones."""
+    return struct.Struct(">" + codes)
+
+
+# In any version: brokers close the connection when a string is longer.
+_LONGEST_STRING = 0x7FFF
+
+
+def as_list(value: object) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    raise TypeError(f"expected a list, got {type(value).__name__}")
+
+
+def as_bytes(value: object) -> bytes | bytearray | memoryview:
+    if isinstance(value, memoryview):
+        is_flat = value.format == "B" and value.c_contiguous
+        return value if is_flat else value.tobytes()
+    if isinstance(value, bytes | bytearray):
+        return value
+    raise TypeError(f"expected bytes, got {type(value).__name__}")
+
+
+def as_uuid(value: bytes) -> bytes:
+    if len(value) != 16:
+        raise ValueError(f"expected 16 bytes, got {len(value)}")
+    return value
+
+
+def put_long_length(out: bytearray, length: int) -> None:
+    """Write the length, plus one, of a string of a flexible version."""
+    if length > _LONGEST_STRING + 1:
+        raise ValueError("too long a string")
+    put_uvarint(out, length)
+
+
+def unsupported(message: Struct, name: str, version: int) -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        f"{type(message).__name__}.{name} is set to {getattr(message, name)!r}, "
+        f"but version {version} has no such field"
+    )
+
+
+class Packers(dict[int, Any]):
+    """Packers of `n` integers, by `n`; only small ones are kept."""
+
+    def __init__(self, integer: str) -> None:
+        self._integer = integer
+
+    def __missing__(self, count: int) -> Any:
+        pack = struct.Struct(f">{count}{self._integer}").pack
+        if count < 64:
+            self[count] = pack
+        return pack
+
+
+# -- Decoding
+
+
+def bad_length(path: str, length: int, left: int) -> KafkaProtocolError:
+    if length < 0:
+        return KafkaProtocolError(f"{path}: null or a negative length ({length}) is not allowed")
+    return KafkaProtocolError(f"{path}: length {length} exceeds the remaining {left} bytes")
+
+
+def bad_value(path: str, value: int) -> KafkaProtocolError:
+    return KafkaProtocolError(f"{path}: {value} is not a valid value")
+
+
+class Unpackers(dict[int, Any]):
+    """Unpackers of `n` integers and what follows them, by `n`; only small ones are kept."""
+
+    def __init__(self, integer: str, behind: str) -> None:
+        self._integer = integer
+        self._behind = behind
+
+    def __missing__(self, count: int) -> Any:
+        unpack = struct.Struct(f">{count}{self._integer}{self._behind}").unpack_from
+        if count < 64:
+            self[count] = unpack
+        return unpack

@@ -28,7 +28,6 @@ from typing import (
     ClassVar,
     Final,
     Generic,
-    NamedTuple,
     NoReturn,
     TypeVar,
     Union,
@@ -51,11 +50,17 @@ ZERO_UUID: Final = bytes(16)
 """Stands for "no id", because Kafka has no null UUID."""
 
 
-class Wire(NamedTuple):
-    """How a value travels: Kafka's name of the type and, if its width is fixed, `struct`'s code."""
+# Plain classes in this module: a NamedTuple takes ten times as long to create at import.
 
-    kind: str
-    code: str = ""
+
+class Wire:
+    """The encoding of a value: Kafka's name of the type and, for a fixed width, `struct`'s code."""
+
+    __slots__ = ("code", "kind")
+
+    def __init__(self, kind: str, code: str = "") -> None:
+        self.kind = kind
+        self.code = code
 
 
 I8 = Annotated[int, Wire("int8", "b")]
@@ -74,11 +79,14 @@ NBytes = Annotated[bytes | None, Wire("bytes")]
 Records = Annotated[bytes | bytearray | memoryview | None, Wire("records")]
 
 
-class Versions(NamedTuple):
+class Versions:
     """An inclusive range of versions; empty if `first` is greater than `last`."""
 
-    first: int
-    last: int
+    __slots__ = ("first", "last")
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first = first
+        self.last = last
 
     def has(self, version: int) -> bool:
         """Return whether the range includes a version."""
@@ -120,15 +128,26 @@ class _Missing:
     """Marks a field without default: it must be given."""
 
 
-class FieldSpec(NamedTuple):
-    """What `field` was called with, before the annotation is read."""
+class FieldSpec:
+    """The arguments of `field`, before the annotation is read."""
 
-    versions: str = "0+"
-    default: Any = _Missing
-    nullable: str | None = None
-    tag: int | None = None
-    ignorable: bool = False
-    secret: bool = False
+    __slots__ = ("default", "ignorable", "nullable", "secret", "tag", "versions")
+
+    def __init__(
+        self,
+        versions: str = "0+",
+        default: Any = _Missing,
+        nullable: str | None = None,
+        tag: int | None = None,
+        ignorable: bool = False,
+        secret: bool = False,
+    ) -> None:
+        self.versions = versions
+        self.default = default
+        self.nullable = nullable
+        self.tag = tag
+        self.ignorable = ignorable
+        self.secret = secret
 
 
 @overload
@@ -176,27 +195,57 @@ def field(
     return FieldSpec(versions, default, nullable, tag, ignorable, secret)
 
 
-class Type(NamedTuple):
+class Type:
     """A resolved wire type. Arrays have an `element`, structs have a class."""
 
-    kind: str
-    code: str = ""
-    struct: "type[Struct] | None" = None
-    element: "Type | None" = None
+    __slots__ = ("code", "element", "kind", "struct")
+
+    def __init__(
+        self,
+        kind: str,
+        code: str = "",
+        struct: "type[Struct] | None" = None,
+        element: "Type | None" = None,
+    ) -> None:
+        self.kind = kind
+        self.code = code
+        self.struct = struct
+        self.element = element
 
 
-class Field(NamedTuple):
+class Field:
     """A resolved field."""
 
-    name: str
-    type: Type
-    versions: Versions
-    nullable: Versions
-    tag: int | None
-    ignorable: bool
-    secret: bool
-    default: Any
-    required: bool
+    __slots__ = (
+        "default",
+        "ignorable",
+        "name",
+        "nullable",
+        "required",
+        "secret",
+        "tag",
+        "type",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        type: Type,
+        versions: Versions,
+        nullable: Versions,
+        default: Any,
+        spec: FieldSpec,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.versions = versions
+        self.nullable = nullable
+        self.default = default
+        self.required = default is _Missing
+        self.tag = spec.tag
+        self.ignorable = spec.ignorable
+        self.secret = spec.secret
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -263,7 +312,8 @@ class Message(Struct):
     ) -> None:
         super().__init_subclass__(**options)
         if versions is not None:
-            cls.VERSIONS = tuple(parse_versions(versions))  # type: ignore[assignment]
+            parsed = parse_versions(versions)
+            cls.VERSIONS = (parsed.first, parsed.last)
             cls.FLEXIBLE = parse_versions(flexible).first if flexible else None
 
 
@@ -282,6 +332,9 @@ class Request(Message, Generic[R]):
     API_KEY: ClassVar[int]
     RESPONSE: ClassVar[type[Response]]
 
+    expects_response = True
+    """Whether the broker responds. It does, except to a Produce with acks=0."""
+
     def __init_subclass__(cls, api_key: int | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
         if api_key is None:
@@ -293,10 +346,6 @@ class Request(Message, Generic[R]):
         response.API_KEY = api_key
         response.VERSIONS = cls.VERSIONS
         response.FLEXIBLE = cls.FLEXIBLE
-
-    def expects_answer(self) -> bool:
-        """Return whether the broker responds. It does, except to a Produce with acks=0."""
-        return True
 
 
 def fields(cls: type[Struct]) -> tuple[Field, ...]:
@@ -328,17 +377,7 @@ def _resolve_field(cls: type[Struct], name: str, annotation: Any, spec: FieldSpe
         nullable = NEVER
     else:
         nullable = versions if spec.nullable is None else parse_versions(spec.nullable)
-    return Field(
-        name,
-        wire,
-        versions,
-        nullable,
-        spec.tag,
-        spec.ignorable,
-        spec.secret,
-        default,
-        default is _Missing,
-    )
+    return Field(name, wire, versions, nullable, default, spec)
 
 
 @cache

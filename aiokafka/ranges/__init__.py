@@ -1,9 +1,9 @@
-"""Read ranges of offsets to their end, as columns: for jobs, not for applications that wait.
+"""Reads ranges of offsets to their end, as columns: for batch jobs.
 
 `RangeReader` reads any number of partitions, each from one offset up to another, ahead of its
-caller and within a bound of memory. It returns record sets as brokers send them; they become
-columns without a Python object per record. A range ends by *position*: compaction, markers of
-transactions and aborted records leave gaps, so records are never counted.
+caller and within a memory limit. It returns record sets, which are converted to columns without a
+Python object per record. A range ends at an offset, not after a number of records: compaction,
+transaction markers and aborted records leave gaps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fetch ranges ahead of a reader: one request at a time to each leader, within a memory bound."""
+"""RangeReader: fetches ranges of offsets ahead of its caller, one request at a time per leader."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading import (
-    CutShort,
+    BatchTooLarge,
     Failed,
+    FencedEpochs,
     Fetched,
     FetchSpec,
     FoundOffset,
-    NotNow,
-    OldEpochs,
     OutOfRange,
+    RetryLater,
     doubts_metadata,
     fetch_topics,
-    is_passing,
+    is_transient,
     list_offsets,
+    max_record_bytes,
     named_leaders,
     offsets_in,
     partitions_in,
-    read_answer,
-    room_for_records,
+    read_partition,
 )
+from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner, together
 from aiokafka._typing import Self
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -74,29 +74,25 @@ if TYPE_CHECKING:
     from aiokafka.protocol.messages.metadata import MetadataResponse
 
 __all__ = [
-    "Bounds",
-    "Callers",
-    "Look",
-    "OtherBrokers",
+    "LeaderVotes",
     "RangeReader",
+    "WaitingCallers",
+    "ask_bounds",
     "has_another_leader",
     "is_another_topic",
+    "is_confirmed",
     "is_missing",
-    "is_so_for_sure",
-    "put_off",
+    "retry_later",
 ]
 
 
-# -- Who waits for records of a range reader, and the time that runs meanwhile
+class WaitingCallers:
+    """Stops the timeout clocks of ranges while no caller waits for records.
 
+    A caller may process records for a long time. An outage that begins and ends meanwhile is no
+    reason to fail.
 
-class Callers:
-    """Lets the time of ranges without progress run only while a caller waits for records.
-
-    A caller may be away for long, at work on what it has got: brokers that were down meanwhile, and
-    are back when it calls again, are no reason to fail.
-
-    Owns: how many wait, and since when none has.
+    Owns: the number of waiting callers, and since when there is none.
     """
 
     def __init__(self, states: Sequence[RangeState]) -> None:
@@ -105,15 +101,15 @@ class Callers:
         self._away_since = self._loop.time()
         self._waiting = 0
 
-    @property
-    def are_waiting(self) -> bool:
-        """Whether a caller waits."""
+    def __bool__(self) -> bool:
         return self._waiting > 0
 
     async def wait(self, arrived: asyncio.Event) -> None:
-        """Wait for `arrived`, as a caller."""
+        """Wait for `arrived` as a caller."""
         if not self._waiting:
-            self._come_back()
+            now = self._loop.time()
+            for state in self._states:
+                state.exclude_time(now - self._away_since, now)
         self._waiting += 1
         try:
             await arrived.wait()
@@ -122,94 +118,85 @@ class Callers:
             if not self._waiting:
                 self._away_since = self._loop.time()
 
-    def _come_back(self) -> None:
-        now = self._loop.time()
-        away = now - self._away_since
-        for state in self._states:
-            state.leave_out(away, now)
+
+_BROKERS = 3  # brokers asked in each poll
+_POLL_TIMEOUT = 5.0  # seconds for each of connecting and responding
+_VALID = 2.0  # seconds in which the result of a poll is used for all ranges of a topic
+_POLL_INTERVAL = 5.0  # seconds between polls that no range waits for
+_FIRST_WITHOUT_CREATION = 4  # earlier MetadataRequest versions may create the topic
 
 
-# -- What other brokers than its leader know of a partition
+class LeaderVotes:
+    """Asks several brokers who leads a partition, before a data loss is reported.
 
+    1. A leader is partitioned off, and the other brokers elect another leader.
+    2. The former leader does not know, and still responds to Fetch, ListOffsets and Metadata
+       requests, naming itself as the leader. Its log lacks the records sent to the new leader.
+    3. A client that is connected to the former leader only asks no other broker for metadata. So
+       this class does, and updates the client's metadata with newer leaders.
 
-_ASKED = 3  # brokers in each look
-_PATIENCE = 5.0  # seconds for each of connecting and responding
-_VALID = 2.0  # seconds in which a look stands for all ranges of its topic
-_PAUSE = 5.0  # seconds between looks that no range waits for
-_FIRST_WITHOUT_CREATION = 4  # MetadataRequest: before, to ask for a topic may make it
-
-
-class OtherBrokers:
-    """Says whether the leader of a partition leads in fact.
-
-    1. A leader is cut off from the other brokers, and they elect the next one.
-    2. It does not know, and goes on answering: fetches, look-ups of offsets, and metadata that
-       names it as the leader. Its log lacks what the next leader was sent since.
-    3. A client that is connected to it alone asks no other broker for metadata. So this does, and
-       the client takes over what they know of newer leaders.
-
-    Owns: the looks that are under way, and what the last look at each topic has brought.
+    Owns: the running polls, and the result of the last poll by topic.
     """
 
     def __init__(self, client: AIOKafkaClient, tasks: TaskOwner) -> None:
         self._client = client
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._looks: dict[str, asyncio.Task[None]] = {}
-        self._said: dict[str, dict[int, ClusterMetadata]] = {}
-        self._said_at: dict[str, float] = {}
+        self._polls: dict[str, asyncio.Task[None]] = {}
+        self._results: dict[str, dict[int, ClusterMetadata]] = {}
+        self._polled_at: dict[str, float] = {}
 
-    def look_soon(self, topic: str) -> None:
-        """Look at a topic, unless that was done a moment ago. One look serves all partitions."""
-        if not self._is_younger(topic, _PAUSE):
-            self._look(topic)
+    def poll_soon(self, topic: str) -> None:
+        """Poll brokers about a topic in the background, unless that was done a moment ago."""
+        if not self._is_younger(topic, _POLL_INTERVAL):
+            self._poll(topic)
 
-    async def is_named(self, tp: TopicPartition, leader: int | None) -> bool:
-        """Return whether `leader` leads, as the client knows it, and as others say if there are
-        any."""
+    async def confirm(self, tp: TopicPartition, leader: int | None) -> bool:
+        """Return whether `leader` is the leader according to the client's metadata and, if there
+        are other brokers, to at least one of these and to all that respond."""
         if not self._is_younger(tp.topic, _VALID):
-            await asyncio.wait([self._look(tp.topic)])
+            await asyncio.wait([self._poll(tp.topic)])
         cluster = self._client.cluster
         if leader is None or cluster.leader_for_partition(tp) != leader:
             return False
         if not set(cluster.node_ids) - {leader}:
             return True
-        # One that is behind says nothing.
+        # Ignore brokers with an older leader epoch than the client's.
         votes = [
             seen.leader_for_partition(tp)
-            for node_id, seen in self._said.get(tp.topic, {}).items()
+            for node_id, seen in self._results.get(tp.topic, {}).items()
             if node_id != leader and not 0 <= seen.leader_epoch(tp) < cluster.leader_epoch(tp)
         ]
         return bool(votes) and all(vote == leader for vote in votes)
 
     def _is_younger(self, topic: str, seconds: float) -> bool:
-        at = self._said_at.get(topic)
-        return topic not in self._looks and at is not None and self._loop.time() - at < seconds
+        at = self._polled_at.get(topic)
+        return topic not in self._polls and at is not None and self._loop.time() - at < seconds
 
-    def _look(self, topic: str) -> asyncio.Task[None]:
-        task = self._looks.get(topic)
+    def _poll(self, topic: str) -> asyncio.Task[None]:
+        task = self._polls.get(topic)
         if task is None:
             task = self._tasks.start(self._ask_some(topic), name=f"others-{topic}")
-            self._looks[topic] = task
+            self._polls[topic] = task
         return task
 
     async def _ask_some(self, topic: str) -> None:
         try:
             nodes = sorted(self._client.cluster.node_ids)
-            some = random.sample(nodes, min(_ASKED, len(nodes)))
+            some = random.sample(nodes, min(_BROKERS, len(nodes)))
             answers = await together(self._ask(node_id, topic) for node_id in some)
             found = dict(zip(some, answers, strict=True))
-            self._said[topic] = {node: seen for node, seen in found.items() if seen is not None}
-            self._said_at[topic] = self._loop.time()
+            self._results[topic] = {node: seen for node, seen in found.items() if seen is not None}
+            self._polled_at[topic] = self._loop.time()
         finally:
-            del self._looks[topic]
+            del self._polls[topic]
 
     async def _ask(self, node_id: int, topic: str) -> ClusterMetadata | None:
-        """Return what a broker knows of the topic; None if it does not respond, or knows another
-        topic by this name."""
-        patience = min(_PATIENCE, self._client.config.request_timeout)
+        """Return a broker's metadata of the topic; None if it does not respond, or has another
+        topic with this name."""
+        limit = min(_POLL_TIMEOUT, self._client.config.request_timeout)
         try:
-            seen = ClusterMetadata().updated(await self._send(node_id, topic, patience))
+            seen = ClusterMetadata().updated(await self._send(node_id, topic, limit))
         except KafkaError:
             return None
         client = self._client
@@ -227,78 +214,70 @@ class OtherBrokers:
         )
         return seen
 
-    async def _send(self, node_id: int, topic: str, patience: float) -> MetadataResponse:
-        connection = await self._client.connection(node_id, timeout=patience)
+    async def _send(self, node_id: int, topic: str, limit: float) -> MetadataResponse:
+        connection = await self._client.connection(node_id, timeout=limit)
         version = connection.pick(MetadataRequest)
         if version >= _FIRST_WITHOUT_CREATION:
             one = [MetadataRequestTopic(name=topic)]
             request = MetadataRequest(topics=one, allow_auto_topic_creation=False)
         else:
-            # All topics, in version 0 by none.
+            # All topics: in version 0 an empty list.
             request = MetadataRequest(topics=None if version else [])
-        return await connection.request(request, version=version, timeout=patience)
+        return await connection.request(request, version=version, timeout=limit)
 
 
-# -- Requests of a range reader when an offset or a topic is not what it was
+_REFRESHES = 3  # metadata refreshes before a topic counts as deleted
 
 
-_LOOKS = 3  # before a topic is said to be gone
+async def ask_bounds(
+    client: AIOKafkaClient, state: RangeState, fenced_epochs: FencedEpochs
+) -> tuple[int, int]:
+    """Return the first offset of the log and the one after the last. Raises the broker's error."""
+    earliest = await _list_offset(client, state, fenced_epochs, EARLIEST)
+    return earliest, await _list_offset(client, state, fenced_epochs, LATEST)
 
 
-class Bounds:
-    """Where the log of a range's partition begins and ends."""
-
-    def __init__(self, client: AIOKafkaClient, state: RangeState, old_epochs: OldEpochs) -> None:
-        self._client = client
-        self._state = state
-        self._old_epochs = old_epochs
-
-    async def ask(self) -> tuple[int, int]:
-        """Return the first offset and the one after the last. Raises the broker's error."""
-        return await self._ask(EARLIEST), await self._ask(LATEST)
-
-    async def _ask(self, place: int) -> int:
-        tp, cluster = self._state.tp, self._client.cluster
-        leader = cluster.leader_for_partition(tp)
-        if leader is None or leader < 0:
-            self._client.look_for_leader(tp, f"{self._state}: no leader is known")
-            raise LeaderNotAvailableError(f"{self._state}: no leader is known")
-        epoch = self._old_epochs.to_ask(tp, cluster.leader_epoch(tp))
-        request = list_offsets({tp: place}, lambda _: epoch)
-        found = offsets_in(await self._client.send(leader, request)).get(tp, UnknownError)
-        if isinstance(found, FoundOffset):
-            if found.offset >= 0:
-                return found.offset
-        else:
-            self._old_epochs.note(leader, tp, epoch, found)
-        self._client.request_metadata(f"{self._state}: offsets were not found")
-        # No error and no offset is no bound. Taken for one, it would be the loss of the whole
-        # range.
-        error = UnknownError if isinstance(found, FoundOffset) else found
-        raise for_partition(error, tp, "offset not found")
+async def _list_offset(
+    client: AIOKafkaClient, state: RangeState, fenced_epochs: FencedEpochs, timestamp: int
+) -> int:
+    tp, cluster = state.tp, client.cluster
+    leader = cluster.leader_for_partition(tp)
+    if leader is None or leader < 0:
+        client.look_for_leader(tp, f"{state}: no leader is known")
+        raise LeaderNotAvailableError(f"{state}: no leader is known")
+    epoch = fenced_epochs.epoch_to_send(tp, cluster.leader_epoch(tp))
+    request = list_offsets({tp: timestamp}, lambda _: epoch)
+    found = offsets_in(await client.send(leader, request)).get(tp, UnknownError)
+    if isinstance(found, FoundOffset):
+        if found.offset >= 0:
+            return found.offset
+    else:
+        fenced_epochs.on_error(leader, tp, epoch, found)
+    client.request_metadata(f"{state}: offsets were not found")
+    # A response without error and without offset gives no bound; it must not count as a loss of
+    # the whole range.
+    error = UnknownError if isinstance(found, FoundOffset) else found
+    raise for_partition(error, tp, "offset not found")
 
 
-def put_off(
+def retry_later(
     client: AIOKafkaClient, state: RangeState, error: type[BrokerResponseError], now: float
 ) -> None:
-    """Retry later, with newer metadata, after the error of a leader."""
+    """Back off and refresh the metadata after an error response of a leader."""
     state.postpone(now, error.__name__)
     is_doubtful = doubts_metadata(error, state.failures)
     ask = client.doubt_metadata if is_doubtful else client.request_metadata
     ask(f"{state}: fetch answered {error.__name__}")
 
 
-Look = Callable[["AIOKafkaClient", RangeState], bool]
-
-
 def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the client knows another topic by this name than that of the range."""
+    """Return whether the topic id in the client's metadata differs from that of the range."""
     known, wanted = client.cluster.topic_id(state.tp.topic), state.range.topic_id
     return None not in (known, wanted) and known != wanted
 
 
 def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the partition does not exist, as far as the client knows."""
+    """Return whether the partition does not exist according to the client's metadata."""
     cluster, (topic, number) = client.cluster, state.tp
     if code := cluster.topic_error(topic):
         return code == UnknownTopicOrPartitionError.errno
@@ -306,28 +285,25 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
     return known is not None and len(known) > 0 and number not in known
 
 
-async def is_gone(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the partition does not exist, after more looks if the client knows none."""
-    return is_missing(client, state) and bool(await is_so_for_sure(client, state, is_missing))
-
-
 def has_another_leader(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the client knows another leader than the one that named the log's end."""
+    """Return whether the leader has changed since the last response with the log's end."""
     leader = client.cluster.leader_for_partition(state.tp)
-    return leader is not None and leader not in (-1, state.told_by)
+    return leader is not None and leader not in (-1, state.end_source)
 
 
-async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) -> bool | None:
-    """Return what `look` says after more looks; None if no broker responds.
-
-    The client, or the broker that it asked, may know an older state. No response proves nothing.
-    """
-    for _ in range(_LOOKS):
+async def is_confirmed(
+    client: AIOKafkaClient,
+    state: RangeState,
+    check: Callable[[AIOKafkaClient, RangeState], bool],
+) -> bool | None:
+    """Return whether `check` is true after each of several metadata refreshes; None if no broker
+    responds. The client's metadata, or that of one broker, may be outdated."""
+    for _ in range(_REFRESHES):
         if not await client.force_metadata_update():
             return None
-        if not look(client, state):
+        if not check(client, state):
             return False
-        # Another look at once would ask the same broker, which may be behind the others for a
+        # An immediate refresh would ask the same broker, whose metadata may be outdated for a
         # moment.
         await asyncio.sleep(client.config.retry_backoff)
     return True
@@ -338,7 +314,7 @@ log = logging.getLogger("aiokafka.ranges")
 _MEBIBYTE = 1024 * 1024
 _CLOSE_TIMEOUT = 2.0
 _BUSY = (RangePhase.FETCHING, RangePhase.LOOKING_UP)
-_LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
+_CHECK_INTERVAL = 1.0  # seconds between checks of deadlines and metadata
 
 
 class RangeReader:
@@ -351,19 +327,28 @@ class RangeReader:
                 while (rows := records.read(max_rows=8192)) is not None:
                     ...  # rows.columns, of which rows.size count
 
-    `close()` ends every task of the reader. Use it only in the client's event loop; what it returns
-    may be read in another thread.
+    Use the reader in the client's event loop only; the returned record sets may be read in another
+    thread. `close()` ends all tasks of the reader.
 
-    `client` is a started AIOKafkaClient, which may be shared. `read_committed` leaves out records
-    of open and aborted transactions; a range must then not end after the last stable offset. With
-    `fail_on_data_loss` lost records raise DataLossError; else they are skipped with a warning, and
-    listed in `losses`. The limits `max_bytes` to `max_wait_ms` apply to each fetch. `buffer_memory`
-    is the bytes fetched ahead, over all brokers; `timeout_ms` how long a range may make no progress
-    while a caller waits; `check_crcs` checks every batch. `sizes` is what other readers of the same
-    topics have learned; without, the first fetch of a range is small.
+    Args:
+        client: A started AIOKafkaClient, which may be shared.
+        ranges: The ranges to read.
+        read_committed: Skip records of open and aborted transactions. A range must then not end
+            after the last stable offset.
+        fail_on_data_loss: Raise DataLossError for lost records. Otherwise they are skipped with a
+            warning, and listed in `losses`.
+        max_bytes: Limit of a fetch response.
+        max_partition_bytes: Limit of one partition in a fetch response.
+        min_bytes: Bytes that a broker waits for before it responds to a fetch.
+        max_wait_ms: How long a broker waits for `min_bytes`.
+        buffer_memory: Bytes fetched ahead, over all brokers.
+        timeout_ms: How long a range may make no progress while a caller waits.
+        check_crcs: Check the checksum of every batch.
+        sizes: Sizes learned by other readers of the same topics. Without, the first fetch of a
+            range is small.
 
-    Raises TypeError or ValueError for a limit or a range that cannot be: sizes are integers from 1
-    (`min_bytes`: 0) on, times numbers of milliseconds from 0 on.
+    Raises TypeError or ValueError for an invalid limit or range. Sizes are integers of at least 1
+    (`min_bytes`: 0), times numbers of milliseconds of at least 0.
     """
 
     def __init__(
@@ -403,10 +388,10 @@ class RangeReader:
             RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max), sizes)
             for r in checked(ranges)
         ]
-        self._callers = Callers(self._states)
+        self._callers = WaitingCallers(self._states)
         self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
-        self._others = OtherBrokers(client, self._tasks)
-        self._old_epochs = OldEpochs(client.versions)
+        self._votes = LeaderVotes(client, self._tasks)
+        self._fenced_epochs = FencedEpochs(client.versions)
         self._ready: collections.deque[tuple[RecordSet, PinnedResponse]] = collections.deque()
         self._current: PinnedResponse | None = None
         self._busy: set[int] = set()
@@ -424,14 +409,14 @@ class RangeReader:
         await self.close()
 
     async def next(self) -> RecordSet | None:
-        """Return the next record set of any of the ranges; None when all were read to their ends.
+        """Return the next record set of any range; None after the end of all ranges.
 
-        The memory of the previous record set is released, so that more is fetched. The sets of a
-        partition come in order. A cancelled call consumes nothing.
+        The call releases the memory of the previous record set. The record sets of a partition come
+        in order. A cancelled call consumes nothing.
 
-        Raises DataLossError; KafkaTimeoutError when a range made no progress for `timeout_ms`,
-        saying where and why; CorruptRecordError; RecordTooLargeError with brokers before 0.10.1;
-        errors of the brokers that are not retriable; IllegalStateError after `close()`.
+        Raises DataLossError; KafkaTimeoutError with place and cause if a range makes no progress
+        for `timeout_ms`; CorruptRecordError; RecordTooLargeError with brokers before 0.10.1; errors
+        of brokers that are not retriable; IllegalStateError after `close()`.
         """
         self._start()
         self._release()
@@ -443,13 +428,13 @@ class RangeReader:
             self._arrived.clear()
             self._wake.set()
             await self._callers.wait(self._arrived)
-        # Another call may have taken a set while this one waited.
+        # Another call may have returned a record set while this one waited.
         self._release()
         records, self._current = self._ready.popleft()
         return records
 
     async def close(self) -> None:
-        """End every task and drop what was not read; `next()` raises from now on. May be called
+        """End all tasks and drop unread record sets; `next()` raises from now on. May be called
         repeatedly."""
         self._fail(IllegalStateError("the RangeReader is closed"))
         self._client.cluster.remove_listener(self._on_metadata)
@@ -477,7 +462,7 @@ class RangeReader:
         return all(state.phase is RangePhase.DONE for state in self._states)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop fetching; raise this error after everything that was fetched has been read."""
+        """Stop fetching. `next()` raises this error after it has returned all fetched records."""
         if self._failure is None:
             self._failure = error
         self._arrived.set()
@@ -486,7 +471,7 @@ class RangeReader:
     def _on_metadata(self, _: ClusterMetadata) -> None:
         self._wake.set()
 
-    # -- what to ask, and which broker
+    # -- which ranges to fetch, and from which broker
 
     async def _run(self) -> None:
         while self._failure is None and not self._is_read:
@@ -503,23 +488,24 @@ class RangeReader:
 
     def _pause(self, now: float) -> float:
         retries = [s.retry_at - now for s in self._states if s.retry_at > now]
-        return min([_LOOK_INTERVAL, *retries])
+        return min([_CHECK_INTERVAL, *retries])
 
     def _launch(self, now: float) -> None:
-        """Start a fetch to every leader that has none in flight, if there is room for a
-        response."""
-        homes = self._by_leader(now)
-        if not homes:
+        """Start a fetch to every leader without one in flight, if the buffer memory has space for
+        the response."""
+        by_leader = self._by_leader(now)
+        if not by_leader:
             return
-        # Also those that are not asked now: they have what they sent in memory, or will send it.
-        brokers = {*homes, *self._busy, *+self._pinned}
+        # Also count brokers with a fetch in flight, or with unread responses in memory.
+        brokers = {*by_leader, *self._busy, *+self._pinned}
         share = self._limits.buffer_memory // len(brokers)
         size = max(1, min(self._limits.max_bytes, share // 2))
-        for node_id, states in homes.items():
+        for node_id, states in by_leader.items():
             if node_id in self._busy:
                 continue
             if self._pinned[node_id] + size > max(share, size):
-                full = {state.tp for state in states}  # so nothing of these makes progress
+                # These wait for the caller, so their timeout clocks start again.
+                full = {state.tp for state in states}
                 for state in self._states:
                     if state.tp in full:
                         state.since = now
@@ -530,26 +516,26 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Group the ranges to fetch by leader: the longest unserved first, one a partition."""
-        homes: dict[int, list[RangeState]] = {}
+        """Return the ranges to fetch by leader, one per partition; those served last come last."""
+        by_leader: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
             if state.phase is not RangePhase.IDLE or not state.is_due(now, self._client.cluster):
                 continue
             if state.tp in taken:
-                # Its time is that of the range that is asked for.
+                # Progress of the fetched range counts for all ranges of the partition.
                 state.since = max(state.since, taken[state.tp].since)
                 continue
             leader = self._leader(state, now)
             if leader is not None:
                 taken[state.tp] = state
-                homes.setdefault(leader, []).append(state)
-        return homes
+                by_leader.setdefault(leader, []).append(state)
+        return by_leader
 
     def _leader(self, state: RangeState, now: float) -> int | None:
         topic, cluster = state.tp.topic, self._client.cluster
         self._client.touch_topic(topic)
-        state.asked = cluster.partition(state.tp)
+        state.metadata = cluster.partition(state.tp)
         if is_another_topic(self._client, state):
             state.transition(RangePhase.LOOKING_UP)
             self._tasks.start(self._check_topic(state), name=f"check-{state}")
@@ -565,8 +551,8 @@ class RangeReader:
         return leader
 
     def _check_deadlines(self, now: float) -> None:
-        for state in self._states if self._callers.are_waiting else ():
-            # A request has a deadline of its own.
+        for state in self._states if self._callers else ():
+            # Requests in flight have their own deadlines.
             if state.phase is not RangePhase.IDLE or now - state.since < self._limits.timeout:
                 continue
             state.transition(RangePhase.LOOKING_UP)
@@ -576,11 +562,11 @@ class RangeReader:
 
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
-        # A larger response would be refused, and the connection given up with it.
-        passes = room_for_records(self._client.config.max_response_bytes, len(states))
-        size = max(1, min(size, passes))
+        # A larger response would be refused, and the connection closed.
+        fits = max_record_bytes(self._client.config.max_response_bytes, len(states))
+        size = max(1, min(size, fits))
         limit = min(size, limits.max_partition_bytes)
-        # A request has either ids or names.
+        # A request names all topics either by id or by name.
         has_ids = all(state.range.topic_id for state in states)
         request = FetchRequest(
             max_wait_ms=int(limits.max_wait * 1000),
@@ -607,7 +593,9 @@ class RangeReader:
 
     def _spec(self, state: RangeState, limit: int, has_ids: bool) -> FetchSpec:
         topic_id = (state.range.topic_id if has_ids else None) or ZERO_UUID
-        epoch = self._old_epochs.to_ask(state.tp, self._client.cluster.leader_epoch(state.tp))
+        epoch = self._fenced_epochs.epoch_to_send(
+            state.tp, self._client.cluster.leader_epoch(state.tp)
+        )
         return FetchSpec(topic_id, state.position, epoch, state.size.ask(state.left, limit))
 
     def _on_failed_fetch(self, node_id: int, states: list[RangeState], error: KafkaError) -> None:
@@ -630,7 +618,7 @@ class RangeReader:
             found = asked.get(tp)
             if found is not None and found.phase is RangePhase.FETCHING:
                 self._settle_one(found, data, frame, limit)
-        is_filled = frame.nbytes > size // 2  # by others
+        is_filled = frame.nbytes > size // 2  # by other partitions
         for state in states:
             if state.phase is not RangePhase.FETCHING:
                 continue
@@ -638,8 +626,8 @@ class RangeReader:
             if (is_short and state.size.too_small(limit)) or frame.unread:
                 state.transition(RangePhase.IDLE)
                 continue
-            if state.ends_early and now - state.since > _LOOK_INTERVAL:
-                self._others.look_soon(state.tp.topic)
+            if state.ends_early and now - state.since > _CHECK_INTERVAL:
+                self._votes.poll_soon(state.tp.topic)
             end = f"nothing before {state.high_watermark}, the end of the log"
             state.postpone(now, for_code(code).__name__ if (code := answer.error_code) else end)
         self._pinned[node_id] += frame.nbytes
@@ -648,11 +636,11 @@ class RangeReader:
         self, state: RangeState, data: PartitionData, frame: PinnedResponse, limit: int
     ) -> None:
         if not data.error_code:
-            state.high_watermark, state.told_by = data.high_watermark, frame.node_id
-        answer = read_answer(state.tp, state.position, data, state.range.until)
+            state.high_watermark, state.end_source = data.high_watermark, frame.node_id
+        answer = read_partition(state.tp, state.position, data, state.range.until)
         if isinstance(answer, Fetched):
             self._take_in(state, answer, frame)
-        elif isinstance(answer, CutShort):
+        elif isinstance(answer, BatchTooLarge):
             if state.size.too_small(limit):
                 state.transition(RangePhase.IDLE)
             else:
@@ -660,15 +648,15 @@ class RangeReader:
         elif isinstance(answer, OutOfRange):
             state.transition(RangePhase.LOOKING_UP)
             self._tasks.start(self._look_up(state), name=f"look-up-{state}")
-        elif isinstance(answer, Failed) and not answer.may_pass:
+        elif isinstance(answer, Failed) and not answer.is_retriable:
             self._fail(answer.failure())
-        elif isinstance(answer, (Failed, NotNow)):
+        elif isinstance(answer, (Failed, RetryLater)):
             error, known = for_code(data.error_code), self._client.cluster.leader_epoch(state.tp)
-            self._old_epochs.note(frame.node_id, state.tp, known, error)
-            put_off(self._client, state, error, self._loop.time())
+            self._fenced_epochs.on_error(frame.node_id, state.tp, known, error)
+            retry_later(self._client, state, error, self._loop.time())
 
     def _take_in(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
-        """Queue the records of the range, and go on behind them."""
+        """Queue the records of the range, and move its position behind them."""
         scan = answer.scan
         if scan.end < 0:
             self._fail(no_batch(state, answer))
@@ -695,15 +683,15 @@ class RangeReader:
         self._ready.append((RecordSet(state.range, reader), frame))
         self._arrived.set()
 
-    # -- trouble -----------------------------------------------------------------------------------
+    # -- out of range, lost records and timeouts ---------------------------------------------------
 
     async def _look_up(self, state: RangeState) -> None:
-        """Find out where a log begins and ends that lacks the offset."""
+        """Look up the bounds of a log after OFFSET_OUT_OF_RANGE."""
         leader = self._client.cluster.leader_for_partition(state.tp)
         try:
-            earliest, latest = await Bounds(self._client, state, self._old_epochs).ask()
+            earliest, latest = await ask_bounds(self._client, state, self._fenced_epochs)
         except KafkaError as error:
-            if not is_passing(error):
+            if not is_transient(error):
                 self._fail(error)
                 return
             state.postpone(self._loop.time(), str(error))
@@ -716,15 +704,15 @@ class RangeReader:
             self._arrived.set()
         elif state.position < earliest:
             self._lose(state, LossKind.RETENTION, earliest, now)
-        elif state.position > latest and await self._others.is_named(state.tp, leader):
+        elif state.position > latest and await self._votes.confirm(state.tp, leader):
             self._lose(state, LossKind.TRUNCATION, wanted.until, self._loop.time())
         else:
-            # A leader that was behind has caught up, or another one leads.
+            # The leader has caught up meanwhile, or has changed.
             state.postpone(self._loop.time(), f"the log has offsets {earliest} to {latest - 1}")
         self._wake.set()
 
     async def _check_topic(self, state: RangeState) -> None:
-        is_another = await is_so_for_sure(self._client, state, is_another_topic)
+        is_another = await is_confirmed(self._client, state, is_another_topic)
         if is_another:
             self._lose(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
         elif is_another is None:
@@ -734,24 +722,24 @@ class RangeReader:
         self._wake.set()
 
     async def _check_late(self, state: RangeState) -> None:
-        """Find out why a range made no progress: its partition may not exist any more, or the end
-        of its log."""
+        """Find out why a range made no progress: the partition may be deleted, or its log
+        truncated."""
         kind = None
-        if await is_gone(self._client, state):
+        if is_missing(self._client, state) and await is_confirmed(self._client, state, is_missing):
             kind = LossKind.DELETED
-        elif state.ends_early and await self._others.is_named(state.tp, state.told_by):
+        elif state.ends_early and await self._votes.confirm(state.tp, state.end_source):
             kind = LossKind.TRUNCATION
         if kind is not None:
             self._lose(state, kind, state.range.until, self._loop.time())
         elif state.ends_early and has_another_leader(self._client, state):
-            # It was not asked yet: the time of the range begins again.
-            state.ask_again(self._loop.time())
+            # The new leader was not asked yet.
+            state.restart_clock(self._loop.time())
         else:
             self._fail(state.late(self._limits.timeout))
         self._wake.set()
 
     def _lose(self, state: RangeState, kind: LossKind, until: int, now: float) -> None:
-        loss = state.lost(kind, until)
+        loss = state.data_loss_until(kind, until)
         if self._fail_on_data_loss:
             self._fail(DataLossError(loss))
             return

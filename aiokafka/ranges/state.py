@@ -1,4 +1,4 @@
-"""Ranges of offsets: progress, data loss, fetched record sets, and how many bytes to request."""
+"""Ranges of offsets: progress, data loss, fetched record sets, and sizes of fetches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka._config.options import Milliseconds, Number, check
 from aiokafka._reading import MAX_OFFSET, Fetched
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka._typing import Self
 from aiokafka.errors import CorruptRecordError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from aiokafka.record.columns import ColumnReader, Columns
@@ -52,17 +52,17 @@ class PartitionRange(NamedTuple):
     """The id that distinguishes topics of the same name (KIP-516): 16 bytes, if known."""
 
     from_first: bool = False
-    """Begin at the first existing record: it is no data loss if that comes after `start`."""
+    """Start at the first existing record: if it comes after `start`, that is no data loss."""
 
 
 class LossKind(enum.Enum):
     """Why records of a range are gone."""
 
     RETENTION = "retention"
-    """The log begins later now: records were too old, too many, or were deleted."""
+    """The log begins later now: records were removed by retention or deleted."""
 
     TRUNCATION = "truncation"
-    """The log ends earlier than it did: replicas were lost, or the topic was created again."""
+    """The log ends earlier than before: replicas were lost, or the topic was created again."""
 
     NEW_TOPIC = "new topic"
     """The topic was deleted, and another one was created with its name."""
@@ -80,7 +80,7 @@ _REASONS = {
 
 
 class DataLoss(NamedTuple):
-    """Offsets of a range that cannot be read any more: `start` up to but not `until`."""
+    """Lost offsets of a range: `start` up to but not including `until`."""
 
     kind: LossKind
     topic: str
@@ -96,7 +96,7 @@ class DataLoss(NamedTuple):
 
 
 class DataLossError(KafkaError):
-    """Records of a range are gone; `loss` says which and why."""
+    """Records of a range are lost; see `loss`."""
 
     def __init__(self, loss: DataLoss) -> None:
         super().__init__(str(loss))
@@ -104,7 +104,7 @@ class DataLossError(KafkaError):
 
 
 class RangePhase(enum.Enum):
-    """What a range is waiting for."""
+    """Whether a request for a range is in flight."""
 
     IDLE = "idle"
     FETCHING = "fetching"
@@ -121,12 +121,15 @@ _NEXT = {
 
 
 class RangeState:
-    """One range while it is read. Only the RangeReader and its Callers write it.
+    """One range while it is read. Only the RangeReader and its WaitingCallers write it.
 
-    `position` is the offset to fetch next, `high_watermark` the end of the log as the node
-    `told_by` last said, `since` the loop time of the last progress, `reason` the last failure,
-    `turn` a number that grows when the range is served, `size` how much to request, `asked` what
-    was known of the partition when it was last its turn.
+    - `position`: the offset to fetch next.
+    - `high_watermark`: the end of the log, from the last response of the broker `end_source`.
+    - `since`: the loop time of the last progress.
+    - `reason`: the last failure.
+    - `turn`: grows when the range is served.
+    - `size`: how much to request.
+    - `metadata`: the partition's metadata when it was last considered for a fetch.
     """
 
     def __init__(
@@ -139,11 +142,11 @@ class RangeState:
         self.since = now
         self.retry_at = 0.0
         self.high_watermark = -1
-        self.told_by = -1
+        self.end_source = -1
         self.reason = ""
         self.turn = 0
-        self.asked: PartitionInfo | None = None
-        self._prompts = 0  # pauses that ended early, since the last progress
+        self.metadata: PartitionInfo | None = None
+        self._prompts = 0  # backoffs that ended early since the last progress
         self.size = FetchSize(wanted.topic, sizes)
         self._backoff = backoff
 
@@ -152,12 +155,12 @@ class RangeState:
 
     @property
     def left(self) -> int:
-        """How many offsets are still to be read."""
+        """Number of unread offsets of the range."""
         return self.range.until - self.position
 
     @property
     def left_in_log(self) -> int:
-        """How many offsets the log has from the position on, as of the last response."""
+        """Number of offsets from the position to the end of the log, as of the last response."""
         return self.high_watermark - self.position
 
     @property
@@ -171,9 +174,8 @@ class RangeState:
         self.phase = phase
 
     def moved(self, position: int, now: float) -> None:
-        """Take note that everything below `position` was fetched, or is known to be gone."""
+        """Move the position: everything before was fetched, or is lost. Both is progress."""
         self.position = position
-        # Progress, whether records came or are known to be gone.
         self.since = now
         self.reason = ""
         self._backoff.reset()
@@ -182,15 +184,15 @@ class RangeState:
 
     @property
     def failures(self) -> int:
-        """How often in a row it was postponed."""
+        """Number of consecutive failures."""
         return self._backoff.failures
 
     def is_due(self, now: float, cluster: ClusterMetadata) -> bool:
-        """Return whether to ask for it: its time has come, or a newer leader is known than the one
-        that had it postponed."""
+        """Return whether to fetch the range: its backoff has ended, or the leader has changed since
+        the failure."""
         if self.retry_at <= now:
             return True
-        info, before = cluster.partition(self.tp), self.asked
+        info, before = cluster.partition(self.tp), self.metadata
         if info is None or info.leader < 0 or self._prompts >= MOST_PROMPT_ATTEMPTS:
             return False
         if before is None or before.leader < 0 or info.epoch > before.epoch:
@@ -198,45 +200,44 @@ class RangeState:
         return info.epoch < 0 and info.leader != before.leader
 
     def end_wait(self, now: float) -> None:
-        """Take note that it is asked for now."""
+        """End the backoff, since the range is fetched now."""
         if self.retry_at > now:
             self._prompts += 1
         self.retry_at = 0.0
 
     def postpone(self, now: float, reason: str) -> None:
-        """Retry later, or as soon as a newer leader is known."""
+        """Back off until the next retry, or until the leader changes."""
         self.reason = reason
         self.retry_at = now + self._backoff.next()
         if self.phase is not RangePhase.IDLE:
             self.transition(RangePhase.IDLE)
 
-    def ask_again(self, now: float) -> None:
-        """Begin the time of the range again, for what was said of the end of its log counts no
-        more."""
+    def restart_clock(self, now: float) -> None:
+        """Restart the timeout clock, and forget the end of the log: the leader has changed."""
         self.high_watermark = -1
         self.since = now
         self.transition(RangePhase.IDLE)
 
-    def leave_out(self, seconds: float, now: float) -> None:
-        """Take note that so much time has passed without a caller that waits for records."""
+    def exclude_time(self, seconds: float, now: float) -> None:
+        """Exclude a time without waiting callers from the timeout clock."""
         self.since = min(now, self.since + seconds)
 
     def late(self, timeout: float) -> KafkaTimeoutError:
-        """Return the error after `timeout` seconds without progress."""
+        """Return the error of a range without progress for `timeout` seconds."""
         wanted = self.range
         return KafkaTimeoutError(
             f"{self}: no progress at offset {self.position} of {wanted.start} to {wanted.until} "
             f"for {timeout:g} s" + (f"; last: {self.reason}" if self.reason else "")
         )
 
-    def lost(self, kind: LossKind, until: int) -> DataLoss:
-        """Return the loss if everything below `until` is gone."""
+    def data_loss_until(self, kind: LossKind, until: int) -> DataLoss:
+        """Return the loss of the records between the position and `until`."""
         last = min(max(until, self.position), self.range.until)
         return DataLoss(kind, self.tp.topic, self.tp.partition, self.position, last)
 
 
 def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
-    """Return the ranges. Raises ValueError for what is no range of offsets."""
+    """Return the ranges as a list. Raises ValueError for an invalid range."""
     found = list(ranges)
     for wanted in found:
         is_partition = 0 <= wanted.partition <= _MAX_PARTITION
@@ -245,11 +246,8 @@ def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
     return found
 
 
-# -- A fetched record set of a range, converted to columns when and where the caller wants. Pure
-
-
 class Rows(NamedTuple):
-    """The first `size` rows of `columns`; further rows lie beyond the range."""
+    """The first `size` rows of `columns`; further rows are after the end of the range."""
 
     columns: Columns
     size: int
@@ -258,7 +256,7 @@ class Rows(NamedTuple):
 class RecordSet:
     """Records of one partition in the order of their offsets.
 
-    `topic` and `partition` identify it. Any thread may read it, one at a time.
+    Any thread may read it, one at a time.
     """
 
     def __init__(self, wanted: PartitionRange, reader: ColumnReader) -> None:
@@ -268,9 +266,10 @@ class RecordSet:
         self._reader = reader
 
     def read(self, max_rows: int) -> Rows | None:
-        """Return up to `max_rows` more records; None when there are no more.
+        """Return up to `max_rows` more records; None at the end.
 
-        Raises CorruptRecordError that names the partition, ValueError for less than one row.
+        Raises CorruptRecordError with the name of the partition, ValueError if `max_rows` is less
+        than 1.
         """
         if max_rows < 1:
             raise ValueError(f"max_rows={max_rows!r}: must be at least 1")
@@ -291,7 +290,7 @@ class RecordSet:
 
 
 class PinnedResponse:
-    """The memory of one response, which is pinned until its last record set was read."""
+    """The memory of one response, which is in use until its last record set was read."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -300,12 +299,12 @@ class PinnedResponse:
 
 
 def first_batch_size(data: Any) -> int:
-    """Return the bytes of the first batch of a record set; 0 if it is not valid."""
+    """Return the size of the first batch of a record set; 0 if it is invalid."""
     return valid_size(flat_view(data), 0)
 
 
 def no_batch(state: RangeState, found: Fetched) -> KafkaError:
-    """Return what is wrong with the first header of a record set."""
+    """Return the error of a record set whose first batch header is invalid."""
     try:
         parse_batch(flat_view(found.data), 0)
     except CorruptRecordError as error:
@@ -314,19 +313,18 @@ def no_batch(state: RangeState, found: Fetched) -> KafkaError:
 
 
 def too_large(state: RangeState, limit: int) -> KafkaError:
-    """Return the error of a batch that does not fit into `limit` bytes."""
+    """Return the error of a batch that is larger than `limit` bytes."""
     return RecordTooLargeError(
         f"{state}: the record at offset {state.position} is larger than {limit} bytes"
     )
 
 
-# -- How many bytes to request: little of what follows the end of a range should be sent. Pure
+# -- sizes of fetches: a broker should send few bytes after the end of a range
 
-
-_LEAST = 20 * 1024  # a batch of a producer's default size, and some more
-_FIRST = 64 * 1024  # at most, before anything is known
-_FIRST_GUESS = 125.0  # bytes of an offset, before any has been seen
-_SPARE = 1.1  # records differ
+_LEAST = 20 * 1024  # fits a batch of a producer's default size
+_FIRST = 64 * 1024  # largest first fetch of an unknown topic
+_FIRST_GUESS = 125.0  # bytes per offset of an unknown topic
+_SPARE = 1.1  # sizes of records vary
 _MOST_TOPICS = 1000
 
 
@@ -351,9 +349,7 @@ class RangeLimits(NamedTuple):
         buffer_memory: int,
         timeout_ms: float,
     ) -> Self:
-        """Return the limits of a reader's arguments; raise TypeError or ValueError for a wrong
-        one.
-        """
+        """Return the checked limits. Raises TypeError or ValueError for an invalid one."""
         return cls(
             check(Number(1), "max_bytes", max_bytes),
             check(Number(1), "max_partition_bytes", max_partition_bytes),
@@ -365,29 +361,28 @@ class RangeLimits(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a response has shown: bytes of an offset, and of a batch."""
+    """Sizes in bytes, per offset and per batch."""
 
     per_offset: float
     batch: int
 
 
 class OffsetSizes:
-    """How many bytes the offsets of topics take, as seen last.
+    """Bytes per offset of topics, as of the last responses.
 
-    Give the same to all the `RangeReader` of a program that reads ranges of the same topics again
-    and again: they then request what a range needs from their first fetch on, and not a guess. Used
-    in one event loop.
+    Share one object between all `RangeReader` of a program that reads ranges of the same topics
+    repeatedly: their first fetches then have the right size. Use it in one event loop.
     """
 
     def __init__(self) -> None:
         self._topics: dict[str, _Seen] = {}
 
     def of(self, topic: str) -> _Seen | None:
-        """Return what is known of a topic."""
+        """Return the sizes of a topic; None if unknown."""
         return self._topics.get(topic)
 
     def learn(self, topic: str, seen: _Seen) -> None:
-        """Take note of a response; forget the topic that was seen longest ago if there are many."""
+        """Store the sizes of a topic. If there are too many topics, drop the oldest."""
         self._topics.pop(topic, None)
         self._topics[topic] = seen
         if len(self._topics) > _MOST_TOPICS:
@@ -395,7 +390,7 @@ class OffsetSizes:
 
 
 class FetchSize:
-    """The size of the next fetch of one range, from the size of its offsets so far."""
+    """The size of the next fetch of one range, from the bytes per offset so far."""
 
     def __init__(self, topic: str, sizes: OffsetSizes) -> None:
         self._topic = topic
@@ -405,7 +400,7 @@ class FetchSize:
         self._asked = 0
 
     def ask(self, offsets: int, limit: int) -> int:
-        """Return the bytes to request for so many offsets, at most `limit`."""
+        """Return how many bytes to request for so many offsets, at most `limit`."""
         self._asked = max(1, min(limit, max(self._lowest, self._wanted(offsets))))
         return self._asked
 
@@ -417,19 +412,19 @@ class FetchSize:
         # Brokers send whole batches, and a range ends within one.
         batches = seen.batch
         if self._seen is None:
-            # It begins within one as well. Its later fetches begin where a batch does.
+            # The first fetch may start inside a batch; later ones start at a batch.
             batches += min(seen.batch, wanted) // 2
         return wanted + batches
 
     def served(self, nbytes: int, offsets: int, batch: int) -> None:
-        """Take note that so many offsets took so many bytes, the first batch `batch` of them."""
-        # Something fitted, so the next guess need not be doubled.
+        """Learn from a response: `nbytes` for `offsets`, `batch` bytes of the first batch."""
+        # At least one batch fitted, so the next fetch need not be doubled.
         self._lowest = 0
         if nbytes and offsets > 0:
             self._seen = _Seen(nbytes / offsets, batch)
             self._sizes.learn(self._topic, self._seen)
 
     def too_small(self, limit: int) -> bool:
-        """Return whether to request more, because no batch fitted into the requested bytes."""
+        """Double the next fetch, as no batch fitted; return whether `limit` permits that."""
         self._lowest = 2 * self._asked
         return self._asked < limit

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cimport aiokafka._gc_native as gc
+cimport aiokafka._cpython_native as _cpython
 cimport aiokafka.record._native as mem
 from aiokafka._consumer_record cimport Record
 from aiokafka.record.cursor cimport BatchCursor

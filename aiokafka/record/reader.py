@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aiokafka import _gc as gc
+from aiokafka import _cpython
+from aiokafka._callbacks import refuse_awaitable
 from aiokafka._consumer_record import Record
-from aiokafka._handlers import refuse_awaitable
 from aiokafka.errors import RecordDeserializationError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -169,7 +169,7 @@ class RecordReader(BatchCursor):
         record.offset = offset
         record.timestamp = self._timestamp(timestamp)
         if self._is_raw:
-            gc.untrack(record)
+            _cpython.untrack(record)
         else:
             self._deserialize(record)
         self._at = stop

@@ -8,13 +8,11 @@ makes records of the rows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from aiokafka.record import _memory as mem
 from aiokafka.record._memory import Buffer
 from aiokafka.record.header import flat_view
 
-__all__ = ["ANY", "BinarySource", "HeaderSource", "Route", "Routes", "RowSource", "route_rows"]
+__all__ = ["ANY", "BinarySource", "HeaderSource", "RowSource", "route_rows"]
 
 ANY = -1
 """Stands for a partition: these rows may go to any."""
@@ -197,31 +195,19 @@ def _nulls(size: int) -> BinarySource:
     return BinarySource(size, bytes(4 * (size + 1)), b"", bytes((size + 7) // 8))
 
 
-class Route(NamedTuple):
-    """Rows of one partition: numbers `start` to `stop` of the order."""
-
-    partition: int
-    """ANY for rows without a key."""
-
-    start: int
-    stop: int
-
-
-class Routes(NamedTuple):
-    """Rows in the order of their partitions, and then in their own."""
-
-    order: bytearray
-    """int32"""
-
-    parts: list[Route]
+Routes = tuple[bytearray, list[tuple[int, int, int]]]
 
 
 def route_rows(rows: RowSource, partitions: int, chosen: Buffer | None = None) -> Routes:
     """Choose the partition of each row for a topic with `partitions` partitions.
 
-    `chosen` are int32: the partition that a row asks for, which may be newer than `partitions`, or
-    -1 if it asks for none. Without one the key decides, as in Java's client. Raises ValueError for
-    other numbers.
+    Returns the row numbers (int32) sorted by partition, and for each partition its number, start
+    and stop in these; the number is ANY for rows without a key.
+
+    Args:
+        chosen: The partition (int32) that each row asks for, which may be newer than `partitions`;
+            -1 if it asks for none. Then the key decides, as in Java's client. Other numbers raise
+            ValueError.
     """
     return _Router(rows, partitions, flat_view(b"" if chosen is None else chosen)).routes()
 
@@ -271,7 +257,7 @@ class _Router:
             place = mem.get_i32(ends, group)
             mem.put_i32(places, place, row)
             mem.put_i32(ends, group, place + 1)
-        return Routes(order, parts)
+        return order, parts
 
     def _hashed(self, row: int) -> int:
         keys = self._rows._keys
@@ -280,16 +266,16 @@ class _Router:
             return self._groups
         return (mem.murmur2(keys._data, at, size) & 0x7FFFFFFF) % self._partitions
 
-    def _begin_groups(self) -> list[Route]:
+    def _begin_groups(self) -> list[tuple[int, int, int]]:
         """Turn the number of rows in each group into the index where it begins."""
         ends = mem.target(self._ends)
-        parts = []
+        parts: list[tuple[int, int, int]] = []
         start = 0
         for group in range(self._groups + 1):
             count = mem.get_i32(ends, group)
             mem.put_i32(ends, group, start)
             if count:
                 partition = ANY if group == self._groups else group
-                parts.append(Route(partition, start, start + count))
+                parts.append((partition, start, start + count))
             start += count
         return parts

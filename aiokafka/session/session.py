@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 from typing import Any, Generic
 
 import aiokafka
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
+from aiokafka._retry import Backoff
 from aiokafka._typing import KT, VT, KeySent, Self, ValueSent
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import (

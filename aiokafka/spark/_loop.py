@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from aiokafka._backoff import Backoff
-from aiokafka._form import is_compiled
+from aiokafka._loading import is_compiled
+from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.ranges import DataLossError

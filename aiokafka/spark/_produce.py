@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka._backoff import Backoff
+from aiokafka._retry import Backoff
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     KafkaError,

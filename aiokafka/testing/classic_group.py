@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.testing.actions import RefusedError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ClassicGroup:
         if len(self.members) + len(self.pending) >= self.max_size:
             raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
         prefix = application.instance_id or application.client_id
-        member_id = f"{prefix}-{_seams.random_uuid()}"
+        member_id = f"{prefix}-{_clock.random_uuid()}"
         if application.instance_id is None and application.needs_member_id:
             loop = asyncio.get_running_loop()
             self.pending[member_id] = loop.call_later(
@@ -215,7 +215,7 @@ class ClassicGroup:
         (KIP-345).
         """
         self._drop(old, errors.FencedInstanceId.errno)
-        member_id = f"{application.instance_id}-{_seams.random_uuid()}"
+        member_id = f"{application.instance_id}-{_clock.random_uuid()}"
         was_leader = self.leader == old.member_id
         if was_leader:
             self.leader = member_id

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.messages.consumer_protocol import (
@@ -281,7 +281,7 @@ class ConsumerGroup:
         self._check_protocols(application)
         is_dynamic = application.instance_id is None
         if not application.member_id and is_dynamic and application.needs_member_id:
-            raise GroupRefusedError(errors.MemberIdRequired.errno, str(_seams.random_uuid()))
+            raise GroupRefusedError(errors.MemberIdRequired.errno, str(_clock.random_uuid()))
         try:
             metadata = application.protocols[0][1]
             subscription = read_subscription(metadata, self.groups.topics())
@@ -316,7 +316,7 @@ class ConsumerGroup:
             if (known := self.members.get(member_id)) is not None:
                 return known
         else:
-            member_id = str(_seams.random_uuid())
+            member_id = str(_clock.random_uuid())
         member = ConsumerMember(
             member_id, instance_id, application.client_id, application.client_host
         )

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.structs import ConsumerRecord
 from aiokafka.testing.batches import (
     Batch,
@@ -475,7 +475,7 @@ class PartitionLog:
 
 
 def _now_ms() -> int:
-    return int(_seams.wall_time() * 1000)
+    return int(_clock.wall_time() * 1000)
 
 
 # -- Idempotent and transactional producers

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.testing.actions import RefusedError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ScramCredentials:
 
 def hashed(mechanism: str, password: str, iterations: int) -> Credential:
     """Return the credential of a password, with a random salt."""
-    salt = _seams.random_bytes(16)
+    salt = _clock.random_bytes(16)
     return Credential(salt, iterations, _salted(SCRAM[mechanism], password, salt, iterations))
 
 
@@ -156,7 +156,7 @@ class DelegationTokens:
         if not all(renewer.startswith("User:") for renewer in renewers):
             raise TokenRefusedError(errors.InvalidPrincipalType.errno)
         longest = int(config["delegation.token.max.lifetime.ms"])
-        now, token_id = _now(), str(_seams.random_uuid())
+        now, token_id = _now(), str(_clock.random_uuid())
         ends = now + (longest if lifetime_ms < 0 else min(lifetime_ms, longest))
         expires = min(ends, now + int(config["delegation.token.expiry.time.ms"]))
         secret = hmac.digest(config[_KEY].encode(), token_id.encode(), hashlib.sha512)
@@ -211,7 +211,7 @@ class DelegationTokens:
 
 
 def _now() -> int:
-    return int(_seams.wall_time() * 1000)
+    return int(_clock.wall_time() * 1000)
 
 
 # -- Mechanisms
@@ -308,7 +308,7 @@ class _Scram:
         if header != "n" or stored is None or not fields.get("r"):
             raise LoginRefusedError(self._refusal)
         salt, iterations, self._salted = stored
-        self._nonce = fields["r"] + base64.urlsafe_b64encode(_seams.random_bytes(18)).decode()
+        self._nonce = fields["r"] + base64.urlsafe_b64encode(_clock.random_bytes(18)).decode()
         answer = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
         self._spoken = f"{bare},{answer}"
         return answer.encode()
@@ -318,7 +318,7 @@ class _Scram:
         if token is None:
             return None
         self._claimed = token.owner.removeprefix("User:")
-        self.lifetime = max(0.001, token.expires / 1000 - _seams.wall_time())
+        self.lifetime = max(0.001, token.expires / 1000 - _clock.wall_time())
         return hashed(self._mechanism, token.password, self._security.iterations)
 
     def _final(self, text: str, user: str) -> bytes:
@@ -364,7 +364,7 @@ class _OAuthBearer:
             return b'{"status":"invalid_token"}'
         expires = claims_of(jwt).get("exp")
         if isinstance(expires, int | float):
-            self.lifetime = max(0.001, expires - _seams.wall_time())
+            self.lifetime = max(0.001, expires - _clock.wall_time())
         self.user = user
         return b""
 
@@ -376,7 +376,7 @@ def subject_of(token: str) -> str | None:
     """
     claims = claims_of(token)
     expires = claims.get("exp")
-    if isinstance(expires, int | float) and expires <= _seams.wall_time():
+    if isinstance(expires, int | float) and expires <= _clock.wall_time():
         return None
     subject = claims.get("sub")
     return subject if isinstance(subject, str) else None

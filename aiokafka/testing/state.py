@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
@@ -138,10 +138,10 @@ class ClusterState:
         self.topics_by_id: dict[bytes, Topic] = {}
         self.config = dict(BROKER_DEFAULTS)
         #: The directory id of each voter in the controller quorum, by node id.
-        self.voters = {node.node_id: _seams.random_uuid().bytes for node in nodes}
+        self.voters = {node.node_id: _clock.random_uuid().bytes for node in nodes}
         #: Settings of groups, client metrics and loggers, by resource type and name.
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.cluster_id = base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
+        self.cluster_id = base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
         self.next_producer_id = itertools.count(1000)
         #: The coordinators that a test has chosen, by (kind, key).
         self.placed_coordinators: dict[tuple[int, str], int] = {}
@@ -341,7 +341,7 @@ class ClusterState:
         self.check_new_topic(name, partitions, replication_factor, config or {}, assignment)
         topic = Topic(
             name,
-            _seams.random_uuid().bytes,
+            _clock.random_uuid().bytes,
             config=topic_settings(config or {}),
             is_internal=is_internal,
         )

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 from aiokafka.protocol.schema import ZERO_UUID
@@ -89,7 +89,7 @@ class TelemetryReceiver:
         id, which may be new.
         """
         if instance_id == ZERO_UUID:
-            instance_id = _seams.random_uuid().bytes
+            instance_id = _clock.random_uuid().bytes
         instance = self._instances.setdefault(instance_id, _Instance())
         _, interval, _ = self.subscription(context, instance_id)
         latest = max(instance.asked_at, instance.pushed_at)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch
 from aiokafka.testing.coordinators import Coordinators
@@ -218,7 +218,7 @@ class Transactions:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
-            known.started_at_ms = int(_seams.wall_time() * 1000)
+            known.started_at_ms = int(_clock.wall_time() * 1000)
             self._limit(known, known.timeout)
             self._script.wake()
         return known
@@ -410,7 +410,7 @@ class Transactions:
         """Restart the timeouts of open transactions."""
         for known in self.by_id.values():
             if known.state is TransactionState.ONGOING:
-                age = _seams.wall_time() - known.started_at_ms / 1000
+                age = _clock.wall_time() - known.started_at_ms / 1000
                 self._limit(known, max(0.0, known.timeout - age))
 
     def close(self) -> None:

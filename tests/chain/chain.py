@@ -21,9 +21,9 @@ from confluent_kafka.admin import AdminClient
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from tests.chain.ledger import Ledger, Reader, find_copies, key_of
-from tests.chain.members import Member
 from tests.chain.options import MemberOptions, Mode
+from tests.chain.output import Ledger, Reader, find_copies, key_of
+from tests.chain.processes import Member
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
 

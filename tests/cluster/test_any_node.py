@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka import AIOKafkaClient
 from aiokafka._compat import timeout
-from aiokafka._retry import AnyNode
+from aiokafka._retry import RetryNodes
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupLoadInProgressError,
@@ -43,7 +43,7 @@ def soon(seconds: float = 10.0) -> float:
 
 
 async def test_brokers_that_failed_are_asked_again_when_all_have(client: AIOKafkaClient) -> None:
-    nodes, asked = AnyNode(client), Counter[int]()
+    nodes, asked = RetryNodes(client), Counter[int]()
 
     async def fail(node_id: int) -> None:
         asked[node_id] += 1
@@ -64,7 +64,7 @@ async def test_brokers_that_failed_are_asked_again_when_all_have(client: AIOKafk
 async def test_an_error_that_does_not_pass_says_nothing_about_the_broker(
     client: AIOKafkaClient,
 ) -> None:
-    nodes, asked = AnyNode(client), set[int]()
+    nodes, asked = RetryNodes(client), set[int]()
 
     async def fail(node_id: int) -> None:
         asked.add(node_id)
@@ -95,7 +95,7 @@ def test_a_silent_broker_gets_a_part_of_the_time(total: float, ends: list[float]
         async with simulation.cluster() as cluster:
             servers = cluster.bootstrap_servers
             async with AIOKafkaClient(bootstrap_servers=servers) as client:
-                nodes, began = AnyNode(client), soon(0)
+                nodes, began = RetryNodes(client), soon(0)
                 before = 0.0
                 for end in ends[:-1]:
                     text = rf"node \d: no response in {end - before:.1f} s"
@@ -111,7 +111,7 @@ def test_a_silent_broker_gets_a_part_of_the_time(total: float, ends: list[float]
 
 
 async def test_no_broker_is_known(three: FakeCluster) -> None:
-    nodes = AnyNode(AIOKafkaClient(bootstrap_servers=three.bootstrap_servers))
+    nodes = RetryNodes(AIOKafkaClient(bootstrap_servers=three.bootstrap_servers))
 
     async def ask(node_id: int) -> None:
         raise AssertionError(node_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka._backoff import Backoff
+from aiokafka._retry import Backoff
 
 
 def test_delays_double_up_to_the_maximum() -> None:

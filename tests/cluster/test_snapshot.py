@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka._metadata.all_topics import AllTopics
-from aiokafka.cluster import ClusterMetadata
+from aiokafka.cluster import AllTopics, ClusterMetadata
 from aiokafka.errors import MetadataEmptyBrokerList
 from aiokafka.protocol.messages.metadata import (
     MetadataResponse,

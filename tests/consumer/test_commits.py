@@ -1,14 +1,21 @@
-"""Offsets in the group's store, for partitions chosen by hand."""
+"""Commits and committed offsets: the commit queue, auto-commit, lookups, the connection."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 import pickle
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
-from aiokafka import OffsetAndMetadata
+from aiokafka import AIOKafkaConsumer, OffsetAndMetadata
+from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.consumer.group.commits import CommitQueue, QueuedCommit
+from aiokafka.consumer.position.committed import OffsetConnection
 from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
@@ -17,15 +24,27 @@ from aiokafka.errors import (
     IllegalOperation,
     IllegalStateError,
     KafkaTimeoutError,
+    NoOffsetForPartitionError,
     NotCoordinatorForGroupError,
+    UnknownTopicOrPartitionError,
     UnstableOffsetCommit,
 )
+from aiokafka.net.connection import BrokerConnection
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
-from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.testing import Cut, Fail, FakeCluster, Hold
+from aiokafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, T2, Start, fill, read
 from tests.support.groups import until
+
+# == Committed offsets of manually assigned partitions =============================================
 
 
 async def test_a_second_consumer_goes_on_where_the_first_committed(
@@ -270,9 +289,9 @@ async def test_every_release(start: Start, version: str) -> None:
 # -- partitions that are given up ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["assign", "unsubscribe", "subscribe", "stop"])
+@pytest.mark.parametrize("connection", ["assign", "unsubscribe", "subscribe", "stop"])
 async def test_auto_commit_takes_along_what_was_finished_of_partitions_that_are_given_up(
-    cluster: FakeCluster, start: Start, way: str
+    cluster: FakeCluster, start: Start, connection: str
 ) -> None:
     """It looked at the partitions of now only: a program that goes through partitions one by one
     committed next to nothing."""
@@ -283,17 +302,17 @@ async def test_auto_commit_takes_along_what_was_finished_of_partitions_that_are_
     await read(consumer, 5)
     fill(cluster, 1, 1)
     assert (await consumer.getone()).partition == 1
-    if way == "assign":
+    if connection == "assign":
         consumer.assign([T1])
     else:
         consumer.unsubscribe()
-    if way == "subscribe":
+    if connection == "subscribe":
         consumer.subscribe(["u"])
-    elif way == "stop":
+    elif connection == "stop":
         await consumer.stop()
     await until(cluster, lambda: cluster.groups.committed("g", "t") == 5)
     # What is in hand counts as finished with `stop()` only.
-    expected = {"assign": None, "stop": 1}.get(way, 0)
+    expected = {"assign": None, "stop": 1}.get(connection, 0)
     assert cluster.groups.committed("g", "t", 1) == expected
 
 
@@ -310,3 +329,362 @@ async def test_partitions_that_come_back_are_not_committed_twice(
     await consumer.commit({T0: 2})
     await consumer.stop()
     assert cluster.groups.committed("g", "t") == 2
+
+
+# == Responses without a committed offset ==========================================================
+
+
+Change = Callable[[OffsetFetchResponse], None]
+GROUP: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+
+
+def unknown(*partitions: int) -> Change:
+    """UNKNOWN_TOPIC_OR_PARTITION for these partitions."""
+
+    def change(response: OffsetFetchResponse) -> None:
+        for topic in (response.groups[0] if response.groups else response).topics:
+            for data in topic.partitions:
+                if data.partition_index in partitions:
+                    data.error_code, data.committed_offset = UnknownTopicOrPartitionError.errno, -1
+
+    return change
+
+
+def left_out(*partitions: int) -> Change:
+    """A response without these partitions."""
+
+    def change(response: OffsetFetchResponse) -> None:
+        for topic in (response.groups[0] if response.groups else response).topics:
+            topic.partitions = [p for p in topic.partitions if p.partition_index not in partitions]
+
+    return change
+
+
+def empty(response: OffsetFetchResponse) -> None:
+    """A response without topics."""
+    (response.groups[0] if response.groups else response).topics = []
+
+
+ALL = [unknown(0, 1), unknown(1), left_out(0, 1), left_out(1), empty]
+NAMES = ["all unknown", "one unknown", "all left out", "one left out", "no topics"]
+
+
+async def make_topic(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 3)
+    fill(cluster, 1, 3)
+
+
+@pytest.mark.parametrize("version", ["2.8", "4.3"])
+@pytest.mark.parametrize("change", ALL, ids=NAMES)
+async def test_the_reset_policy_applies_to_what_the_coordinator_does_not_know(
+    start: Start, version: str, change: Change
+) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await make_topic(cluster)
+        cluster.intercept(OffsetFetchRequest, Edit(change))
+        consumer = await start(cluster, "t", **GROUP)
+        async with timeout(10):
+            assert sorted(await read(consumer, 6)) == [(p, n) for p in (0, 1) for n in range(3)]
+            assert await consumer.committed(T1) is None
+            assert await consumer.seek_to_committed(T1) == {T1: None}
+
+
+async def test_without_a_policy_the_application_is_told(cluster: FakeCluster, start: Start) -> None:
+    await make_topic(cluster)
+    cluster.intercept(OffsetFetchRequest, Edit(unknown(1)))
+    consumer = await start(cluster, "t", **GROUP, auto_offset_reset="none")
+    async with timeout(10):
+        with pytest.raises(NoOffsetForPartitionError):
+            await consumer.getone(T1)
+
+
+@pytest.mark.parametrize("change", ALL, ids=NAMES)
+async def test_an_offset_that_the_coordinator_finds_later_counts(
+    cluster: FakeCluster, start: Start, change: Change
+) -> None:
+    """A coordinator may hear of a topic after others, and of the offsets in it at once."""
+    await make_topic(cluster)
+    first = await start(cluster, "t", **GROUP)
+    await first.commit({T0: 2, T1: 1})
+    await first.stop()
+    async with timeout(10):
+        script = cluster.intercept(OffsetFetchRequest, Edit(change), times=3)
+        second = await start(cluster, "t", **GROUP)
+        assert sorted(await read(second, 3)) == [(0, 2), (1, 1), (1, 2)]
+        assert script.hits == 3
+        cluster.intercept(OffsetFetchRequest, Edit(change), times=3)
+        assert await second.committed(T1) == 1
+
+
+async def test_an_unknown_partition_does_not_hold_up_the_others(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await make_topic(cluster)
+    cluster.intercept(OffsetFetchRequest, Edit(unknown(1)))
+    consumer = await start(cluster, "t", **GROUP, retry_backoff_ms=60_000)
+    async with timeout(10):
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "2.8", "4.3"])
+@pytest.mark.parametrize("change", ALL, ids=NAMES)
+async def test_admin_calls_find_no_offset(version: str, change: Change) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await make_topic(cluster)
+        cluster.intercept(OffsetFetchRequest, Edit(change))
+        admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        async with timeout(10), admin:
+            found = await admin.list_consumer_group_offsets("g", partitions=[T0, T1])
+            assert {tp: offset.offset for tp, offset in found.items()} == {T0: -1, T1: -1}
+            assert await admin.groups.offsets({"g": [T0, T1]}) == {"g": {T0: None, T1: None}}
+
+
+# == Offsets of idle partitions are committed again before they expire =============================
+
+
+HOUR_MS = 3_600_000
+
+
+def test_auto_commit_keeps_the_offset_of_a_quiet_partition() -> None:
+    """It was stored once. Of a consumer that is no member a broker drops it after
+    `offsets.retention.minutes`: the next start began where the reset policy says."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 5)
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=60_000,
+            )
+            consumer.assign([T0])
+            async with consumer:
+                await read(consumer, 5)
+                assert await consumer.getmany(timeout_ms=HOUR_MS / 2) == {}
+                assert cluster.groups.committed("g", "t") == 5
+                commits = cluster.count(OffsetCommitRequest)
+                cluster.groups.offsets_of("g").delete(("t", 0))
+                assert await consumer.getmany(timeout_ms=2 * HOUR_MS) == {}
+                assert cluster.groups.committed("g", "t") == 5
+                assert cluster.count(OffsetCommitRequest) == commits + 2
+
+    simulate(main, limit_s=20_000)
+
+
+# == The commit queue ==============================================================================
+
+
+class Line:
+    """Commits that wait in tasks, and the order in which their turn came."""
+
+    def __init__(self) -> None:
+        self.queue = CommitQueue()
+        self.came: list[QueuedCommit] = []
+
+    def join(self, *partitions: object) -> tuple[QueuedCommit, asyncio.Task[bool]]:
+        """A commit, and the task that waits for its turn."""
+        turn = self.queue.add(partitions)  # type: ignore[arg-type]
+        return turn, asyncio.create_task(self._wait(turn))
+
+    async def _wait(self, turn: QueuedCommit) -> bool:
+        found = await self.queue.wait(turn, None)
+        self.came.append(turn)
+        return found
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_each_waits_for_those_of_its_partitions_only() -> None:
+    line = Line()
+    first, _ = line.join(T0)
+    other, _ = line.join(T1)
+    both, _ = line.join(T0, T1)
+    free, _ = line.join(T2)
+    await settle()
+    assert line.came == [first, other, free]
+    line.queue.remove(first)
+    await settle()
+    assert both not in line.came
+    line.queue.remove(other)
+    await settle()
+    assert line.came[-1] is both
+    for turn in (both, free):
+        line.queue.remove(turn)
+    assert not line.queue
+
+
+@pytest.mark.parametrize("comes_after", [True, False])
+async def test_behind_one_that_has_not_waited_comes_nobody_earlier(comes_after: bool) -> None:
+    """1. The first is sent. 2. The second is cancelled. 3. The third must not overtake the first,
+    whether it was called before the second was cancelled or after."""
+    line = Line()
+    first, _ = line.join(T0)
+    second, waiting = line.join(T0, T1)
+    if not comes_after:
+        third, _ = line.join(T0)
+    await settle()
+    waiting.cancel()
+    line.queue.remove(second)
+    if comes_after:
+        third, _ = line.join(T0)
+    elsewhere, _ = line.join(T1)
+    await settle()
+    assert line.came == [first, elsewhere]
+    line.queue.remove(first)
+    await settle()
+    assert line.came == [first, elsewhere, third]
+
+
+async def test_a_turn_that_does_not_come_in_time() -> None:
+    line = Line()
+    line.join(T0)
+    late = line.queue.add([T0])
+    assert not await line.queue.wait(late, asyncio.get_running_loop().time())
+
+
+async def test_a_thousand_commits_of_one_partition() -> None:
+    """Each end of one wakes the next one alone."""
+    line = Line()
+    turns = [line.join(T0)[0] for _ in range(1000)]
+    for turn in turns:
+        await settle()
+        assert line.came[-1] is turn
+        line.queue.remove(turn)
+    assert line.came == turns
+    assert not any(turn.before for turn in turns)
+
+
+# == The connection that carries commits ===========================================================
+
+
+_WITH_NAMES = 9
+
+
+@pytest.fixture
+async def client(cluster: FakeCluster) -> AsyncIterator[AIOKafkaClient]:
+    await cluster.create_topic("t")
+    client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
+    await client.bootstrap()
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def shared(client: AIOKafkaClient) -> BrokerConnection:
+    """The connection of the membership."""
+    return await client.connection(0, ConnectionGroup.COORDINATION)
+
+
+def commit(connection: OffsetConnection, offset: int) -> asyncio.Task[object]:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    request = OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
+    )
+    sent = connection.commit(0, lambda _: request, _WITH_NAMES, {})
+    return asyncio.get_running_loop().create_task(sent)
+
+
+def synchronise(connection: BrokerConnection) -> asyncio.Future[SyncGroupResponse]:
+    request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
+    return connection.send_nowait(request)
+
+
+async def test_a_membership_that_waits_for_nothing_shares_its_connection(
+    cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
+) -> None:
+    connection = OffsetConnection(client, (SyncGroupRequest,))
+    opened = cluster.connections
+    await commit(connection, 1)
+    assert await connection.select(0) is shared
+    assert cluster.groups.committed("g", "t") == 1
+    assert cluster.connections == opened
+
+
+async def test_a_commit_passes_what_the_coordinator_keeps(
+    cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
+) -> None:
+    connection = OffsetConnection(client, (SyncGroupRequest,))
+    others_sync = asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
+        sync = synchronise(shared)
+        await commit(connection, 1)
+        assert cluster.groups.committed("g", "t") == 1
+        assert not sync.done()
+        # The response to one that was cancelled is still due.
+        sync.cancel()
+        assert await connection.select(0) is not shared
+        others_sync.set()
+        await until(cluster, lambda: not shared.in_flight)
+    assert await connection.select(0) is shared
+
+
+async def test_no_commit_passes_a_cancelled_one_before_a_join(
+    cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
+) -> None:
+    connection = OffsetConnection(client, (SyncGroupRequest,))
+    is_over = asyncio.Event()
+    with cluster.intercept(OffsetCommitRequest, Hold(is_over), times=1) as script:
+        first = commit(connection, 1)
+        await script.wait()
+        first.cancel()
+        sync = synchronise(shared)
+        second = commit(connection, 2)
+        await until(cluster, lambda: shared.in_flight == 3)
+        is_over.set()
+        await asyncio.wait([sync])
+        await second
+    assert cluster.groups.committed("g", "t") == 2
+
+
+async def test_no_commit_passes_a_cancelled_one_after_a_join(
+    cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
+) -> None:
+    connection = OffsetConnection(client, (SyncGroupRequest,))
+    is_over, others_sync = asyncio.Event(), asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
+        sync = synchronise(shared)
+        with cluster.intercept(OffsetCommitRequest, Hold(is_over), times=1) as script:
+            first = commit(connection, 1)
+            await script.wait()
+            first.cancel()
+            others_sync.set()
+            await asyncio.wait([sync])
+            aside = await connection.select(0)
+            assert aside is not shared
+            second = commit(connection, 2)
+            await until(cluster, lambda: aside.in_flight == 2)
+            is_over.set()
+            await second
+    assert cluster.groups.committed("g", "t") == 2
+
+
+async def test_no_commit_passes_one_that_a_throttled_connection_sends_later(
+    cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
+) -> None:
+    def throttle(response: OffsetCommitResponse) -> None:
+        response.throttle_time_ms = 3_600_000
+
+    connection = OffsetConnection(client, (SyncGroupRequest,))
+    others_sync = asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
+        sync = synchronise(shared)
+        aside = await connection.select(0)
+        with cluster.intercept(OffsetCommitRequest, Edit(throttle), times=1):
+            await commit(connection, 1)
+        second = commit(connection, 2)
+        others_sync.set()
+        await sync
+        assert not aside.in_flight
+        assert await connection.select(0) is aside
+        second.cancel()
+        await asyncio.wait([second])
+    assert await connection.select(0) is shared

@@ -1,33 +1,34 @@
-"""Members of a group of the next-generation protocol (KIP-848), as long as nothing breaks."""
+"""Members of the consumer protocol (KIP-848) without faults."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import Set
 from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.group.kip848 import TopicNames
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError, IllegalOperation, IllegalStateError
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.testing import FakeCluster
-from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, listening, shares
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing import Cut, Edit, FakeCluster, Hold, RequestContext, Silence
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.consumer_protocol import OPTIONS, beats, listening, shares
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, Loop, until
 
-
-@pytest.fixture
-async def four() -> AsyncIterator[FakeCluster]:
-    """A cluster with a topic of four partitions, that wants to hear of members often."""
-    async with FakeCluster(config=CONFIG) as cluster:
-        await cluster.create_topic("t", partitions=4)
-        yield cluster
-        assert cluster.failures == []
+# == Members without faults ========================================================================
 
 
 @pytest.mark.parametrize("assignor", [None, "uniform", "range"])
@@ -373,3 +374,285 @@ async def test_options_that_contradict(options: dict[str, Any], message: str) ->
 async def test_the_default_strategy_is_no_contradiction() -> None:
     strategy = (RoundRobinPartitionAssignor,)
     AIOKafkaConsumer(partition_assignment_strategy=strategy, **OPTIONS)
+
+
+# == Acknowledging a target assignment =============================================================
+
+
+class Slow(Log):
+    """A listener whose first call takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.released = asyncio.Event(), asyncio.Event()
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        super().on_partitions_assigned(assigned)
+        self.entered.set()
+        await self.released.wait()
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+async def test_partitions_that_were_never_taken_over_are_given_back(
+    four: FakeCluster, start: Start, in_flight: bool
+) -> None:
+    """They are assigned and taken away again while the listener is at work. As nothing changes by
+    that for the member, it has nothing to give up; but the coordinator waits to be told.
+
+    `in_flight`: the listener ends while a heartbeat is on its way that says nothing of it."""
+    first = await listening(four, start, Log())
+    log = Slow()
+    second = await start(four, **OPTIONS)
+    second.subscribe(["t"], listener=log)
+    await log.entered.wait()
+    assert log.calls == [("assigned", set())]
+
+    async def hear() -> None:
+        """Wait until the second member has had the responses to two more heartbeats."""
+        member_id = second.group_metadata().member_id
+        count = len(beats(four))
+        await until(
+            four,
+            lambda: sum(beat.member_id == member_id for beat in beats(four)[count:]) >= 3,
+        )
+
+    await until(four, lambda: len(first.assignment()) == 2)
+    await hear()
+    four.groups.rebalance("g")
+    await hear()
+    if in_flight:
+        member_id, response = second.group_metadata().member_id, asyncio.Event()
+
+        def hold(request: ConsumerGroupHeartbeatRequest, _: RequestContext) -> Hold | None:
+            return Hold(response) if request.member_id == member_id else None
+
+        with four.intercept(ConsumerGroupHeartbeatRequest, hold) as script:
+            await until(four, lambda: script.hits > 0)
+            log.released.set()
+            assert await second.getmany(timeout_ms=50) == {}
+        response.set()
+    log.released.set()
+    await until(four, lambda: shares(first, second) == [2, 2])
+
+
+async def test_who_is_removed_while_it_asks_for_a_name_gives_up_everything_at_once(
+    four: FakeCluster, start: Start
+) -> None:
+    """Others have its partitions by then, and it returned their records until a broker had told it
+    what another topic is called, which may take as long as a request."""
+    log = Log()
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(pattern=SubscriptionPattern("t.*"), listener=log)
+    await until(four, lambda: shares(consumer) == [4])
+    is_named = asyncio.Event()
+
+    def hold(request: MetadataRequest, _: RequestContext) -> Hold | None:
+        by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+        return Hold(is_named) if by_id else None
+
+    with four.intercept(MetadataRequest, hold) as script:
+        await four.create_topic("tu")
+        await until(four, lambda: script.hits > 0)
+        four.groups.expire("g", consumer.group_metadata().member_id)
+        await until(four, lambda: log.calls[-1] == ("lost", {0, 1, 2, 3}))
+        assert consumer.assignment() == frozenset()
+    is_named.set()
+    await until(four, lambda: len(consumer.assignment()) == 5)
+
+
+# == Topic names of assigned topic ids =============================================================
+
+
+async def test_a_name_is_kept_while_it_is_needed(cluster: FakeCluster) -> None:
+    """What was read of a deleted topic has to be given up by its name."""
+    for name in ("t", "u"):
+        await cluster.create_topic(name)
+    client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers, retry_backoff_ms=10)
+    async with timeout(20), client:
+        await client.set_topics(["t", "u"])
+        ids = {name: client.cluster.topic_id(name) or b"" for name in ("t", "u")}
+        names = TopicNames(client)
+        assert await names.learn(ids.values()) == set()
+        assert names.get(ids["t"]) == "t"
+        await cluster.delete_topic("t")
+        while client.cluster.topic_name(ids["t"]) is not None:
+            await client.force_metadata_update()
+        assert await names.learn(ids.values()) == set()
+        assert [names.get(ids[name]) for name in ("t", "u")] == ["t", "u"]
+        # Of no use any more, so it is forgotten, and cannot be learned any more.
+        assert await names.learn([ids["u"]]) == set()
+        assert await names.learn(ids.values()) == {ids["t"]}
+
+
+# == Two topic ids of one name in one target assignment ============================================
+
+
+INTERVAL_MS = 1000
+SLOW_HEARTBEATS = {"group.consumer.heartbeat.interval.ms": INTERVAL_MS}
+GONE = b"\xff" * 16  # sorted behind any other id
+
+
+def name_it(response: Any) -> None:
+    """Say that the id that is gone still has its name."""
+    for topic in response.topics:
+        if topic.topic_id == GONE:
+            topic.name, topic.error_code = "t", 0
+
+
+def add_the_old_one(response: Any) -> None:
+    """Assign the partitions of the topic that is gone as well."""
+    if response.assignment is not None and response.assignment.topic_partitions:
+        (new,) = response.assignment.topic_partitions
+        old = type(new)(topic_id=GONE, partitions=new.partitions)
+        response.assignment.topic_partitions = [new, old]
+
+
+def test_it_is_asked_for_at_a_quiet_pace() -> None:
+    """Nothing that the member owns can be all of the target. It acknowledged that again and again,
+    as fast as the coordinator responded.
+    """
+
+    async def main(simulation: Simulation) -> tuple[int, list[Any]]:
+        async with FakeCluster(config=SLOW_HEARTBEATS) as cluster:
+            await cluster.create_topic("t", partitions=2)
+            cluster.log("t", 0).append(b"value")
+            cluster.intercept(MetadataRequest, Edit(name_it))
+            with cluster.intercept(ConsumerGroupHeartbeatRequest, Edit(add_the_old_one)):
+                async with AIOKafkaConsumer(
+                    "t",
+                    bootstrap_servers=cluster.bootstrap_servers,
+                    auto_offset_reset="earliest",
+                    **OPTIONS,
+                ) as consumer:
+                    # What the name means now is read meanwhile.
+                    assert (await consumer.getone()).value == b"value"
+                    await asyncio.sleep(5)
+                    before = len(beats(cluster))
+                    await asyncio.sleep(10)
+                    count = len(beats(cluster)) - before
+                    assert len(consumer.assignment()) == 2
+                    told = [beat.topic_partitions for beat in beats(cluster)]
+                    return count, [topics for topics in told if topics]
+
+    count, told = simulate(main)
+    assert 8 <= count <= 12
+    # The coordinator hears of the topic that there is.
+    assert all(topic.topic_id != GONE for topics in told for topic in topics)
+
+
+# == Changing a regular expression that the broker matches =========================================
+
+
+U0 = TopicPartition("u", 0)
+
+
+def options(cluster: FakeCluster) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "group_id": "g",
+        "group_protocol": "consumer",
+        "auto_offset_reset": "earliest",
+    }
+
+
+@pytest.mark.parametrize(
+    "before", [{"topics": ["t"]}, {"pattern": SubscriptionPattern("t.*")}], ids=["topics", "regex"]
+)
+def test_it_reads_on_what_both_match(before: dict[str, Any]) -> None:
+    """The broker assigns nothing new then. The member forgot the topic: it had no leaders any more
+    after the next metadata, and returned nothing for good."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic("t", replication_factor=2)
+            consumer = AIOKafkaConsumer(**options(cluster), metadata_max_age_ms=10_000)
+            consumer.subscribe(**before)
+            async with consumer:
+                fill(cluster, 0, 1)
+                assert (await consumer.getone()).offset == 0
+                consumer.subscribe(pattern=SubscriptionPattern("(t|u).*"))
+                assert await consumer.getmany(timeout_ms=30_000) == {}
+                assert consumer.subscription() == {"t"}
+                cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+                fill(cluster, 0, 1)
+                records = await consumer.getmany(timeout_ms=30_000)
+                assert [record.offset for record in records.get(T0, ())] == [1]
+
+    simulate(main)
+
+
+def test_the_broker_forgets_an_expression_though_it_does_not_get_the_heartbeat() -> None:
+    """The next one says all, and said nothing of what had to be taken back: the member kept
+    partitions of which it returned no records."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("u")
+            async with AIOKafkaConsumer(**options(cluster)) as consumer:
+                consumer.subscribe(pattern=SubscriptionPattern("u.*"))
+                await until(cluster, lambda: consumer.assignment() == {U0})
+                cluster.intercept(ConsumerGroupHeartbeatRequest, Cut(), times=1)
+                consumer.subscribe(["t"])
+                await until(cluster, lambda: T0 in consumer.assignment())
+                await asyncio.sleep(30)
+                assert consumer.assignment() == {T0}
+
+    simulate(main)
+
+
+def test_a_static_member_is_back_without_its_expression() -> None:
+    """The coordinator kept it with the member's place."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("u")
+            async with AIOKafkaConsumer(**options(cluster), group_instance_id="i") as consumer:
+                consumer.subscribe(pattern=SubscriptionPattern("u.*"))
+                await until(cluster, lambda: consumer.assignment() == {U0})
+            async with AIOKafkaConsumer("t", **options(cluster), group_instance_id="i") as consumer:
+                await asyncio.sleep(30)
+                assert consumer.assignment() == {T0}
+
+    simulate(main)
+
+
+def test_a_static_member_needs_no_broker_that_knows_expressions() -> None:
+    def without(response: ApiVersionsResponse) -> None:
+        for api in response.api_keys:
+            if api.api_key == ConsumerGroupHeartbeatRequest.API_KEY:
+                api.max_version = 0
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            cluster.intercept(ApiVersionsRequest, Edit(without))
+            async with AIOKafkaConsumer("t", **options(cluster), group_instance_id="i") as consumer:
+                assert consumer.assignment() == {T0}
+
+    simulate(main)
+
+
+def test_a_second_start_waits_for_no_topic_that_the_first_was_given() -> None:
+    """It was deleted meanwhile, and it was not asked for by name: start() raised
+    UnknownTopicOrPartitionError after 40 s."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("tt")
+            given = options(cluster) | {"auto_offset_reset": "latest"}
+            consumer = AIOKafkaConsumer(**given, allow_auto_create_topics=False)
+            consumer.subscribe(pattern=SubscriptionPattern("t+"))
+            with cluster.intercept(ListOffsetsRequest, Silence()) as script:
+                starting = asyncio.create_task(consumer.start())
+                await until(cluster, lambda: script.hits)
+                starting.cancel()
+                await asyncio.wait([starting])
+            await cluster.delete_topic("tt")
+            async with consumer:
+                assert consumer.assignment() == {T0}
+                assert consumer.subscription() == {"t"}
+
+    simulate(main)

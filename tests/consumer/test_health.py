@@ -1,9 +1,12 @@
-"""A consumer says how it is doing, and says so once."""
+"""`AIOKafkaConsumer.health()`: states, figures, and the reasons of an outage."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     FencedInstanceId,
+    GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaError,
     KafkaUnreachableError,
@@ -21,6 +25,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -29,21 +34,27 @@ from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.health import QUICK, SHORT_SESSIONS, until_state
 
+# == States and figures of `health()` ==============================================================
+
+
 GROUP: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20, "session_timeout_ms": 2000}
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[FakeCluster]:
+async def short_sessions() -> AsyncIterator[FakeCluster]:
     async with FakeCluster(config=SHORT_SESSIONS) as fake:
         yield fake
         assert fake.failures == []
 
 
-async def test_from_the_beginning_to_the_end(cluster: FakeCluster) -> None:
-    await cluster.create_topic("t")
-    fill(cluster, 0, 5)
+async def test_from_the_beginning_to_the_end(short_sessions: FakeCluster) -> None:
+    await short_sessions.create_topic("t")
+    fill(short_sessions, 0, 5)
     consumer = AIOKafkaConsumer(
-        "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", **GROUP
+        "t",
+        bootstrap_servers=short_sessions.bootstrap_servers,
+        auto_offset_reset="earliest",
+        **GROUP,
     )
     health = consumer.health()
     assert health.state == "new"
@@ -72,12 +83,12 @@ async def test_from_the_beginning_to_the_end(cluster: FakeCluster) -> None:
     assert not health.joined
 
 
-async def test_lag_and_ends_without_asking(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t", partitions=2)
-    fill(cluster, 0, 5)
-    consumer = await start(cluster, assign=[T0, T1])
+async def test_lag_and_ends_without_asking(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t", partitions=2)
+    fill(short_sessions, 0, 5)
+    consumer = await start(short_sessions, assign=[T0, T1])
     assert len(await consumer.getmany(timeout_ms=5000, max_records=2)) == 1
-    await cluster.wait_for(lambda: None not in consumer.known_end_offsets().values())
+    await short_sessions.wait_for(lambda: None not in consumer.known_end_offsets().values())
     assert consumer.lag(T0) == 3
     assert consumer.lag() == {T0: 3, T1: 0}
     assert consumer.known_end_offsets() == {T0: 5, T1: 0}
@@ -87,29 +98,31 @@ async def test_lag_and_ends_without_asking(cluster: FakeCluster, start: Start) -
         consumer.lag(T0)
 
 
-async def test_lag_is_unknown_before_the_first_fetch(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
-    cluster.intercept(FetchRequest, Silence())
-    consumer = await start(cluster, assign=[T0])
+async def test_lag_is_unknown_before_the_first_fetch(
+    short_sessions: FakeCluster, start: Start
+) -> None:
+    await short_sessions.create_topic("t")
+    short_sessions.intercept(FetchRequest, Silence())
+    consumer = await start(short_sessions, assign=[T0])
     assert consumer.lag() == {T0: None}
     assert consumer.known_end_offsets() == {T0: None}
     assert consumer.health().lag is None
 
 
-async def test_all_brokers_go_and_come_back(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
-    fill(cluster, 0, 1)
-    consumer = await start(cluster, "t", **GROUP, **QUICK)
+async def test_all_brokers_go_and_come_back(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
+    fill(short_sessions, 0, 1)
+    consumer = await start(short_sessions, "t", **GROUP, **QUICK)
     assert len(await read(consumer, 1)) == 1
-    await cluster.stop_broker(0)
+    await short_sessions.stop_broker(0)
     await until_state(consumer, ConsumerState.UNREACHABLE)
     health = consumer.health()
     assert health.reason
     assert isinstance(health.last_exception, KafkaConnectionError)
     assert health.error_age_ms is not None
     assert set(health.unreachable) <= {"Broker 0", "The coordinator of group g"}
-    fill(cluster, 0, 1)
-    await cluster.start_broker(0)
+    fill(short_sessions, 0, 1)
+    await short_sessions.start_broker(0)
     assert len(await read(consumer, 1)) == 1
     await until_state(consumer, ConsumerState.RUNNING)
     health = consumer.health()
@@ -150,12 +163,12 @@ async def test_only_the_coordinator_goes(start: Start) -> None:
         await until_state(consumer, ConsumerState.RUNNING)
 
 
-async def test_a_coordinator_that_is_silent(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
+async def test_a_coordinator_that_is_silent(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
     options = {**GROUP, "session_timeout_ms": 300}
-    consumer = await start(cluster, "t", **options, **QUICK)
+    consumer = await start(short_sessions, "t", **options, **QUICK)
     assert consumer.health().joined
-    with cluster.intercept(HeartbeatRequest, Silence()):
+    with short_sessions.intercept(HeartbeatRequest, Silence()):
         seen = await until_state(consumer, ConsumerState.UNREACHABLE)
         assert seen[0] is ConsumerState.RUNNING
         # Unheard for a whole session: no member, whatever the coordinator thinks.
@@ -168,12 +181,14 @@ async def test_a_coordinator_that_is_silent(cluster: FakeCluster, start: Start) 
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_a_process_that_was_frozen(cluster: FakeCluster, start: Start, protocol: str) -> None:
-    await cluster.create_topic("t")
+async def test_a_process_that_was_frozen(
+    short_sessions: FakeCluster, start: Start, protocol: str
+) -> None:
+    await short_sessions.create_topic("t")
     options: dict[str, Any] = {"group_id": "g", "group_protocol": protocol}
     if protocol == "classic":
         options = {**GROUP, "session_timeout_ms": 200}
-    consumer = await start(cluster, "t", **options)
+    consumer = await start(short_sessions, "t", **options)
     assert consumer.health().joined
     # As after SIGSTOP and SIGCONT: nothing of this process ran, the clock did.
     time.sleep(0.3)  # noqa: ASYNC251
@@ -185,21 +200,21 @@ async def test_a_process_that_was_frozen(cluster: FakeCluster, start: Start, pro
     await until_state(consumer, ConsumerState.RUNNING)
 
 
-async def test_the_application_does_not_ask(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
-    consumer = await start(cluster, "t", max_poll_interval_ms=100, **GROUP)
+async def test_the_application_does_not_ask(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
+    consumer = await start(short_sessions, "t", max_poll_interval_ms=100, **GROUP)
     await until_state(consumer, ConsumerState.POLL_OVERDUE)
     assert "max_poll_interval_ms" in consumer.health().reason
-    await cluster.wait_for(lambda: not consumer.health().joined)
+    await short_sessions.wait_for(lambda: not consumer.health().joined)
     await consumer.getmany()
     await until_state(consumer, ConsumerState.RUNNING)
 
 
-async def test_fenced(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
+async def test_fenced(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
     options = {**GROUP, "group_instance_id": "me"}
-    first = await start(cluster, "t", **options)
-    await start(cluster, "t", **options)
+    first = await start(short_sessions, "t", **options)
+    await start(short_sessions, "t", **options)
     await until_state(first, ConsumerState.FAILED)
     health = first.health()
     assert isinstance(health.last_exception, FencedInstanceId)
@@ -207,12 +222,12 @@ async def test_fenced(cluster: FakeCluster, start: Start) -> None:
     assert not health.joined
 
 
-async def test_readers_are_told_of_an_outage(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
-    fill(cluster, 0, 1)
-    consumer = await start(cluster, "t", unreachable_timeout_ms=200, **GROUP, **QUICK)
+async def test_readers_are_told_of_an_outage(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
+    fill(short_sessions, 0, 1)
+    consumer = await start(short_sessions, "t", unreachable_timeout_ms=200, **GROUP, **QUICK)
     assert len(await read(consumer, 1)) == 1
-    await cluster.stop_broker(0)
+    await short_sessions.stop_broker(0)
     for _ in range(2):
         before = asyncio.get_running_loop().time()
         with pytest.raises(KafkaUnreachableError, match="no answer for") as caught:
@@ -228,16 +243,16 @@ async def test_readers_are_told_of_an_outage(cluster: FakeCluster, start: Start)
         async with timeout(10):
             while not await consumer.getmany(timeout_ms=50):
                 pass
-    fill(cluster, 0, 1)
-    await cluster.start_broker(0)
+    fill(short_sessions, 0, 1)
+    await short_sessions.start_broker(0)
     await until_state(consumer, ConsumerState.RUNNING)
     assert (await consumer.getone()).offset == 1
 
 
-async def test_two_readers_are_both_told(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t", partitions=2)
-    consumer = await start(cluster, assign=[T0, T1], unreachable_timeout_ms=100, **QUICK)
-    await cluster.stop_broker(0)
+async def test_two_readers_are_both_told(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t", partitions=2)
+    consumer = await start(short_sessions, assign=[T0, T1], unreachable_timeout_ms=100, **QUICK)
+    await short_sessions.stop_broker(0)
     async with timeout(10):
         results = await asyncio.gather(
             consumer.getone(T0), consumer.getone(T1), return_exceptions=True
@@ -246,10 +261,10 @@ async def test_two_readers_are_both_told(cluster: FakeCluster, start: Start) -> 
     assert results[0] is not results[1]
 
 
-async def test_silence_is_an_outage(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
-    consumer = await start(cluster, assign=[T0], unreachable_timeout_ms=100)
-    with cluster.intercept(FetchRequest, Silence()):
+async def test_silence_is_an_outage(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
+    consumer = await start(short_sessions, assign=[T0], unreachable_timeout_ms=100)
+    with short_sessions.intercept(FetchRequest, Silence()):
         with pytest.raises(KafkaUnreachableError, match="Broker 0"):
             async with timeout(10):
                 await consumer.getone()
@@ -257,14 +272,16 @@ async def test_silence_is_an_outage(cluster: FakeCluster, start: Start) -> None:
         assert consumer.health().unreachable == ("Broker 0",)
 
 
-async def test_a_broker_that_tells_an_offset_answers(cluster: FakeCluster, start: Start) -> None:
+async def test_a_broker_that_tells_an_offset_answers(
+    short_sessions: FakeCluster, start: Start
+) -> None:
     """It may be asked for nothing else, as of a partition that is paused."""
-    await cluster.create_topic("t")
-    fill(cluster, 0, 3)
-    consumer = await start(cluster, assign=[T0], request_timeout_ms=300)
+    await short_sessions.create_topic("t")
+    fill(short_sessions, 0, 3)
+    consumer = await start(short_sessions, assign=[T0], request_timeout_ms=300)
     await read(consumer, 3)
     consumer.pause(T0)
-    with cluster.intercept(ListOffsetsRequest, Cut()):
+    with short_sessions.intercept(ListOffsetsRequest, Cut()):
         assert not await consumer.seek_to_end(T0)
         assert consumer.health().unreachable == ("Broker 0",)
     assert await consumer.seek_to_end(T0)
@@ -273,35 +290,37 @@ async def test_a_broker_that_tells_an_offset_answers(cluster: FakeCluster, start
 
 
 async def test_positions_that_only_the_coordinator_knows(
-    cluster: FakeCluster, start: Start
+    short_sessions: FakeCluster, start: Start
 ) -> None:
-    await cluster.create_topic("t")
-    with cluster.intercept(FindCoordinatorRequest, Fail(15)):
-        consumer = await start(cluster, assign=[T0], group_id="g", unreachable_timeout_ms=100)
+    await short_sessions.create_topic("t")
+    with short_sessions.intercept(FindCoordinatorRequest, Fail(15)):
+        consumer = await start(
+            short_sessions, assign=[T0], group_id="g", unreachable_timeout_ms=100
+        )
         with pytest.raises(KafkaUnreachableError, match="coordinator of group g"):
             async with timeout(10):
                 await consumer.getone()
-    fill(cluster, 0, 1)
+    fill(short_sessions, 0, 1)
     await until_state(consumer, ConsumerState.RUNNING)
     assert (await consumer.getone()).offset == 0
 
 
-async def test_by_default_readers_wait(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t")
-    consumer = await start(cluster, assign=[T0], **QUICK)
-    await cluster.stop_broker(0)
+async def test_by_default_readers_wait(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t")
+    consumer = await start(short_sessions, assign=[T0], **QUICK)
+    await short_sessions.stop_broker(0)
     await until_state(consumer, ConsumerState.UNREACHABLE)
     assert await consumer.getmany(timeout_ms=300) == {}
 
 
 async def test_an_outage_is_logged_once(
-    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+    short_sessions: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await cluster.create_topic("t", partitions=4)
-    consumer = await start(cluster, "t", **GROUP, **QUICK)
+    await short_sessions.create_topic("t", partitions=4)
+    consumer = await start(short_sessions, "t", **GROUP, **QUICK)
     caplog.set_level(logging.INFO, logger="aiokafka")
     caplog.clear()
-    await cluster.stop_broker(0)
+    await short_sessions.stop_broker(0)
     await until_state(consumer, ConsumerState.UNREACHABLE)
     # With these back-offs there are dozens of attempts.
     for _ in range(4):
@@ -310,8 +329,8 @@ async def test_an_outage_is_logged_once(
     assert len(went) <= 8, went
     assert sum("running -> unreachable" in line for line in went) == 1
     caplog.clear()
-    fill(cluster, 0, 1)
-    await cluster.start_broker(0)
+    fill(short_sessions, 0, 1)
+    await short_sessions.start_broker(0)
     await consumer.getone()
     await until_state(consumer, ConsumerState.RUNNING)
     came = [record.getMessage() for record in caplog.records]
@@ -320,16 +339,16 @@ async def test_an_outage_is_logged_once(
 
 
 async def test_a_restart_is_not_seen_as_many_changes(
-    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+    short_sessions: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await cluster.create_topic("t")
-    consumer = await start(cluster, "t", **GROUP, **QUICK)
+    await short_sessions.create_topic("t")
+    consumer = await start(short_sessions, "t", **GROUP, **QUICK)
     caplog.set_level(logging.INFO, logger="aiokafka")
     caplog.clear()
     for _ in range(5):
-        await cluster.stop_broker(0)
+        await short_sessions.stop_broker(0)
         await until_state(consumer, ConsumerState.UNREACHABLE)
-        await cluster.start_broker(0)
+        await short_sessions.start_broker(0)
         await until_state(consumer, ConsumerState.RUNNING)
     lines = [record.getMessage() for record in caplog.records]
     assert sum("-> unreachable" in line for line in lines) <= 10, lines
@@ -350,13 +369,13 @@ def test_health_outside_the_loop() -> None:
     assert consumer.health().state == "closed"
 
 
-async def test_health_is_cheap(cluster: FakeCluster, start: Start) -> None:
-    await cluster.create_topic("t", partitions=100)
-    consumer = await start(cluster, assign=[TopicPartition("t", n) for n in range(100)])
-    before = cluster.count(FetchRequest)
+async def test_health_is_cheap(short_sessions: FakeCluster, start: Start) -> None:
+    await short_sessions.create_topic("t", partitions=100)
+    consumer = await start(short_sessions, assign=[TopicPartition("t", n) for n in range(100)])
+    before = short_sessions.count(FetchRequest)
     for _ in range(100):
         consumer.health()
-    assert cluster.count(FetchRequest) == before
+    assert short_sessions.count(FetchRequest) == before
 
 
 def test_the_ages_are_in_milliseconds() -> None:
@@ -493,3 +512,142 @@ def test_a_heartbeat_counts_though_it_asks_for_a_join() -> None:
                     assert await consumer.getmany() == {}
 
     simulate(main)
+
+
+# == Reasons of an outage ==========================================================================
+
+
+MIN_SESSION = {"group.min.session.timeout.ms": "100"}
+
+
+async def until(consumer: AIOKafkaConsumer, state: ConsumerState) -> None:
+    async with timeout(10):
+        while consumer.health().state is not state:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_silent_broker_is_not_blamed_for_an_outage_that_is_over(start: Start) -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 1)
+        consumer = await start(cluster, assign=[T0], request_timeout_ms=20_000, **QUICK)
+        assert len(await read(consumer, 1)) == 1
+        await cluster.stop_broker(0)
+        await until(consumer, ConsumerState.UNREACHABLE)
+        assert "does not answer: KafkaConnectionError" in consumer.health().reason
+        await cluster.start_broker(0)
+        fill(cluster, 0, 1)
+        assert len(await read(consumer, 1)) == 1
+        await until(consumer, ConsumerState.RUNNING)
+        with cluster.intercept(FetchRequest, Silence()):
+            await until(consumer, ConsumerState.UNREACHABLE)
+            reason = consumer.health().reason
+        assert "KafkaConnectionError" not in reason
+        assert reason.startswith(f"Broker 0 at {cluster.bootstrap_servers} has not answered Fetch")
+
+
+async def test_a_silent_coordinator_is_named_with_its_request(start: Start) -> None:
+    async with FakeCluster(brokers=2, config=MIN_SESSION) as cluster:
+        await cluster.create_topic("t")
+        other = 1 - (cluster.partition("t", 0).leader or 0)
+        cluster.move_coordinator("group", "g", other)
+        # Time enough before a heartbeat is sent a second time, to a coordinator that is looked up.
+        options = {**GROUP, **QUICK, "session_timeout_ms": 30_000}
+        consumer = await start(cluster, "t", **options)
+        with cluster.intercept(None, Silence(), broker=other):
+            await until(consumer, ConsumerState.UNREACHABLE)
+            reason = consumer.health().reason
+        place = f"The coordinator of group g at {cluster.bootstrap_servers.split(',')[other]}"
+        assert re.match(rf"{re.escape(place)} has not answered (Heartbeat|OffsetFetch) for", reason)
+
+
+async def test_each_of_two_brokers_is_explained_by_its_own_error(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", partitions=2, assignment={0: (0,), 1: (1,)})
+        consumer = await start(cluster, "t", **QUICK)
+        await cluster.wait_for(lambda: consumer.health().fetch_age_ms is not None)
+        with (
+            cluster.intercept(FetchRequest, Silence(), broker=0),
+            cluster.intercept(FetchRequest, Cut(), broker=1),
+        ):
+            await until(consumer, ConsumerState.UNREACHABLE)
+            reason = consumer.health().reason
+    assert "Broker 0 at" in reason
+    assert "has not answered Fetch" in reason
+    assert "Broker 1 at" in reason
+    assert "does not answer: KafkaConnectionError" in reason.partition("Broker 1 at")[2]
+
+
+async def test_health_is_plain_data_in_an_outage(start: Start) -> None:
+    async with FakeCluster(config=MIN_SESSION) as cluster:
+        await cluster.create_topic("t")
+        consumer = await start(cluster, "t", **GROUP, **QUICK)
+        await cluster.stop_broker(0)
+        await until(consumer, ConsumerState.UNREACHABLE)
+        health = consumer.health()
+        found = json.loads(json.dumps(dataclasses.asdict(health)))
+        assert found["state"] == "unreachable"
+        assert found["last_error"] == str(health.last_exception)
+        assert "last_exception" not in found
+        assert found["unreachable"]
+        await cluster.start_broker(0)
+
+
+@pytest.mark.parametrize("request_class", [FindCoordinatorRequest, JoinGroupRequest])
+async def test_the_first_moments_of_a_cluster_are_no_outage(
+    start: Start, request_class: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aiokafka")
+    async with FakeCluster(config=MIN_SESSION) as cluster:
+        await cluster.create_topic("t")
+        cluster.intercept(request_class, Fail(GroupCoordinatorNotAvailableError), times=3)
+        await start(cluster, "t", **GROUP, retry_backoff_ms=10)
+        assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+async def test_a_coordinator_that_goes_later_is_an_outage(start: Start) -> None:
+    async with FakeCluster(config=MIN_SESSION) as cluster:
+        await cluster.create_topic("t")
+        consumer = await start(cluster, "t", **GROUP, retry_backoff_ms=10)
+        gone = Fail(GroupCoordinatorNotAvailableError)
+        with (
+            cluster.intercept(HeartbeatRequest, gone),
+            cluster.intercept(FindCoordinatorRequest, gone),
+        ):
+            await until(consumer, ConsumerState.UNREACHABLE)
+        await until(consumer, ConsumerState.RUNNING)
+
+
+# == Partitions that cannot be read ================================================================
+
+
+async def test_what_is_paused_does_not_count(start: Start) -> None:
+    """It is not read, so that its broker answers is no comfort."""
+    async with FakeCluster(brokers=2, config=SHORT_SESSIONS) as cluster:
+        await cluster.create_topic("t", assignment={0: [0], 1: [1]})
+        consumer = await start(cluster, assign=[T0, T1], **QUICK)
+        await until_state(consumer, ConsumerState.RUNNING)
+        await cluster.stop_broker(1)
+        fill(cluster, 0, 1)
+        assert await read(consumer, 1) == [(0, 0)]
+        assert consumer.health().state is ConsumerState.RUNNING
+        consumer.pause(T0)
+        await until_state(consumer, ConsumerState.UNREACHABLE)
+        consumer.resume(T0)
+        await until_state(consumer, ConsumerState.RUNNING)
+
+
+async def test_the_lag_is_unknown_while_it_is_of_one_partition(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", assignment={0: [0], 1: [1]})
+        for partition in (0, 1):
+            fill(cluster, partition, 3)
+        silent = cluster.intercept(FetchRequest, Silence(), broker=1)
+        consumer = await start(cluster, assign=[T0, T1], request_timeout_ms=500)
+        async with timeout(20):
+            assert await read(consumer, 1) == [(0, 0)]
+            assert consumer.lag() == {T0: 2, T1: None}
+            assert consumer.health().lag is None
+            silent.remove()
+            await cluster.wait_for(lambda: None not in consumer.lag().values())
+            assert consumer.health().lag == 5

@@ -1,4 +1,4 @@
-"""`async for` over a consumer, and what else programs do with an iterator."""
+"""`async for` over a consumer, and other uses of its iterator."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Members of both protocols in one group, on its way from one to the other and back (KIP-848)."""
+"""Migration of a group between the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,17 +28,9 @@ CLASSIC: dict[str, Any] = {
     "heartbeat_interval_ms": 20,
     "session_timeout_ms": 10_000,
 }
+
 MODERN: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
 OPTIONS = {"classic": CLASSIC, "consumer": MODERN}
-
-
-@pytest.fixture
-async def four() -> AsyncIterator[FakeCluster]:
-    """A cluster with a topic of four partitions."""
-    async with FakeCluster(config=CONFIG) as fake:
-        await fake.create_topic("t", partitions=4)
-        yield fake
-        assert fake.failures == []
 
 
 def kind(cluster: FakeCluster) -> str:

@@ -1,5 +1,4 @@
-"""Members that keep their name when they are restarted (KIP-345), and what a leader says and
-learns of members."""
+"""Static members (KIP-345), and what a leader exchanges with members."""
 
 from __future__ import annotations
 

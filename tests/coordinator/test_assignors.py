@@ -20,7 +20,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.structs import TopicPartition
-from tests.coordinator.topics import assign, existing, make_cluster, subscribe
+from tests.coordinator.support import assign, existing, make_cluster, subscribe
 
 ALL: list[type[AbstractPartitionAssignor]] = [
     RangePartitionAssignor,

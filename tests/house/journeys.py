@@ -36,7 +36,7 @@ class Journey(NamedTuple):
 BUDGETS = {
     "start in a group": (58, 1040),
     "send": (31, 115),
-    "getone": (39, 190),
+    "getone": (34, 155),
     "commit": (36, 136),
     "create_topics": (25, 64),
     "modules loaded": (166, 0),

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -105,6 +105,25 @@ async def connected(address: str, **options: Any) -> AsyncIterator[BrokerConnect
         await connection.closed
 
 
+class Addresses:
+    """The part of `MetadataLoop` that a pool uses; each access sees a new snapshot."""
+
+    def __init__(self, endpoint_of: Callable[[int], Endpoint | None]) -> None:
+        self.endpoint_of = endpoint_of
+        self.epoch = 0
+
+    @property
+    def cluster(self) -> Addresses:
+        self.epoch += 1
+        return self
+
+
+def pool_of(
+    config: ClientConfig, endpoint_of: Callable[[int], Endpoint | None], owner: TaskOwner
+) -> ConnectionPool:
+    return ConnectionPool(config, cast(Any, Addresses(endpoint_of)), owner)
+
+
 @contextlib.asynccontextmanager
 async def pooled(*addresses: str, **options: Any) -> AsyncIterator[ConnectionPool]:
     """A pool in which node 0 is the first address, node 1 the second."""
@@ -114,7 +133,7 @@ async def pooled(*addresses: str, **options: Any) -> AsyncIterator[ConnectionPoo
     def endpoint_of(node_id: int) -> Endpoint | None:
         return endpoints[node_id] if 0 <= node_id < len(endpoints) else None
 
-    pool = ConnectionPool(config(**options), endpoint_of, owner.start)
+    pool = pool_of(config(**options), endpoint_of, owner)
     try:
         yield pool
     finally:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,7 +21,9 @@ from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
 from aiokafka.protocol.messages.metadata import MetadataRequestTopic
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aiokafka.testing import FakeCluster, Hold, Security, Silence
-from tests.net.support import Certificates, config, now, pooled, split
+from tests.net.support import Certificates, config, now, pool_of, pooled, split
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ async def moving(*addresses: str) -> AsyncIterator[tuple[ConnectionPool, list[st
     def endpoint_of(node_id: int) -> Endpoint | None:
         return Endpoint(*split(places[-1]), "node 0") if places else None
 
-    pool = ConnectionPool(config(), endpoint_of, owner.start)
+    pool = pool_of(config(), endpoint_of, owner)
     try:
         yield pool, places
     finally:
@@ -265,18 +267,20 @@ async def test_a_task_that_cannot_start_leaves_nothing_behind() -> None:
         "sasl_plain_username": "alice",
         "sasl_plain_password": "secret",
     }
-    owner = TaskOwner("test")
 
-    def spawn(coro: Coroutine[Any, Any, None], *, name: str) -> object:
-        if name.startswith("session"):
-            coro.close()
-            raise IllegalStateError("stopped")
-        return owner.start(coro, name=name)
+    class NoSessions(TaskOwner):
+        def start(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+            if name.startswith("session"):
+                coro.close()
+                raise IllegalStateError("stopped")
+            return super().start(coro, name=name)
+
+    owner = NoSessions("test")
 
     users = Security(users={"alice": "secret"}, mechanisms=["PLAIN"], session_lifetime_ms=60_000)
     async with FakeCluster(security=users) as cluster:
         endpoint = Endpoint(*split(cluster.bootstrap_servers), "node 0")
-        pool = ConnectionPool(config(**security), lambda node_id: endpoint, spawn)
+        pool = pool_of(config(**security), lambda node_id: endpoint, owner)
         with pytest.raises(IllegalStateError, match="stopped"):
             await pool.get(0)
         await cluster.wait_for(lambda: cluster.connections == 0)
@@ -286,14 +290,12 @@ async def test_a_task_that_cannot_start_leaves_nothing_behind() -> None:
 
 
 async def test_an_attempt_whose_task_cannot_start_is_no_attempt() -> None:
-    def spawn(coro: Coroutine[Any, Any, None], *, name: str) -> object:
-        coro.close()
-        raise IllegalStateError("stopped")
-
+    owner = TaskOwner("test")
+    await owner.stop()
     endpoint = Endpoint("127.0.0.1", 1, "node 0")
-    pool = ConnectionPool(config(), lambda node_id: endpoint, spawn)
+    pool = pool_of(config(), lambda node_id: endpoint, owner)
     for _ in range(2):
-        with pytest.raises(IllegalStateError, match="stopped"):
+        with pytest.raises(IllegalStateError, match="is stopped"):
             await pool.get(0)
         assert not pool.is_connecting(0)
     await pool.close(now() + 1)

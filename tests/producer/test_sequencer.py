@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka._backoff import Backoff
+from aiokafka._retry import Backoff
 from aiokafka.errors import KafkaError
 from aiokafka.producer.batches.appender import PartitionQueue
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch, advance

@@ -11,8 +11,7 @@ from aiokafka.protocol.messages.delegation_tokens import DescribeDelegationToken
 from aiokafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from aiokafka.protocol.messages.scram import DescribeUserScramCredentialsRequest
 from aiokafka.protocol.messages.topics import DescribeTopicPartitionsRequest
-from aiokafka.protocol.releases import first_release, first_release_with_kraft
-from aiokafka.protocol.versions import BrokerVersions
+from aiokafka.protocol.versions import BrokerVersions, first_release, first_release_with_kraft
 from aiokafka.testing.versions import RELEASES, profile
 
 

@@ -51,7 +51,12 @@ def test_a_request_and_its_answer(version: int) -> None:
     frame = sent(exchange.send(HEARTBEAT, version, 5.0, "token"))
 
     header = decode_request_header(HeartbeatRequest, version, frame)
-    assert header[:4] == (12, version, 1, "client")
+    assert (
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+    ) == (12, version, 1, "client")
     assert codec(HeartbeatRequest, version).decode(frame, header.body_offset) == HEARTBEAT
 
     response = HeartbeatResponse(error_code=27)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from aiokafka.protocol._source import GENERATED, generated
+from aiokafka.protocol.compiler import GENERATED, generated
 from aiokafka.protocol.messages import APIS, MetadataRequest, request_class
 from tools.generate_codecs import FOLDER, texts
 

@@ -89,9 +89,9 @@ def test_request_knows_its_response_and_keys() -> None:
 
 
 def test_only_produce_without_acks_expects_no_answer() -> None:
-    assert not produce(acks=0).expects_answer()
-    assert produce(acks=-1).expects_answer()
-    assert MetadataRequest(topics=None).expects_answer()
+    assert not produce(acks=0).expects_response
+    assert produce(acks=-1).expects_response
+    assert MetadataRequest(topics=None).expects_response
 
 
 def test_subclass_may_have_another_constructor() -> None:

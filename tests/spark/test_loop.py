@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka._form import is_compiled
+from aiokafka._loading import is_compiled
 from aiokafka.spark._loop import LoopThread, SharedClients
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka.testing.simulation import (
     BusyLoopError,
@@ -159,19 +159,19 @@ def test_stalls_make_timers_late_but_never_early() -> None:
 
 
 def test_the_time_of_day_goes_with_the_loop_and_comes_back() -> None:
-    before = _seams.wall_time, _seams.random_bytes
+    before = _clock.wall_time, _clock.random_bytes
 
     async def main(simulation: Simulation) -> tuple[float, bytes]:
-        first = _seams.wall_time()
+        first = _clock.wall_time()
         await asyncio.sleep(60)
-        assert _seams.wall_time() == pytest.approx(first + 60, abs=0.01)
-        return first, _seams.random_bytes(4)
+        assert _clock.wall_time() == pytest.approx(first + 60, abs=0.01)
+        return first, _clock.random_bytes(4)
 
     first = run(main, seed=1)
     assert first[0] == pytest.approx(1_700_000_000, abs=1)
     assert first == run(main, seed=1)
     assert first != run(main, seed=2)
-    assert (_seams.wall_time, _seams.random_bytes) == before
+    assert (_clock.wall_time, _clock.random_bytes) == before
 
 
 # -- how runs end
@@ -369,7 +369,7 @@ def test_a_run_inside_of_a_run_is_refused_and_the_outer_one_goes_on() -> None:
         with pytest.raises(RuntimeError, match="outside of async functions"):
             simulate(inner, seed=5)
         await asyncio.sleep(1)
-        return _seams.random_bytes(2)
+        return _clock.random_bytes(2)
 
     assert len(run(main)) == 2
 

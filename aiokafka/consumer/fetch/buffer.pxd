@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cimport aiokafka._ready_native as _ready
+cimport aiokafka._cpython_native as _cpython
 from aiokafka.consumer._partition_state cimport PartitionState
 from aiokafka.record.reader cimport RecordReader
 
@@ -11,11 +11,10 @@ cdef int64_t _LONGEST_RUN
 
 
 @cython.final
-cdef class Frame:
-    cdef readonly int64_t node_id
+cdef class PinnedResponse:
+    cdef readonly object node
     cdef readonly Py_ssize_t nbytes
-    cdef Py_ssize_t live
-    cdef object on_release
+    cdef Py_ssize_t unread
 
 
 @cython.final
@@ -24,26 +23,26 @@ cdef class FetchedPartition:
     cdef int64_t epoch
     cdef int64_t start
     cdef RecordReader reader
-    cdef Frame frame
+    cdef PinnedResponse response
     cdef bint is_damaged
 
 
 @cython.final
 cdef class FetchBuffer:
     cdef readonly int64_t call
-    cdef readonly bint has_short_way
-    cdef readonly bint is_hungry
-    cdef readonly object hungry_for
+    cdef readonly bint fast_path
+    cdef readonly bint is_awaited
+    cdef readonly object awaited
     cdef int64_t _run
     cdef int64_t _left
     cdef int64_t _room
-    cdef list _begun
+    cdef list _before
     cdef bint _has_raised
     cdef FetchedPartition _current
     cdef object _queues
     cdef object _failures
 
-    cpdef add(self, PartitionState state, RecordReader reader, Frame frame)
+    cpdef add(self, PartitionState state, RecordReader reader, PinnedResponse response)
     @cython.locals(chunk=FetchedPartition)
     cpdef discard(self, PartitionState state)
     @cython.locals(chunk=FetchedPartition)
@@ -51,7 +50,7 @@ cdef class FetchBuffer:
     @cython.locals(head=FetchedPartition, chunk=FetchedPartition, passed=list)
     cpdef bint skip(self, PartitionState state, int64_t offset) except -1
     @cython.locals(chunk=FetchedPartition, state=PartitionState, found=list)
-    cpdef list unserved(self, object on_release)
+    cpdef list unserved(self, object node)
     cpdef begin_call(self)
     @cython.locals(run=int64_t)
     cpdef pace(self, double share)
@@ -72,7 +71,7 @@ cdef class FetchBuffer:
     @cython.locals(state=PartitionState)
     cdef bint _drop_copy(self, FetchedPartition chunk, object error) except -1
     cdef object _set_aside(self, FetchedPartition chunk, object error)
-    @cython.locals(frame=Frame)
+    @cython.locals(response=PinnedResponse)
     cdef int _release(self, FetchedPartition chunk) except -1
 
 

@@ -1,126 +1,129 @@
-"""Fetched bytes, still encoded, and the one way from them to records. No I/O, no awaits.
+"""Fetched record sets, and the path from their bytes to records. No I/O, no awaits.
 
-Compiled where it can be: `next()` runs once per record.
+Compiled if possible, since `next()` and `RecordIterator` run once per record.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiokafka import _ready
+from aiokafka import _cpython
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-__all__ = ["FetchBuffer", "FetchedPartition", "Frame", "RecordIterator"]
+if TYPE_CHECKING:
+    from aiokafka.consumer.fetch.node import NodeFetcher
+
+__all__ = ["FetchBuffer", "FetchedPartition", "PinnedResponse", "RecordIterator"]
 
 Failure = Callable[[], BaseException]
 Wanted = Collection[TopicPartition] | None
 
 _ALL = 2**31 - 1
 
-# What one call decompresses before it returns what it has: the event loop stands still meanwhile.
-# One batch more may come to it, and that is bounded by `max_decompressed_bytes`.
+# Decompressed bytes after which `take()` returns, because the event loop stands still meanwhile.
+# The last batch may exceed this, up to `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
-# Most records that a reader takes one by one before it sees whether other tasks have waited for too
-# long. A compressed record set may have tens of thousands.
+# Records taken one by one before a reader checks how long other tasks have waited. A compressed
+# record set may have tens of thousands.
 _LONGEST_RUN = 127
 
 
-class Frame:
-    """The memory that one response pins: all of it, for as long as one record set in it is
-    unread. `node_id` is the broker that sent it."""
+class PinnedResponse:
+    """The memory of one fetch response. Each unread record set is a view that keeps the whole
+    response in memory; `unread` counts these. `node` has sent the request and counts the bytes."""
 
-    node_id: int
+    node: NodeFetcher
     nbytes: int
-    live: int
-    on_release: Callable[[int], None]
+    unread: int
 
-    def __init__(self, node_id: int, nbytes: int, on_release: Callable[[int], None]) -> None:
-        self.node_id = node_id
+    def __init__(self, node: NodeFetcher, nbytes: int) -> None:
+        self.node = node
         self.nbytes = nbytes
-        self.live = 0
-        self.on_release = on_release
+        self.unread = 0
 
 
 class FetchedPartition:
-    """One partition's record set from one response, good while `state.epoch` is still `epoch`."""
+    """One partition's record set from one response, valid while `state.epoch` is `epoch`."""
 
     state: PartitionState
     epoch: int
     start: int
     reader: RecordReader
-    frame: Frame
+    response: PinnedResponse
     is_damaged: bool
 
-    def __init__(self, state: PartitionState, reader: RecordReader, frame: Frame) -> None:
+    def __init__(
+        self, state: PartitionState, reader: RecordReader, response: PinnedResponse
+    ) -> None:
         self.state = state
         self.epoch = state.epoch
         self.start = reader.position
         self.reader = reader
-        self.frame = frame
+        self.response = response
         self.is_damaged = False
 
 
 class FetchBuffer:
-    """Record sets in the order their partitions are to be served, and failures to report.
+    """Unread record sets by partition, and failures to raise.
 
-    Owns the record sets: a NodeFetcher adds, taking removes. Serves partitions in turn: one by
-    one, a record set at a time; many at once, a call at a time. `position` moves in the same
-    synchronous step that returns records, so a call that is cancelled while it waits has taken
-    nothing.
+    Owns the record sets: a NodeFetcher adds them, reading removes them. Partitions take turns:
+    `next()` and `next_of()` switch after each record set, `take()` after each call. The position
+    moves in the same synchronous step that returns records, so a call that is cancelled while it
+    waits has consumed nothing.
     """
 
-    call: int
-    has_short_way: bool
-    is_hungry: bool
-    hungry_for: Wanted
-    _run: int  # how many records `next()` finds before it looks at the time
-    _left: int  # how many of these are left
-    _room: int  # bytes that the call going on may still decompress
-    _begun: list[tuple[PartitionState, int, int]]  # where it found the partitions
-    _has_raised: bool  # a failure, since a record set was read
+    call: int  # number of the latest reading call
+    fast_path: bool
+    is_awaited: bool  # a reader waits for records
+    awaited: Wanted  # the partitions that it waits for
+    _run: int  # records that `next()` returns before the caller checks the time
+    _left: int  # the rest of `_run`
+    _room: int  # bytes that the current `take()` may still decompress
+    _before: list[tuple[PartitionState, int, int]]  # positions and counts before this `take()`
+    _has_raised: bool  # a failure was raised since a record set was read to its end
     _current: FetchedPartition | None
     _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
     _failures: OrderedDict[PartitionState, tuple[int, Failure]]
 
     def __init__(self) -> None:
         self.call = 0
-        self.has_short_way = True
-        self.is_hungry = False
-        self.hungry_for = None
+        self.fast_path = True
+        self.is_awaited = False
+        self.awaited = None
         self._current = None
         self._queues = OrderedDict()
         self._failures = OrderedDict()
         self._run = 0
         self._left = 0
         self._room = 0
-        self._begun = []
+        self._before = []
         self._has_raised = False
 
     # -- filling -----------------------------------------------------------------------------------
 
-    def add(self, state: PartitionState, reader: RecordReader, frame: Frame) -> None:
-        """Queue a record set that continues what is buffered of its partition."""
+    def add(self, state: PartitionState, reader: RecordReader, response: PinnedResponse) -> None:
+        """Append a record set that follows the buffered ones of its partition."""
         queue = self._queues.get(state)
         if queue is None:
             queue = self._queues[state] = deque()
-        queue.append(FetchedPartition(state, reader, frame))
-        frame.live += 1
+        queue.append(FetchedPartition(state, reader, response))
+        response.unread += 1
         state.cursor.queued += 1
-        self.is_hungry = False
+        self.is_awaited = False
 
     def add_failure(self, state: PartitionState, failure: Failure) -> None:
-        """Let the next reader of this partition see the exception that `failure` makes."""
+        """Make the next reader of this partition raise the exception that `failure` returns."""
         self._failures[state] = (state.epoch, failure)
         self._current = None
 
     def discard(self, state: PartitionState) -> None:
-        """Drop all that is buffered of a partition, and have it fetched again from its position."""
+        """Drop the buffered record sets of a partition and fetch again from its position."""
         self._failures.pop(state, None)
         queue = self._queues.pop(state, None)
         if self._current is not None and self._current.state is state:
@@ -132,7 +135,7 @@ class FetchBuffer:
         state.cursor.rewind(state.next_offset)
 
     def discard_stale(self, state: PartitionState) -> None:
-        """Drop what a seek, a reset or a revocation made void."""
+        """Drop the data of a partition that a seek, reset or revocation made void."""
         queue = self._queues.get(state)
         if queue is not None:
             chunk: FetchedPartition = queue[0]
@@ -143,17 +146,17 @@ class FetchBuffer:
             del self._failures[state]
 
     def skip(self, state: PartitionState, offset: int) -> bool:
-        """Seek forward within what is in store, and keep what follows; return whether that can be.
+        """Seek forward within the buffered records; return False if that is not possible.
 
-        An application that passes the records that it cannot read would otherwise wait for a fetch
-        after each, which at the end of a log comes behind a long poll.
+        An application that seeks past each unreadable record would otherwise wait for a fetch each
+        time, and at the end of the log for a long poll.
         """
-        if state in self._failures or not state.is_in_store(offset) or self._head(state) is None:
+        if state in self._failures or not state.is_buffered(offset) or self._head(state) is None:
             return False
         queue = self._queues[state]
         passed = [chunk for chunk in queue if chunk.start <= offset]
         head: FetchedPartition = passed.pop()
-        # Damaged, it may come whole with another fetch.
+        # Another fetch may bring an undamaged copy of a damaged record set.
         if head.is_damaged or not head.reader.go_to(offset):
             return False
         for chunk in passed:
@@ -170,24 +173,24 @@ class FetchBuffer:
         self._failures.clear()
         self._current = None
 
-    def unserved(self, on_release: Callable[[int], None]) -> list[PartitionState]:
-        """Return the partitions with data that is withheld, or that the hungry reader, if there is
-        one, does not want, in frames that `on_release` counts."""
+    def unserved(self, node: NodeFetcher) -> list[PartitionState]:
+        """Return the partitions with record sets from `node` that no reader takes: withheld ones,
+        and those that the waiting reader, if any, did not ask for."""
         found = []
-        wanted = self.hungry_for if self.is_hungry else None
+        wanted = self.awaited if self.is_awaited else None
         for state, queue in self._queues.items():
             if not _is_served(state, wanted):
                 for chunk in queue:
-                    if chunk.frame.on_release == on_release:
+                    if chunk.response.node is node:
                         found.append(state)
                         break
         return found
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- failures and waiting readers --------------------------------------------------------------
 
     def pop_failure(self, state: PartitionState) -> BaseException | None:
-        """Return the exception to raise for this partition, which then counts as raised; for others
-        with the same failure as well."""
+        """Return the exception to raise for this partition, None without one. The failure then
+        counts as raised, also for other partitions with the same failure."""
         if state not in self._failures:
             return None
         _, failure = self._failures.pop(state)
@@ -195,43 +198,43 @@ class FetchBuffer:
             del self._failures[other]
         return failure()
 
-    def note_hunger(self, wanted: Wanted) -> None:
-        """Note that a reader of these partitions found nothing: what others wait for matters less
-        now."""
-        self.is_hungry = True
-        self.hungry_for = wanted
+    def await_records(self, wanted: Wanted) -> None:
+        """Remember that a reader of these partitions waits: buffered records of other partitions
+        may be dropped for it."""
+        self.is_awaited = True
+        self.awaited = wanted
 
     # -- taking records ----------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """Count a call: the application has finished with what it got before."""
+        """Count a reading call: the application has finished the records of former calls."""
         self.call += 1
 
     def pace(self, share: float) -> None:
-        """Let `next()` find nothing after as many records as fit into the time that other tasks may
-        be kept waiting. They have waited for `share` of it now.
+        """Set how many records `next()` returns before it returns None, so that the caller checks
+        whether other tasks must run. They have waited for `share` of the permitted time.
 
-        What the application does with a record, without an await, counts as well: it may take a
-        thousand times as long as finding the record.
+        The time includes the application's work on the records, which may take a thousand times
+        longer than reading them.
         """
         run = 2 * self._run + 1 if share <= 1 else int(self._run / share)
         self._run = self._left = min(run, _LONGEST_RUN)
 
-    def open_short_way(self, is_open: bool) -> None:
-        """Let `next()` find records from now on, or nothing."""
-        self.has_short_way = is_open
+    def set_fast_path(self, is_open: bool) -> None:
+        """Make `next()` return records, or always None."""
+        self.fast_path = is_open
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
-        """Return the next record of the record set being served; None when `next_of(None)` has to
-        look further, now and then in any case, and always while the short way is closed.
+        """Return the next record of the current record set; the fast path of `next_of(None)`.
 
-        Counts as a call of its own.
+        Returns None at the end of the set, after as many records as `pace()` allows, and while the
+        fast path is closed. Counts as a reading call.
         """
         chunk = self._current
-        if chunk is None or not self._left or not self.has_short_way:
+        if chunk is None or not self._left or not self.fast_path:
             return None
         state = chunk.state
-        # `next_of` knows what to do about both; this way is for the record in the middle of a set.
+        # `next_of` handles both cases.
         if state.epoch != chunk.epoch or state.is_withheld:
             return None
         try:
@@ -253,8 +256,8 @@ class FetchBuffer:
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of any of these partitions (None = all); None if there is none.
 
-        Raises what is to be reported of them, each failure once; and what a record set raises for
-        as long as the position stays where it is.
+        Raises the failures of these partitions, each once. Raises the error of an unreadable record
+        with every call until the position moves.
         """
         self._raise_failure_in_turn(wanted)
         skipped = 0
@@ -264,7 +267,7 @@ class FetchBuffer:
                 record = self._next_from(state, wanted is None)
                 if record is not None:
                     return record
-                skipped = 0  # the record set was read to its end, or void
+                skipped = 0  # a record set was removed: at its end, or void
             else:
                 skipped += 1
             if state in self._queues:
@@ -275,15 +278,14 @@ class FetchBuffer:
     def take(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Return up to `limit` records (-1 = all there are) of these partitions (None = all),
-        fairly.
+        """Return up to `limit` records (-1 = all buffered) of these partitions (None = all).
 
-        Fewer if they are large: a call ends when it has unpacked a lot. A partition served goes to
-        the end of the line. Raises as `next_of()`, but not while there are records to return.
+        Returns fewer after decompressing 64 MiB. A served partition moves to the end of the queue.
+        Raises like `next_of()`, but only if there are no records to return.
         """
         self._raise_failure_in_turn(wanted)
         self._room = _MOST_UNPACKED
-        self._begun.clear()
+        self._before.clear()
         try:
             found = self._take(wanted, limit)
             if not found:
@@ -293,8 +295,9 @@ class FetchBuffer:
         except Exception:
             raise
         except BaseException:
-            # Nothing is going to arrive, of other partitions neither: hand it out next time.
-            for state, position, taken in self._begun:
+            # KeyboardInterrupt or the like in a deserializer: no record reaches the application, so
+            # put back the records of all partitions.
+            for state, position, taken in self._before:
                 state.put_back(position)
                 state.taken = taken
             raise
@@ -314,8 +317,8 @@ class FetchBuffer:
             except Exception:
                 if not records and not taken:
                     raise
-                # Good records go first. The error comes again with the next call, when the position
-                # is at the record that has it.
+                # Return the records before the error. The next call raises it again, because the
+                # position is at the unreadable record.
                 limit = 0
             if records:
                 taken[state.tp] = records
@@ -328,8 +331,8 @@ class FetchBuffer:
     def _raise_failure_in_turn(self, wanted: Wanted) -> None:
         """Raise a failure of these partitions, unless one was raised since a record set was read.
 
-        What fails again at once, such as a topic that is denied, would keep an application from all
-        others that pauses after an error.
+        A failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, would otherwise keep an
+        application from the records of all other partitions.
         """
         if not self._has_raised:
             self._raise_failure(wanted)
@@ -343,10 +346,9 @@ class FetchBuffer:
                     raise failure
 
     def _next_from(self, state: PartitionState, is_free: bool) -> ConsumerRecord[Any, Any] | None:
-        """Return the next record of one partition; None when its record set is at its end.
+        """Return the next record of one partition; None at the end of its record set.
 
-        The record set becomes the one `next()` reads on from, if the caller is free to take any
-        partition.
+        If the caller asks for any partition (`is_free`), `next()` continues with this record set.
         """
         chunk = self._head(state)
         if chunk is None:
@@ -360,8 +362,7 @@ class FetchBuffer:
             self._set_aside(chunk, error)
             raise
         finally:
-            # Also if it raises: it may have passed what holds no records, which need not be passed
-            # again.
+            # Also after an error: the reader may have skipped batches without records.
             state.next_offset = chunk.reader.position
         if record is None:
             self._finish(chunk)
@@ -377,7 +378,7 @@ class FetchBuffer:
         self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
     ) -> None:
         """Append up to `limit` records (-1 = all) of one partition to `records`."""
-        self._begun.append((state, state.next_offset, state.taken))
+        self._before.append((state, state.next_offset, state.taken))
         while True:
             chunk = self._head(state)
             if chunk is None:
@@ -411,14 +412,14 @@ class FetchBuffer:
                 return
 
     def _head(self, state: PartitionState) -> FetchedPartition | None:
-        """Return the partition's oldest record set that continues at its position; drops all if it
-        does not."""
+        """Return the partition's oldest record set if it contains the position; otherwise drop all
+        record sets of the partition."""
         queue = self._queues.get(state)
         if queue is None:
             return None
         chunk: FetchedPartition = queue[0]
-        # A set that begins behind the position would skip records: one before it is missing, as
-        # when a call has put its records back.
+        # A set that begins after the position would skip records. That happens after `put_back`,
+        # when the set before it is already removed.
         if chunk.epoch == state.epoch and chunk.start <= state.next_offset:
             return chunk
         self.discard(state)
@@ -426,8 +427,7 @@ class FetchBuffer:
         return None
 
     def _finish(self, chunk: FetchedPartition) -> None:
-        """Drop a record set that is read: the next one of its partition, or a new fetch, takes its
-        place."""
+        """Remove a record set that was read to its end, and let the partition be fetched again."""
         state = chunk.state
         if chunk is self._current:
             self._current = None
@@ -441,12 +441,13 @@ class FetchBuffer:
         state.changed()
 
     def _drop_copy(self, chunk: FetchedPartition, error: Exception) -> bool:
-        """Drop what was sent damaged by a replica, or by a broker that the partition was moved away
-        from since: that which is asked next may have it whole. Return whether it is."""
+        """Drop a corrupt record set if another broker may have an undamaged copy: it came from a
+        preferred replica, or the partition has moved to another broker. Return whether it was
+        dropped."""
         state = chunk.state
         if not isinstance(error, CorruptRecordError):
             return False
-        if chunk.frame.node_id == state.home.node_id and not state.leave_replica():
+        if chunk.response.node.node_id == state.home.node_id and not state.leave_replica():
             return False
         state.next_offset = chunk.reader.position
         self.discard(state)
@@ -454,8 +455,8 @@ class FetchBuffer:
         return True
 
     def _set_aside(self, chunk: FetchedPartition, error: Exception) -> None:
-        """Let other partitions come first from now on, as a record cannot be read; say in the error
-        where."""
+        """Move a partition with an unreadable record to the end of the queue, and add the place to
+        the error."""
         self._current = None
         self._queues.move_to_end(chunk.state)
         chunk.is_damaged = not isinstance(error, RecordDeserializationError)
@@ -463,14 +464,14 @@ class FetchBuffer:
             _locate(error, chunk.state.tp, chunk.reader.batch_end)
 
     def _release(self, chunk: FetchedPartition) -> None:
-        frame = chunk.frame
-        frame.live -= 1
-        if frame.live == 0:
-            frame.on_release(frame.nbytes)
+        response = chunk.response
+        response.unread -= 1
+        if response.unread == 0:
+            response.node.release(response.nbytes)
 
 
 def _locate(error: CorruptRecordError, tp: TopicPartition, batch_end: int) -> None:
-    """Say in the error which partition it is, and where reading can go on."""
+    """Add the partition, and the offset after the corrupt batch, to the error."""
     error.topic_partition = tp
     where = f"{tp}: {error.args[0]}" if error.args else f"{tp}: corrupt batch"
     if batch_end >= 0:
@@ -483,20 +484,16 @@ def _is_served(state: PartitionState, wanted: Wanted) -> bool:
     return not state.is_withheld and (wanted is None or state.tp in wanted)
 
 
-# -- Go through a consumer's records one by one, without a coroutine for each
-
-# Compiled where it can be: all of it runs once per record.
-
-
 _Record = ConsumerRecord[Any, Any]
 
 
 class RecordIterator:
-    """What `async for` goes through: the short way of `getone()`, as long as there is one.
+    """The iterator of `async for record in consumer`: the fast path of `getone()`, without a
+    coroutine per record.
 
-    Owns whether that may be used: a program or a tracer may put something of its own in the place
-    of the consumer's methods, at any time, and then each record has to pass through that. It is
-    noticed with the first record of a record set, and after 128 records at the latest.
+    Owns whether the fast path may be used. A program or a tracer may replace `getone` or
+    `__anext__` of the consumer at any time, and then each record has to pass through the
+    replacement. It is noticed at the first record of a record set, after 128 records at the latest.
     """
 
     _buffer: FetchBuffer
@@ -508,40 +505,44 @@ class RecordIterator:
         is_plain: Callable[[], bool],
         find_next: Callable[[], Coroutine[Any, Any, _Record]],
     ) -> None:
-        """Take records from `buffer`, and let `find_next()` find the others; all of them if not
-        `is_plain()`."""
+        """
+        Args:
+            buffer: Source of records on the fast path.
+            is_plain: Returns whether the consumer's methods are not replaced.
+            find_next: Returns the next record when the fast path does not.
+        """
         self._buffer = buffer
         self._ask_plain = is_plain
         self._is_plain = False
         self._find_next = find_next
 
     def __aiter__(self) -> RecordIterator:
-        # A loop begins, in whatever task. Its first record comes by the long way, which notes that
-        # it is this task that reads.
+        # A loop starts. `find_next` returns its first record, and registers the reading task.
         self._is_plain = False
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, _Record]:
-        """Return what gives the next record to the task that awaits it.
+        """Return an awaitable of the next record.
 
-        It passes for a coroutine: it can be made a task of. It takes the record when it is awaited
-        and not when it is made: one that is cancelled before it began, as by
-        `asyncio.wait_for(anext(records), 0)`, has taken none.
+        It can be used like a coroutine, for example to create a task. It takes the record when it
+        is awaited, not when it is created: if it is cancelled before, as by
+        `asyncio.wait_for(anext(records), 0)`, no record is consumed.
         """
-        return _ready.call(_take, _find, self)
+        return _cpython.call(_take, _find, self)
 
 
-# The parameters have the type that C asks for, so it is the locals that are typed (iterator.pxd).
+# `_ready.call` needs functions of one C signature, so buffer.pxd types the locals instead of the
+# parameters.
 
 
 def _take(iterator: RecordIterator) -> _Record | None:
-    """Take the next record by the short way; None where that does not lead to it."""
+    """Return the next record by the fast path; None if that does not have it."""
     records = iterator
     return records._buffer.next() if records._is_plain else None
 
 
 def _find(iterator: RecordIterator) -> Coroutine[Any, Any, _Record]:
-    """Return what finds the next record, and see whether the one behind it may be taken."""
+    """Return the coroutine of the next record, and check whether the fast path may be used."""
     records = iterator
     records._is_plain = records._ask_plain()
     return records._find_next()

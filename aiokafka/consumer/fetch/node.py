@@ -1,41 +1,43 @@
-"""Fetches from one broker: the plan of each request, and the handling of its response."""
+"""Fetches from one broker: the plan, the fetch session, requests and responses."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from aiokafka import _seams
-from aiokafka._backoff import Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading import (
-    CutShort,
+    BatchTooLarge,
     Failed,
     Failure,
+    FencedEpochs,
     Fetched,
     FetchSpec,
-    Nothing,
-    NotNow,
-    OldEpochs,
+    NoRecords,
     OutOfRange,
+    RetryLater,
     doubts_metadata,
-    is_passing,
+    fetch_topics,
+    is_transient,
+    max_record_bytes,
     named_brokers,
     named_leader,
-    read_answer,
-    room_for_records,
+    partitions_in,
+    read_partition,
 )
+from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import OUTDATED, PartitionState
 from aiokafka.consumer._shared import Signal
-from aiokafka.consumer.fetch.buffer import Frame
-from aiokafka.consumer.fetch.session import FetchSession
+from aiokafka.consumer.fetch.buffer import PinnedResponse
 from aiokafka.errors import (
     BrokerResponseError,
+    InvalidFetchSessionEpoch,
     KafkaError,
     KafkaProtocolError,
     OffsetOutOfRangeError,
@@ -47,85 +49,73 @@ from aiokafka.errors import (
 )
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.framing import FrameTooLargeError
+from aiokafka.protocol.messages.fetch import (
+    LAST_VERSION_WITH_NAMES,
+    FetchRequest,
+    ForgottenTopic,
+)
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._vitals import Contact
+    from aiokafka._health import NodeHealth
     from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
-__all__ = ["FetchPlan", "Intake", "NodeFetcher", "NodeHost"]
+__all__ = ["FetchPlan", "FetchResponseHandler", "FetchSession", "NodeFetcher"]
 
+log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# -- What a NodeFetcher needs of the Fetcher that has all of them
-
-
-class NodeHost(Protocol):
-    """Whatever of a response concerns more than one broker."""
-
-    @property
-    def share(self) -> int:
-        """Bytes that one broker's responses may pin."""
-
-    @property
-    def topic_ids(self) -> Mapping[str, bytes]:
-        """The ids of the topics that are read."""
-
-    def rack_id(self) -> str:
-        """Return the rack to name to brokers; "" to have leaders serve us themselves."""
-
-    def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wake the readers of partitions whose records were buffered."""
-
-    def prefer_replica(self, state: PartitionState, node_id: int) -> None:
-        """Move a partition to the replica that its leader names."""
-
-    def refuse_replica(self, state: PartitionState) -> None:
-        """Move a partition back to its leader: the replica does not serve us."""
-
-    def on_out_of_range(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
-        """Find another position, or report `failure`: the position is not in the leader's log."""
-
-
-# -- Which of one broker's partitions to ask for, as far as it depends on them alone. Pure
-
-
-# Record sets of one partition that may wait: one is read while the next is on its way.
+# Unread record sets per partition: the application reads one while the next is being fetched.
 QUEUED_PER_PARTITION = 2
+
+# Fetch sessions (KIP-227).
+_NO_SESSION = 0
+_FIRST_EPOCH = 0
+_FINAL_EPOCH = -1
+_MAX_EPOCH = 2**31 - 1
+
+# A response may use a quarter of the broker's share of the buffer, so that the memory of one
+# response is released while the application still reads others.
+_RESPONSES_PER_SHARE = 4
+
+# Seconds between fetches for a waiting reader while another reader has buffered records.
+_PACE = 0.05
+
+_CLOSE_TIMEOUT = 1.0
 
 
 class FetchPlan:
-    """What the next fetch to one broker asks for.
+    """The partitions that the next fetch to one broker asks for. Pure.
 
-    Owns `specs` (by partition, what to ask), the states and epochs they were made for, `full`
-    (partitions left out because enough of them waits to be read) and the partitions that back off.
-    A partition that changed is touched; `update()` looks at those alone. All in the order in which
-    it came about, so that requests do not depend on the hashes of objects.
+    Owns `specs` (what to ask for, by partition), the states and epochs that the specs were made
+    for, `full` (partitions left out because they have enough unread record sets) and the
+    partitions in backoff. `update()` looks only at the partitions touched since the last call.
+    Dicts instead of sets keep the order of requests independent of hashes.
     """
 
-    def __init__(self, node_id: int, max_bytes: int, old_epochs: OldEpochs) -> None:
+    def __init__(self, node_id: int, max_bytes: int, fenced_epochs: FencedEpochs) -> None:
         self.specs: dict[TopicPartition, FetchSpec] = {}
         self.full: dict[PartitionState, None] = {}
         self._node_id = node_id
         self._max_bytes = max_bytes
-        self._old_epochs = old_epochs
+        self._fenced_epochs = fenced_epochs
         self._made_for: dict[TopicPartition, tuple[PartitionState, int]] = {}
-        self._later: dict[PartitionState, float] = {}
+        self._backing_off: dict[PartitionState, float] = {}
         self._touched: dict[PartitionState, None] = {}
         self._changed: dict[TopicPartition, None] = {}
 
     def touch(self, state: PartitionState) -> None:
-        """Look at this partition again with the next `update()`."""
+        """Look at this partition in the next `update()`."""
         self._touched[state] = None
 
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
-        """Take note of everything touched and of back-offs that ended; True if there is more to ask
-        for."""
-        # Nothing else touches them when their time has come.
-        if self._later:
-            self._touched.update((state, None) for state, at in self._later.items() if at <= now)
+        """Look at all touched partitions and at those whose backoff ended. Return whether the plan
+        has gained a partition."""
+        if self._backing_off:
+            self._touched.update((s, None) for s, at in self._backing_off.items() if at <= now)
         if not self._touched:
             return False
         touched, self._touched = self._touched, {}
@@ -135,72 +125,69 @@ class FetchPlan:
         return gained
 
     def next_retry(self) -> float | None:
-        """Return when the first back-off ends (loop time); None without one."""
-        return min(self._later.values(), default=None)
+        """Return when the first backoff ends (loop time); None without one."""
+        return min(self._backing_off.values(), default=None)
 
     def take_changed(self) -> dict[TopicPartition, None]:
-        """Return the partitions whose spec may be another than at the last call."""
+        """Return the partitions whose spec may have changed since the last call."""
         changed, self._changed = self._changed, {}
         return changed
 
     def rotate(self) -> None:
-        """Let the next partition be the first, for a broker that does not know who was served last.
+        """Move the first partition to the end, for requests outside a fetch session.
 
-        A response begins with the first partition that has records, and there may be no room for
-        those of others: none at all for a batch that is larger than what was asked for.
+        A broker fills its response in the order of the request, so the last partitions may never
+        fit. A single batch that is larger than the requested size leaves no space for others.
         """
         first = next(iter(self.specs), None)
         if first is not None:
             self.specs[first] = self.specs.pop(first)
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state that a response is for; None if the partition moved on since the
-        request."""
+        """Return the state that the response for `tp` applies to; None if the partition has moved
+        on since the request."""
         made_for = self._made_for.get(tp)
         if made_for is None:
             return None
         state, epoch = made_for
-        # The epoch tells of a seek, a reset or a revocation since the request. The offset tells of
-        # what leaves the epoch as it is: the buffer was dropped, or another broker has brought the
-        # same records.
+        # A seek, reset or revocation since the request changes the epoch. The offset alone changes
+        # when the buffer was dropped, or when another broker has sent the same records.
         if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
-            # The other broker's plan was told, not this one: the next request would ask for the
-            # same again, as fast as the broker responds.
+            # In the second case only the other broker's plan was touched. Without this line the
+            # next request would ask for the same offset again, in a busy loop.
             self.touch(state)
             return None
         return state
 
     def states(self) -> list[PartitionState]:
-        """Return the partitions asked for."""
+        """Return the states of the partitions asked for."""
         return [state for state, _ in self._made_for.values()]
 
     def _look_at(self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         cursor = state.cursor
         self.full.pop(state, None)
-        self._later.pop(state, None)
+        self._backing_off.pop(state, None)
         if state.home.node_id != self._node_id or not state.is_fetchable:
             return self._leave_out(state)
         if state.retry.at > now:
-            self._later[state] = state.retry.at
+            self._backing_off[state] = state.retry.at
             return self._leave_out(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
-            # Looked at again when a record set of it is read: the buffer touches it then.
+            # The buffer touches the partition when one of its record sets has been read.
             self.full[state] = None
             return self._leave_out(state)
         tp = state.tp
         topic_id = topic_ids.get(tp.topic, ZERO_UUID)
-        epoch = self._old_epochs.to_ask(tp, cursor.leader_epoch)
-        spec = FetchSpec(topic_id, cursor.offset, epoch, self._max_bytes)
+        epoch = self._fenced_epochs.epoch_to_send(tp, cursor.leader_epoch)
         gained = tp not in self.specs
-        self.specs[tp] = spec
+        self.specs[tp] = FetchSpec(topic_id, cursor.offset, epoch, self._max_bytes)
         self._made_for[tp] = (state, state.epoch)
         self._changed[tp] = None
         return gained
 
     def _leave_out(self, state: PartitionState) -> bool:
         made_for = self._made_for.get(state.tp)
-        # Only what was made for this state: its partition may have been revoked and assigned again,
-        # and the new state may be in the plan by now.
+        # A revoked partition may have been assigned again: the plan then has the new state's spec.
         if made_for is not None and made_for[0] is state:
             del self._made_for[state.tp]
             del self.specs[state.tp]
@@ -208,278 +195,236 @@ class FetchPlan:
         return False
 
 
-# -- Take in one fetch response: records to the buffer, errors to readers, news to placement and
+class FetchSession:
+    """Incremental fetch session with one broker (KIP-227): requests name only changes. Pure.
 
-
-log = logging.getLogger("aiokafka.consumer.fetcher")
-
-
-class Intake:
-    """Applies what one response says, partition by partition; made for that response and dropped
-    after `finish()`.
-
-    Whatever is not data delays the partition's next fetch, so that no answer can make a loop.
-
-    Owns: the Frame that counts the response's memory, which partitions got records, and the leaders
-    that the response names.
+    Owns the session id, the session epoch and the partitions known to the broker, in the broker's
+    order. A full request (epoch 0) opens or replaces a session; later requests carry changes only.
+    After any error the next request is full. Brokers before 1.1, and brokers without a free
+    session slot, respond with session id 0: then every request is full.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        host: NodeHost,
-        node_id: int,
-        pin: Callable[[int], Frame],
-        sent_at: float,
-    ) -> None:
-        self._shared = shared
-        self._host = host
-        self._node_id = node_id
-        self._pin = pin
-        self._sent_at = sent_at
-        self._now = asyncio.get_running_loop().time()
-        self._timestamp = int(_seams.wall_time() * 1000)
-        self._frame: Frame | None = None
-        self._arrived: dict[TopicPartition, None] = {}
-        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+    def __init__(self) -> None:
+        self.session_id = _NO_SESSION
+        self.epoch = _FIRST_EPOCH
+        self.topic_names: dict[bytes, str] = {}
+        """The requested topics by id: from version 13 on responses have ids without names."""
+        self._known: dict[TopicPartition, FetchSpec] = {}
+        self._with_ids = False
 
-    def accept(self, state: PartitionState, data: PartitionData) -> None:
-        """Apply one partition's answer, which is to what its cursor asks for."""
-        if data.error_code:
-            # Collected, and applied by `finish()`: the metadata changes once for all partitions of
-            # the response.
-            leader = named_leader(data)
-            if leader is not None:
-                self._leaders[state.tp] = leader
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request has to name every partition."""
+        return self.epoch == _FIRST_EPOCH
+
+    @property
+    def max_version(self) -> int | None:
+        """Highest Fetch version for the last built request; None for no limit."""
+        return None if self._with_ids else LAST_VERSION_WITH_NAMES
+
+    def build(
+        self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
+    ) -> FetchRequest:
+        """Return the next request with its session fields, topics and forgotten topics.
+
+        Args:
+            wanted: All partitions to fetch.
+            changed: Partitions that may differ from the last request. An incremental request looks
+                at these only.
+        """
+        if self._must_restart(wanted, changed):
+            self.restart()
+        if self.is_full:
+            return self._build_full(wanted)
+        return self._build_incremental(wanted, changed)
+
+    def accept(self, error_code: int, session_id: int) -> bool:
+        """Update the session from a response; return False if the response has an error, so that
+        its partitions mean nothing."""
+        if error_code:
+            # After INVALID_FETCH_SESSION_EPOCH the broker still has the session: the next request
+            # names its id to replace it. After other errors there is nothing to replace.
+            is_kept = error_code == InvalidFetchSessionEpoch.errno
+            self._reset(self.session_id if is_kept else _NO_SESSION)
+            return False
+        if session_id == _NO_SESSION:
+            # The broker has no sessions, or evicted this one with the response.
+            self._reset(_NO_SESSION)
         else:
-            self._note_ends(state, data)
-            lag = state.lag(self._shared.config.read_committed)
-            self._shared.meter.fetched(state, data.records, self._sent_at, lag)
-        answer = read_answer(state.tp, state.cursor.offset, data)
-        # What cannot be read comes as it is with each fetch: pauses grow.
-        is_whole = isinstance(answer, Fetched) and answer.scan.end >= 0
-        if is_whole or isinstance(answer, Nothing):
-            state.retry.succeed()
-        if isinstance(answer, Fetched):
-            self._buffer(state, answer)
-        elif isinstance(answer, CutShort):
-            self._fail(state, self._too_large(state))
-        elif isinstance(answer, Failed):
-            self._fail(state, answer.failure)
-        elif isinstance(answer, NotNow):
-            self._put_off(state, answer)
-        elif isinstance(answer, OutOfRange):
-            self._on_out_of_range(state, answer.failure)
-        # Last, as it moves the partition to another broker. The response of a leader that gives
-        # this advice has no records.
-        if not data.error_code and data.preferred_read_replica >= 0:
-            self._on_advice(state, data.preferred_read_replica)
+            self.session_id = session_id
+            # Epochs 0 and -1 are reserved: full request, and end of the session.
+            self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+        return True
 
-    def finish(self, response: FetchResponse) -> None:
-        """Wake the readers of what arrived, pass on what was learnt about leaders."""
-        if self._arrived:
-            self._host.announce(self._arrived)
-        if self._leaders:
-            self._shared.client.update_leaders(self._leaders, named_brokers(response))
+    def check_full(self, responded: Container[TopicPartition]) -> None:
+        """Restart if the response to a full request lacks partitions: the broker's session may lack
+        them too, and incremental requests would never name them."""
+        if not all(tp in responded for tp in self._known):
+            self.restart()
 
-    # -- data --------------------------------------------------------------------------------------
+    def restart(self) -> None:
+        """Make the next request a full one, which replaces the broker's session."""
+        # The request keeps the session id, so that the broker drops the old session. Otherwise the
+        # old session would occupy a slot until the broker evicts it as the oldest.
+        self._reset(self.session_id)
 
-    def _note_ends(self, state: PartitionState, data: PartitionData) -> None:
-        # Servers that do not know an offset have -1.
-        state.note_ends(
-            data.high_watermark if data.high_watermark >= 0 else state.highwater,
-            data.last_stable_offset if data.last_stable_offset >= 0 else state.lso,
-            data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
-            self._timestamp,
+    def closing_request(self) -> FetchRequest | None:
+        """Return a request that frees the broker's session slot; None without a session."""
+        if self.session_id == _NO_SESSION:
+            return None
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=self.session_id,
+            session_epoch=_FINAL_EPOCH,
+            topics=[],
+        )
+        self._reset(_NO_SESSION)
+        return request
+
+    def _reset(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.epoch = _FIRST_EPOCH
+        self._known.clear()
+
+    def _must_restart(
+        self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
+    ) -> bool:
+        """Return whether the session must be replaced: within one session, all topics are named
+        either by id or by name, and a topic keeps its id."""
+        if self.is_full:
+            return False
+        for tp in changed:
+            spec = wanted.get(tp)
+            if spec is None:
+                continue
+            if (spec.topic_id != ZERO_UUID) is not self._with_ids:
+                return True
+            known = self._known.get(tp)
+            if known is not None and known.topic_id != spec.topic_id:
+                return True
+        return False
+
+    def _build_full(self, wanted: Mapping[TopicPartition, FetchSpec]) -> FetchRequest:
+        self._known = dict(wanted)
+        self.topic_names = {spec.topic_id: tp.topic for tp, spec in wanted.items()}
+        self._with_ids = ZERO_UUID not in self.topic_names
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=self.session_id,
+            session_epoch=_FIRST_EPOCH,
+            topics=fetch_topics(wanted.items()),
         )
 
-    def _buffer(self, state: PartitionState, found: Fetched) -> None:
-        if self._frame is None:
-            # All of the response stays in memory while one record set of it does.
-            self._frame = self._pin(found.response_bytes)
-        self._shared.desk.buffer.add(state, self._reader(state, found), self._frame)
-        self._arrived[state.tp] = None
-        if found.scan.end < 0:
-            # Reading raises the error of the first batch; what is after it cannot be asked for.
-            self._postpone(state)
-        else:
-            state.cursor.advance(found.scan.end, found.scan.spans)
-
-    def _reader(self, state: PartitionState, found: Fetched) -> RecordReader:
-        config = self._shared.config
-        return RecordReader(
-            found.data,
-            state.tp.topic,
-            state.tp.partition,
-            position=state.cursor.offset,
-            check_crcs=config.check_crcs,
-            read_committed=config.read_committed,
-            aborted=found.aborted,
-            key_deserializer=config.key_deserializer,
-            value_deserializer=config.value_deserializer,
-            max_decompressed_bytes=config.max_decompressed_bytes,
+    def _build_incremental(
+        self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
+    ) -> FetchRequest:
+        added: list[tuple[TopicPartition, FetchSpec]] = []
+        forgotten: dict[str, ForgottenTopic] = {}
+        known = self._known
+        for tp in changed:
+            spec = wanted.get(tp)
+            if spec is None:
+                # A partition that was added and removed between two requests is not in `known`.
+                old = known.pop(tp, None)
+                if old is not None:
+                    topic = forgotten.get(tp.topic)
+                    if topic is None:
+                        topic = forgotten[tp.topic] = ForgottenTopic(
+                            topic=tp.topic, topic_id=old.topic_id, partitions=[]
+                        )
+                    topic.partitions.append(tp.partition)
+            # Equal if a partition changed and changed back.
+            elif known.get(tp) != spec:
+                known[tp] = spec
+                self.topic_names[spec.topic_id] = tp.topic
+                added.append((tp, spec))
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=fetch_topics(added),
+            forgotten_topics_data=list(forgotten.values()),
         )
-
-    # -- errors ------------------------------------------------------------------------------------
-
-    def _on_advice(self, state: PartitionState, replica: int) -> None:
-        """Follow the leader's advice to read from a replica. Only a leader may give it, and it may
-        not name itself."""
-        if replica == self._node_id or state.home.preferred is not None:
-            text = f"{state.tp}: broker {self._node_id} names {replica} to read from"
-            log.debug("%s", text)
-            self._postpone(state, KafkaProtocolError(text))
-            self._host.refuse_replica(state)
-        else:
-            self._host.prefer_replica(state, replica)
-
-    def _put_off(self, state: PartitionState, answer: NotNow) -> None:
-        name = answer.error.__name__
-        log.debug("%s: fetch answered %s", state.tp, name)
-        epoch = state.cursor.leader_epoch
-        self._shared.old_epochs.note(self._node_id, state.tp, epoch, answer.error)
-        self._postpone(state, answer.error)
-        if state.home.preferred is not None:
-            self._host.refuse_replica(state)
-        if not answer.is_stale_metadata:
-            return
-        why, client = f"{state.tp}: fetch answered {name}", self._shared.client
-        if doubts_metadata(answer.error, state.retry.failures):
-            client.doubt_metadata(why)
-        else:
-            client.request_metadata(why)
-
-    def _on_out_of_range(self, state: PartitionState, failure: Failure) -> None:
-        """Look for the cause: a replica that lags, data buffered ahead of the reader that the log
-        has lost, or a position that is not in the log."""
-        cursor = state.cursor
-        if state.home.preferred is not None:
-            # A replica may lag behind; the leader knows.
-            self._postpone(state, OffsetOutOfRangeError)
-            self._host.refuse_replica(state)
-        elif cursor.queued:
-            # What is buffered lies before the offset that was asked for. With its epochs known, it
-            # was compared with this leader's log, which has lost its beginning then (retention):
-            # what is left to read is still good. Otherwise the log may have lost its end, and that
-            # as well: ask again from where the reader is, and find out.
-            is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
-            if not is_compared or state.next_offset >= cursor.offset:
-                self._shared.desk.buffer.discard(state)
-            self._postpone(state, OffsetOutOfRangeError)
-        else:
-            self._host.on_out_of_range(state, failure)
-
-    def _too_large(self, state: PartitionState) -> Failure:
-        limit = self._shared.config.max_partition_fetch_bytes
-        where = f"{state.tp}: the record at offset {state.cursor.offset}"
-        text = f"{where} is larger than max_partition_fetch_bytes={limit}"
-        return lambda: RecordTooLargeError(text)
-
-    def _fail(self, state: PartitionState, failure: Failure) -> None:
-        self._postpone(state)
-        if state.home.preferred is not None:
-            # The leader may have what is damaged here, and hears of new rights by itself.
-            self._host.refuse_replica(state)
-            return
-        self._shared.desk.report(state, failure)
-        if self._shared.meter.collector is not None:
-            self._shared.meter.fetch_failed([state.tp], failure())
-
-    def _postpone(
-        self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
-    ) -> None:
-        """Delay the next fetch. `error`: unless the application gets it."""
-        client = self._shared.config.client
-        state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max, error)
-
-
-# A response is kept to a part of the broker's share, so that the memory of one is free again while
-# others are still being read.
-_RESPONSES_PER_SHARE = 4
-
-# Seconds between fetches for a reader that waits while another reads what is in store.
-_PACE = 0.05
-
-_CLOSE_TIMEOUT = 1.0
 
 
 class NodeFetcher:
-    """Keeps the buffer filled with the partitions that one broker serves to us. One task.
+    """Fetches the partitions that one broker serves to us. One task.
 
-    Owns the fetch session, the plan of what to ask, and the count of bytes that its responses pin.
-    At most one fetch is in flight; the broker is asked again when its bytes are below half its
-    share.
+    Owns the fetch session, the fetch plan, and the number of bytes pinned by unread responses.
+    At most one fetch is in flight. The broker is asked again when its pinned bytes are below half
+    its share of the buffer memory.
 
-    A partition is left out while enough of it waits to be read. A long poll for the others could
-    then hold up its next fetch. So the others are asked for what they have at once, and not again
-    before something was read or `fetch_max_wait` passed.
+    Partitions with enough unread records are left out of a request. If the request is a long poll
+    for the other partitions, it delays the next fetch of those left out. So while partitions are
+    left out, requests use `max_wait` 0, and the next one waits until something was read or
+    `fetch_max_wait` has passed.
     """
 
-    def __init__(self, node_id: int, shared: Shared, host: NodeHost, contact: Contact) -> None:
+    def __init__(self, node_id: int, shared: Shared, fetcher: Fetcher, contact: NodeHealth) -> None:
         self.node_id = node_id
+        self.pinned = 0
+        """Bytes of this broker's responses that are in memory."""
         self._shared = shared
-        self._host = host
+        self._fetcher = fetcher
         self._contact = contact
         self._log = SubjectLog(log, shared.config.subject)
         self._buffer = shared.desk.buffer
         limit = shared.config.max_partition_fetch_bytes
-        self._plan = FetchPlan(node_id, limit, shared.old_epochs)
+        self._plan = FetchPlan(node_id, limit, shared.fenced_epochs)
         self._session = FetchSession()
         self._signal = Signal()
         client = shared.config.client
         self._backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
         self._loop = asyncio.get_running_loop()
-        self._pinned = 0
         self._not_before = 0.0
         self._fetched_at = 0.0
-        self._has_news = False
+        self._plan_has_gained = False
         self._is_retired = False
         self._swept_at = 0.0
 
     def touch(self, state: PartitionState) -> None:
         """Look again at a partition that is, or was, fetched from this broker."""
         self._plan.touch(state)
-        self._signal.notify()
+        self.wake()
 
     def wake(self) -> None:
         """Decide again whether to fetch."""
-        self._signal.notify()
+        if self._signal.waiters:
+            self._signal.notify()
 
-    @property
-    def pinned(self) -> int:
-        """Bytes of responses of this broker that are in memory."""
-        return self._pinned
+    def pin(self, nbytes: int) -> PinnedResponse:
+        """Count the memory of a response until its last record set is read or dropped."""
+        self.pinned += nbytes
+        return PinnedResponse(self, nbytes)
 
-    def _pin(self, nbytes: int) -> Frame:
-        """Count the memory of a response until the last record set of it is read or dropped."""
-        self._pinned += nbytes
-        return Frame(self.node_id, nbytes, self._release)
-
-    def _release(self, nbytes: int) -> None:
-        self._pinned -= nbytes
-        self._signal.notify()
+    def release(self, nbytes: int) -> None:
+        """Stop counting the memory of a response."""
+        self.pinned -= nbytes
+        self.wake()
 
     def retire(self) -> None:
-        """End after the fetch in flight: no partition is fetched from this broker any more."""
+        """End after the fetch in flight: this broker no longer serves a partition of ours."""
         self._is_retired = True
-        # It would stay in memory that counts for no broker. Its new leader, if there is one, is
-        # asked for it once more.
-        for state in self._buffer.unserved(self._release):
+        # Records that no reader takes would occupy memory that no broker's share counts. The new
+        # leader, if there is one, sends them again.
+        for state in self._buffer.unserved(self):
             if state.home.node_id is not None:
                 self._buffer.discard(state)
                 state.changed()
-        self._signal.notify()
+        self.wake()
 
     async def run(self) -> None:
         """Fetch until retired or cancelled."""
-        # While positions are still being looked up.
+        # Connect while positions are still being looked up.
         with self._contact.asked("ApiVersions"):
             await self._shared.client.ready(self.node_id, group=ConnectionGroup.FETCH)
-        # Each round decides, and then waits or fetches, without an await in between: whatever
-        # changes while it decides could only do so in this step, so no wake-up is lost.
+        # There is no await between the decision and the wait, so no wake-up is lost.
         while not self._is_retired:
             now = self._loop.time()
-            self._has_news |= self._plan.update(now, self._host.topic_ids)
+            self._plan_has_gained |= self._plan.update(now, self._fetcher.topic_ids.current)
             wait = self._max_wait(now)
             if wait is None:
                 self._maybe_forget_outage(now)
@@ -489,99 +434,98 @@ class NodeFetcher:
         await self.close()
 
     async def close(self) -> None:
-        """Give the session's slot back to the broker, if that is quickly done.
+        """Free the broker's session slot; give up after a second.
 
-        Over the other connection: on its own one a long poll may be going on.
+        The request uses the other connection: a long poll may be in flight on the fetch connection.
         """
         request = self._session.closing_request()
         if request is None:
             return
         try:
-            # A throttled broker has the request's own time begin again with each response before
-            # it.
+            # A throttled broker restarts the request's own timeout with each response before it.
             async with timeout(_CLOSE_TIMEOUT):
                 await self._shared.client.send_nowait(self.node_id, request)
         except (KafkaError, OSError, asyncio.TimeoutError) as error:
             why = str(error) or "no answer"
             self._log.debug("Broker %s: session not closed: %s", self.node_id, why)
 
-    # -- when --------------------------------------------------------------------------------------
+    # -- when to fetch -----------------------------------------------------------------------------
 
     def _max_wait(self, now: float) -> float | None:
-        """Return the seconds that a fetch sent now may wait for data at the broker; None = send
-        none now."""
+        """Return how many seconds a fetch sent now may wait at the broker; None = do not fetch."""
         plan = self._plan
         longest = self._shared.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
             return None
-        # Bytes that nothing has read. A broker is asked again at half its share, so that the next
-        # response comes while the rest is read.
+        # At half the share the next response arrives while the application reads the rest.
         if self._is_over_low_water() and not self._make_room():
             return None
-        # No partition is left out whose turn could come during a long poll.
         if not plan.full:
             return longest
-        # A reader waits for those that are asked for, and what others have in store does not help
-        # it. But another may read that, and must not wait for a long poll when it is at its end.
-        if self._buffer.is_hungry:
-            # All are looked at, so that the time of each begins.
+        # A reader waits for partitions without buffered records, so a fetch for it is worthwhile.
+        # But another reader may take the records of a partition that was left out, and its next
+        # fetch must not wait behind a long poll: only if all of them are idle.
+        if self._buffer.is_awaited:
+            # A list, not a generator: `is_idle` must start the clock of each partition.
             are_idle = [state.is_idle(now, longest) for state in plan.full]
             if all(are_idle):
                 return longest
             if now >= self._fetched_at + min(_PACE, longest):
                 return 0.0
-        # Asked at once if that is for half of the partitions or more. Otherwise each partition that
-        # is read to its end would cost a request of its own.
-        if self._has_news and len(plan.specs) >= len(plan.full):
+        # Fetch at once only if the request covers at least half of the partitions. Otherwise each
+        # partition that is read to its end would cost a request of its own.
+        if self._plan_has_gained and len(plan.specs) >= len(plan.full):
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
 
     def _make_room(self) -> bool:
-        """Drop what no reader takes; True if the broker may be asked again."""
+        """Drop buffered records that no reader takes; return whether the broker may be asked
+        again."""
         now, longest = self._loop.time(), self._shared.config.fetch_max_wait
-        if not self._buffer.is_hungry and now < self._swept_at + longest:
+        if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False
         self._swept_at = now
-        # Paused partitions fill the memory, or those that no reader takes while one goes without.
-        for state in self._buffer.unserved(self._release):
+        # The memory is full of records of paused partitions, or of partitions that the waiting
+        # reader did not ask for.
+        for state in self._buffer.unserved(self):
             if not state.is_withheld:
                 if not state.is_idle(now, longest):
                     continue
-                # Fetched again later, after those that are wanted.
+                # Fetch it again later, after the partitions that a reader waits for.
                 state.retry.wait_until(now + longest)
-            # Wherever it is fetched from now: the leader may have moved since this broker sent it,
-            # and the new one has no reason to drop it.
+            # Also if the partition has moved to another broker: that one does not count this
+            # memory, so it has no reason to drop it.
             self._buffer.discard(state)
             state.changed()
         return not self._is_over_low_water()
 
     def _is_over_low_water(self) -> bool:
-        return self._pinned * 2 > self._host.share
+        return self.pinned * 2 > self._fetcher.share
 
     @property
     def _outdated_at(self) -> float:
-        """When the last failure counts no more if nothing was asked since (loop time)."""
+        """When the last failure becomes irrelevant if no request follows (loop time)."""
         config = self._shared.config
         longest = max(config.fetch_max_wait, config.client.retry_backoff_max)
         return self._contact.error_at + longest + OUTDATED
 
     def _maybe_forget_outage(self, now: float) -> None:
-        """Forget that the broker did not respond, a while after that, when nothing is to be asked:
-        partitions are paused, or what is buffered has to be read first."""
-        # The resolver may ask it for positions meanwhile.
+        """Forget an old outage if there is nothing to ask the broker for: partitions are paused, or
+        buffered records have to be read first."""
+        # The resolver may have a request for positions in flight.
         is_asked = self._contact.is_asked or now < self._not_before
         if not is_asked and self._contact.failing_since is not None and now >= self._outdated_at:
             self._contact.forget()
 
     def _next_look(self, now: float) -> float | None:
-        """Return when to decide again without being woken (loop time)."""
+        """Return when to decide again without a wake-up (loop time)."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
         longest = self._shared.config.fetch_max_wait
         if self._contact.failing_since is not None:
             times.append(self._outdated_at)
         if self._plan.full:
             times.append(self._fetched_at + longest)
-        if self._buffer.is_hungry:
+        if self._buffer.is_awaited:
             times += [self._fetched_at + min(_PACE, longest), now + longest]
         elif self._plan.specs:
             times.append(self._swept_at + longest)
@@ -592,15 +536,16 @@ class NodeFetcher:
     async def _fetch(self, now: float, max_wait: float) -> None:
         config = self._shared.config
         self._fetched_at = now
-        self._has_news = False
-        # What has changed is forgotten with this call. If the broker does not hear of it now, the
-        # session has to begin again (`_failed`), or it would never.
+        self._plan_has_gained = False
+        # `take_changed` forgets the changes. If the broker does not get this request, `_on_failed`
+        # restarts the session, so that the next request names all partitions.
         request = self._session.build(self._plan.specs, self._plan.take_changed())
         request.max_wait_ms = int(max_wait * 1000)
         request.min_bytes = config.fetch_min_bytes
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
-        request.rack_id = self._host.rack_id()
+        if now >= self._fetcher.targets.leaders_only_until:
+            request.rack_id = config.client.client_rack or ""
         sent_at, limit = self._loop.time(), max_wait + config.client.request_timeout
         with self._contact.asked("Fetch", max_wait):
             try:
@@ -611,33 +556,74 @@ class NodeFetcher:
                     request,
                     version=connection.pick(type(request), self._session.max_version),
                     timeout=limit,
-                    # When it is read, and not a turn of the loop later: so the readers run before
-                    # this task, which makes the next request.
-                    on_response=partial(self._take_in, sent_at),
+                    # Called when the response is read, one loop turn before this task resumes: so
+                    # readers run before this task makes the next request.
+                    on_response=partial(self._on_response, sent_at),
                 )
             except KafkaError as error:
-                self._failed(error)
+                self._on_failed(error)
         if self._session.is_full:
-            # In a session the broker has them take turns.
+            # Within a session the broker rotates the partitions.
             self._plan.rotate()
 
     def _max_bytes(self) -> int:
-        share = self._host.share
-        room = min(share // _RESPONSES_PER_SHARE, share - self._pinned)
+        share = self._fetcher.share
+        room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
         config = self._shared.config
-        # What is around the records of a response has to pass, too.
-        passes = room_for_records(config.client.max_response_bytes, len(self._plan.specs))
-        return max(1, min(room, config.fetch_max_bytes, passes, 2**31 - 1))
+        # A response also has headers, and must fit into `receive_message_max_bytes` with them.
+        fits = max_record_bytes(config.client.max_response_bytes, len(self._plan.specs))
+        return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
 
-    def _failed(self, error: KafkaError) -> None:
-        """Back off and look for new leaders, as there is no response; report an error that no retry
-        mends."""
+    def _on_response(self, sent_at: float, response: FetchResponse) -> None:
+        self._shared.meter.responded(sent_at, response.throttle_time_ms)
+        self._contact.succeed()
+        # The session first: after a session error the partitions in the response mean nothing.
+        session = self._session
+        was_full = session.is_full
+        if not session.accept(response.error_code, response.session_id):
+            self._on_session_error(for_code(response.error_code))
+            return
+        if self._backoff.failures:
+            self._backoff.reset()
+        handler = FetchResponseHandler(self, self._shared, self._fetcher, sent_at)
+        responded = list(partitions_in(response, session.topic_names))
+        if was_full:
+            session.check_full({tp for tp, _ in responded})
+        for tp, data in responded:
+            state = self._plan.state_for(tp)
+            # An error of this broker is irrelevant for a partition that has moved to another one.
+            is_here = state is not None and state.home.node_id == self.node_id
+            if state is not None and (is_here or not data.error_code):
+                handler.handle(state, data)
+                self._plan.touch(state)
+        handler.finish(response)
+
+    def _on_session_error(self, error: type[BrokerResponseError]) -> None:
+        """Back off: the broker has lost the session, or had an error of its own. The next request
+        is a full one."""
+        self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
+        # No backoff the first time: brokers evict sessions in favour of other clients.
+        if self._backoff.failures:
+            self._not_before = self._loop.time() + self._backoff.peek()
+            self._leave_replica()
+            if is_transient(error):
+                for state in self._plan.states():
+                    state.retry.blame(self._loop.time(), error, self._not_before)
+        self._backoff.failures += 1
+        if error.invalid_metadata or not error.retriable:
+            self._shared.client.request_metadata(f"fetch answered {error.__name__}")
+        if not error.retriable and error is not UnknownError:
+            text = f"fetch from broker {self.node_id}"
+            self._shared.desk.report_all(self._plan.states(), lambda: error(text))
+
+    def _on_failed(self, error: KafkaError) -> None:
+        """Back off and look for new leaders, as there is no response; report an error that a retry
+        cannot fix."""
         was_full = self._session.is_full
-        # The broker may have taken the request or not, so its epoch of the session may be ours or
-        # the next.
+        # The broker may have processed the request or not, so its session epoch is unknown.
         self._session.restart()
         if isinstance(error, UnsupportedVersionError) and not was_full:
-            # It is an older one since it was restarted, without sessions, and was not asked.
+            # The broker was restarted in an older version without sessions; nothing was sent.
             return
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
@@ -650,15 +636,16 @@ class NodeFetcher:
         self._shared.meter.fetch_failed([state.tp for state in self._plan.states()], error)
 
     def _leave_replica(self) -> None:
-        """Read from leaders what this broker was preferred for: they have the same records."""
+        """Read the partitions that prefer this replica from their leaders: they have the same
+        records."""
         for state in self._shared.subscriptions.assignment.states():
-            # Those that were left out of this fetch, too, or each would fail in its turn.
+            # Also the partitions left out of this fetch, or each would fail in its turn.
             if state.home.preferred == self.node_id:
-                self._host.refuse_replica(state)
+                self._fetcher.refuse_replica(state)
 
     def _too_large(self) -> Callable[[], KafkaError]:
-        """Return the failure of a response above the limit: so little was asked for that one batch
-        alone, which a broker sends whatever its size, is too large."""
+        """Return the error for a response above the size limit. A request is limited to less, so a
+        single batch is too large: a broker sends the first batch whatever its size."""
         names = some_names([state.tp for state in self._plan.states()])
         limit = self._shared.config.client.max_response_bytes
         text = (
@@ -667,53 +654,176 @@ class NodeFetcher:
         )
         return lambda: RecordTooLargeError(text)
 
-    def _take_in(self, sent_at: float, response: FetchResponse) -> None:
-        """Apply a response: to the session first, which may make the rest meaningless."""
-        self._shared.meter.responded(sent_at, response.throttle_time_ms)
-        self._contact.succeed()
-        self._shared.desk.note_fetch(self._contact.answered_at)
-        # The session first: with an error of it, the partitions are not those that were asked for.
-        was_full = self._session.is_full
-        if not self._session.accept(response.error_code, response.session_id):
-            self._session_failed(response.error_code)
-            return
-        self._backoff.reset()
-        intake = Intake(self._shared, self._host, self.node_id, self._pin, sent_at)
-        answered = list(self._session.partitions_in(response))
-        if was_full:
-            self._session.check_full({tp for tp, _ in answered})
-        for tp, data in answered:
-            state = self._plan.state_for(tp)
-            # Read elsewhere by now, it has nothing to do with this broker's troubles.
-            is_here = state is not None and state.home.node_id == self.node_id
-            if state is not None and (is_here or not data.error_code):
-                intake.accept(state, data)
-                self._plan.touch(state)
-        intake.finish(response)
-
-    def _session_failed(self, error_code: int) -> None:
-        """Back off: the broker has lost the session, or met an error of its own. The next request
-        is a full one."""
-        error = for_code(error_code)
-        self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
-        # The first time at once: to lose a session to another client is nothing unusual.
-        if self._backoff.failures:
-            self._not_before = self._loop.time() + self._backoff.peek()
-            self._leave_replica()
-            if is_passing(error):
-                for state in self._plan.states():
-                    state.retry.blame(self._loop.time(), error, self._not_before)
-        self._backoff.failures += 1
-        if error.invalid_metadata or not error.retriable:
-            self._shared.client.request_metadata(f"fetch answered {error.__name__}")
-        if not error.retriable and error is not UnknownError:
-            text = f"fetch from broker {self.node_id}"
-            self._shared.desk.report_all(self._plan.states(), lambda: error(text))
-
 
 def _is_too_large(error: BaseException) -> bool:
-    """Return whether a response was refused for its size."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FrameTooLargeError):
         cause = cause.__cause__
     return cause is not None
+
+
+class FetchResponseHandler:
+    """Applies one fetch response, partition by partition; dropped after `finish()`.
+
+    Every result without records delays the partition's next fetch, so that no response can cause a
+    busy loop.
+
+    Owns: the pinned memory of the response, the partitions that got records, and the leaders named
+    in the response (KIP-951).
+    """
+
+    def __init__(self, node: NodeFetcher, shared: Shared, fetcher: Fetcher, sent_at: float) -> None:
+        self._node = node
+        self._shared = shared
+        self._fetcher = fetcher
+        self._sent_at = sent_at
+        self._now = asyncio.get_running_loop().time()
+        self._timestamp = int(_clock.wall_time() * 1000)
+        self._pinned: PinnedResponse | None = None
+        self._arrived: dict[TopicPartition, None] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+
+    def handle(self, state: PartitionState, data: PartitionData) -> None:
+        """Apply one partition's part, which is for the offset of the partition's cursor."""
+        if data.error_code:
+            # `finish()` applies the leaders: the metadata changes once per response.
+            leader = named_leader(data)
+            if leader is not None:
+                self._leaders[state.tp] = leader
+        else:
+            # Brokers that do not know an offset send -1.
+            state.note_ends(
+                data.high_watermark if data.high_watermark >= 0 else state.highwater,
+                data.last_stable_offset if data.last_stable_offset >= 0 else state.lso,
+                data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
+                self._timestamp,
+            )
+            self._shared.meter.fetched(state, data.records, self._sent_at)
+        found = read_partition(state.tp, state.cursor.offset, data)
+        # Unreadable records come again with each fetch, so they are no success: backoff grows.
+        is_whole = isinstance(found, Fetched) and found.scan.end >= 0
+        if is_whole or isinstance(found, NoRecords):
+            state.retry.succeed()
+        if isinstance(found, Fetched):
+            self._buffer(state, found)
+        elif isinstance(found, BatchTooLarge):
+            self._fail(state, self._too_large(state))
+        elif isinstance(found, Failed):
+            self._fail(state, found.failure)
+        elif isinstance(found, RetryLater):
+            self._retry_later(state, found)
+        elif isinstance(found, OutOfRange):
+            self._on_out_of_range(state, found.failure)
+        # Last, because it moves the partition to another broker. A response that names a replica
+        # has no records.
+        if not data.error_code and data.preferred_read_replica >= 0:
+            self._on_preferred_replica(state, data.preferred_read_replica)
+
+    def finish(self, response: FetchResponse) -> None:
+        """Wake the readers of the partitions with new records; apply the named leaders."""
+        if self._arrived:
+            self._fetcher.announce(self._arrived)
+        if self._leaders:
+            self._shared.client.update_leaders(self._leaders, named_brokers(response))
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def _buffer(self, state: PartitionState, found: Fetched) -> None:
+        if self._pinned is None:
+            # A view of one record set keeps the whole response in memory.
+            self._pinned = self._node.pin(found.response_bytes)
+        config = self._shared.config
+        reader = RecordReader(
+            found.data,
+            state.tp.topic,
+            state.tp.partition,
+            position=state.cursor.offset,
+            check_crcs=config.check_crcs,
+            read_committed=config.read_committed,
+            aborted=found.aborted,
+            key_deserializer=config.key_deserializer,
+            value_deserializer=config.value_deserializer,
+            max_decompressed_bytes=config.max_decompressed_bytes,
+        )
+        self._shared.desk.buffer.add(state, reader, self._pinned)
+        self._arrived[state.tp] = None
+        if found.scan.end < 0:
+            # Reading raises the error of the first batch. The offset after it is unknown, so
+            # nothing more can be fetched.
+            self._postpone(state)
+        else:
+            state.cursor.advance(found.scan.end, found.scan.spans)
+
+    # -- errors ------------------------------------------------------------------------------------
+
+    def _on_preferred_replica(self, state: PartitionState, replica: int) -> None:
+        """Read from the replica that the leader names (KIP-392). Only a leader may name one, and
+        not itself."""
+        if replica == self._node.node_id or state.home.preferred is not None:
+            text = f"{state.tp}: broker {self._node.node_id} names {replica} to read from"
+            log.debug("%s", text)
+            self._postpone(state, KafkaProtocolError(text))
+            self._fetcher.refuse_replica(state)
+        else:
+            self._fetcher.prefer_replica(state, replica)
+
+    def _retry_later(self, state: PartitionState, found: RetryLater) -> None:
+        name = found.error.__name__
+        log.debug("%s: fetch answered %s", state.tp, name)
+        epoch = state.cursor.leader_epoch
+        self._shared.fenced_epochs.on_error(self._node.node_id, state.tp, epoch, found.error)
+        self._postpone(state, found.error)
+        if state.home.preferred is not None:
+            self._fetcher.refuse_replica(state)
+        if not found.is_stale_metadata:
+            return
+        why, client = f"{state.tp}: fetch answered {name}", self._shared.client
+        if doubts_metadata(found.error, state.retry.failures):
+            client.doubt_metadata(why)
+        else:
+            client.request_metadata(why)
+
+    def _on_out_of_range(self, state: PartitionState, failure: Failure) -> None:
+        """Handle OFFSET_OUT_OF_RANGE: the replica lags, the log has lost records that are buffered
+        ahead of the reader, or the position is not in the log."""
+        cursor = state.cursor
+        if state.home.preferred is not None:
+            # A replica may lag behind; the leader knows.
+            self._postpone(state, OffsetOutOfRangeError)
+            self._fetcher.refuse_replica(state)
+        elif cursor.queued:
+            # The buffered records lie before the requested offset.
+            # 1. Their leader epochs are known, so they were compared with this leader's log
+            #    (KIP-320). Then the log has lost its beginning (retention), and the buffered
+            #    records are still good.
+            # 2. Otherwise the log may have lost its end, and the buffered records with it: drop
+            #    them, and fetch from the reader's position.
+            is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
+            if not is_compared or state.next_offset >= cursor.offset:
+                self._shared.desk.buffer.discard(state)
+            self._postpone(state, OffsetOutOfRangeError)
+        else:
+            self._fetcher.resolver.on_out_of_range(state, failure)
+
+    def _too_large(self, state: PartitionState) -> Failure:
+        limit = self._shared.config.max_partition_fetch_bytes
+        where = f"{state.tp}: the record at offset {state.cursor.offset}"
+        text = f"{where} is larger than max_partition_fetch_bytes={limit}"
+        return lambda: RecordTooLargeError(text)
+
+    def _fail(self, state: PartitionState, failure: Failure) -> None:
+        self._postpone(state)
+        if state.home.preferred is not None:
+            # The leader may have an undamaged copy, and learns of new permissions by itself.
+            self._fetcher.refuse_replica(state)
+            return
+        self._shared.desk.report(state, failure)
+        if self._shared.meter.collector is not None:
+            self._shared.meter.fetch_failed([state.tp], failure())
+
+    def _postpone(
+        self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
+    ) -> None:
+        """Delay the partition's next fetch. `error` is None if the application gets the error."""
+        client = self._shared.config.client
+        state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max, error)

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.net.failures import said
 from aiokafka.net.sasl.credentials import Credentials
@@ -68,7 +68,7 @@ class Scram:
 
     def start(self) -> bytes:
         """Return the client-first message: name and nonce."""
-        self._nonce = base64.urlsafe_b64encode(_seams.random_bytes(24)).decode()
+        self._nonce = base64.urlsafe_b64encode(_clock.random_bytes(24)).decode()
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         extension = ",tokenauth=true" if self.is_token else ""
         self._first_bare = f"n={name},r={self._nonce}{extension}"

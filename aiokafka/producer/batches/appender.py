@@ -12,9 +12,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from aiokafka import _seams
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS, Backoff
+from aiokafka import _clock
 from aiokafka._compat import timeout_at
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.batches.batch import (
@@ -707,7 +707,7 @@ class Appender:
 
     def now(self) -> int:
         """Return the milliseconds since 1970, as the same object until they change."""
-        seconds = _seams.wall_time()
+        seconds = _clock.wall_time()
         stamp = int(seconds * 1000)
         if stamp != self._last_stamp:
             self._last_stamp = stamp

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aiokafka import _seams
-from aiokafka._handlers import refuse_awaitable
+from aiokafka import _clock
+from aiokafka._callbacks import refuse_awaitable
 from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.rows import RowSource
@@ -90,7 +90,7 @@ class BatchBuilder:
         self, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Headers
     ) -> AppendedRecord | None:
         if timestamp is None:
-            seconds = _seams.wall_time()
+            seconds = _clock.wall_time()
             stamp = int(seconds * 1000)
         else:
             stamp = timestamp

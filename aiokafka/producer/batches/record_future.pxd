@@ -1,8 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cimport aiokafka._gc_native as gc
-cimport aiokafka._ready_native as _ready
+cimport aiokafka._cpython_native as _cpython
 cimport aiokafka.producer.batches.results_native as results
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 
-from aiokafka import _gc as gc
-from aiokafka import _ready
+from aiokafka import _cpython
 from aiokafka.producer.batches import results
 from aiokafka.structs import RecordMetadata, TopicPartition
 
@@ -68,7 +67,7 @@ class BatchOutcome:
         self.timestamps.append(timestamp)
         if self._waiting is not None:
             self._waiting.append(None)
-        gc.untrack(future)
+        _cpython.untrack(future)
         return future  # type: ignore[return-value]
 
     def promise_awaited(self, timestamp: int) -> Future[Any]:
@@ -228,7 +227,7 @@ class RecordFuture:
 
     def __setattr__(self, name: str, value: Any) -> None:
         # An attribute may make it part of a cycle.
-        gc.set_tracked(self, name, value)
+        _cpython.set_tracked(self, name, value)
 
     def __repr__(self) -> str:
         if self._outcome is None:
@@ -288,7 +287,7 @@ class RecordFuture:
             return
         if outcome.state == _FAILED:
             assert outcome._make_error is not None
-            gc.track(self)  # the traceback of an exception may lead back here
+            _cpython.track(self)  # the traceback of an exception may lead back here
             self._value = outcome._make_error(self._number)
             self._state = _EXCEPTION
         else:
@@ -349,7 +348,7 @@ class RecordFuture:
     def __await__(self) -> Iterator[Any]:
         if self._twin is None:
             if self.done():
-                return _ready.ready(self.result())
+                return _cpython.ready(self.result())
             self._twin = Future(loop=self._outcome.loop)
             if self._fn is None:
                 self._watch()
@@ -394,7 +393,7 @@ class RecordFuture:
 
     def _watch(self) -> None:
         """Have the outcome tell when there is one."""
-        gc.track(self)
+        _cpython.track(self)
         outcome = self._find()
         outcome.watch(self._number, self)
 
@@ -435,7 +434,7 @@ class RecordFuture:
         same."""
         if self.done():
             return False
-        gc.track(self)
+        _cpython.track(self)
         self._state = _CANCELLED
         self._value = msg
         if self._is_called_first:
@@ -480,7 +479,7 @@ def _call_nothing(_: Any) -> None:
 def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
     # Without arguments, which would have to become Python objects first.
     future = RecordFuture.__new__(RecordFuture)
-    gc.spare_dict(future)
+    _cpython.spare_dict(future)
     future._outcome = outcome
     future._number = number
     future._state = _ASKS
@@ -494,4 +493,4 @@ def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
     return future
 
 
-gc.set_plainly(RecordFuture)
+_cpython.set_plainly(RecordFuture)

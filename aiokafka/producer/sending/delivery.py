@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import MOST_PROMPT_ATTEMPTS
 from aiokafka._log import SubjectLog
 from aiokafka._reading import doubts_metadata
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS
 from aiokafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumber,

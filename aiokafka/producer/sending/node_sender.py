@@ -11,8 +11,8 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._health import Due, NodeHealth, broker_health
 from aiokafka._log import SubjectLog
-from aiokafka._vitals import Contact, Due, broker_contact
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.net.connection import DeadlineTimer
 from aiokafka.producer.batches.appender import PartitionQueue
@@ -100,7 +100,7 @@ class Flights:
 
     def __init__(
         self,
-        contact: Contact,
+        contact: NodeHealth,
         delivery: Delivery,
         on_room: Callable[[], None],
         on_bug: Callable[[BaseException], None],
@@ -346,7 +346,7 @@ class NodeSender:
         """
         self.node_id = node_id
         told = SubjectLog(log, delivery.config.subject)
-        self.contact = broker_contact(delivery.client, node_id, told, on_change)
+        self.contact = broker_health(delivery.client, node_id, told, on_change)
         self._delivery = delivery
         self._client = delivery.client
         self._config = delivery.config

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aiokafka._backoff import Backoff
+from aiokafka._health import newest
 from aiokafka._log import SubjectLog
-from aiokafka._retry import AnyNode, OutOfTimeError, until
+from aiokafka._retry import Backoff, OutOfTimeError, RetryNodes, until
 from aiokafka._tasks import TaskOwner
-from aiokafka._vitals import newest
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     ConcurrentTransactions,
@@ -107,7 +106,7 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
     other refusals as they are.
     """
 
-    nodes = AnyNode(client)
+    nodes = RetryNodes(client)
 
     async def ask(node_id: int) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)

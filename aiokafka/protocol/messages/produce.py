@@ -81,5 +81,6 @@ class ProduceRequest(Request[ProduceResponse], api_key=0, versions="0-13", flexi
     timeout_ms: I32
     topic_data: list[TopicProduceData]
 
-    def expects_answer(self) -> bool:
+    @property
+    def expects_response(self) -> bool:  # type: ignore[override]
         return self.acks != 0

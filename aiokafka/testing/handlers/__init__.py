@@ -159,7 +159,8 @@ def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, An
     is_item = not issubclass(kind, Response)
     given: dict[str, Any] = {}
     for spec in specs:
-        name, struct = spec.name, spec.type.element and spec.type.element.struct
+        name, element = spec.name, spec.type.element
+        struct = None if element is None else element.struct
         if name in values:
             given[name] = values[name]
         elif name == "error_code":

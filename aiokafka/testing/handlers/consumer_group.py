@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -89,7 +89,7 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
 
 
 def _new_member_id() -> str:
-    return base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
 
 
 def _owned(topics: Iterable[OwnedPartitions] | None) -> Slots | None:

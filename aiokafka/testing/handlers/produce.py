@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -287,7 +287,7 @@ def _append_batch(
     batches = _batches(context, data)
     append_time = None
     if topic.setting("message.timestamp.type") == "LogAppendTime":
-        append_time = int(_seams.wall_time() * 1000)
+        append_time = int(_clock.wall_time() * 1000)
     for batch in batches:
         _check(context, topic, batch)
     first = batches[0]
@@ -358,7 +358,7 @@ def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
     """Return the earliest and the latest allowed timestamp."""
     if topic.setting("message.timestamp.type") != "CreateTime":
         return -_FOREVER, _FOREVER
-    now = int(_seams.wall_time() * 1000)
+    now = int(_clock.wall_time() * 1000)
     after = int(topic.setting(_AFTER_MAX))
     if _AFTER_MAX not in topic.config and release < _FIRST_WARY:
         after = _FOREVER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from aiokafka import _seams, errors
+from aiokafka import _clock, errors
 from aiokafka.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -377,7 +377,7 @@ def _passes(request: ListTransactionsRequest, known: coordinator.Transaction) ->
         return False
     if request.producer_id_filters and known.producer_id not in request.producer_id_filters:
         return False
-    age = _seams.wall_time() * 1000 - known.started_at_ms
+    age = _clock.wall_time() * 1000 - known.started_at_ms
     if request.duration_filter >= 0 and (known.started_at_ms < 0 or age < request.duration_filter):
         return False
     pattern = request.transactional_id_pattern

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aiokafka import _seams
+from aiokafka import _clock
 from aiokafka.testing.cluster import FakeCluster
 from aiokafka.testing.simulation.chaos import Chaos, Faults
 from aiokafka.testing.simulation.loop import (
@@ -138,16 +138,16 @@ class Simulation:
     @contextmanager
     def _in_place(self) -> Iterator[None]:
         """Make aiokafka and the `random` module take time and random numbers from this run."""
-        seams = _seams.wall_time, _seams.random_bytes, _seams.next_number, _seams.running_time
+        seams = _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time
         state = random.getstate()
-        _seams.wall_time, _seams.random_bytes = self.loop.wall_time, self.loop.random.randbytes
-        _seams.next_number, _seams.running_time = itertools.count(1).__next__, self.loop.time
+        _clock.wall_time, _clock.random_bytes = self.loop.wall_time, self.loop.random.randbytes
+        _clock.next_number, _clock.running_time = itertools.count(1).__next__, self.loop.time
         random.seed(f"library {self.seed}")
         try:
             yield
         finally:
             random.setstate(state)
-            _seams.wall_time, _seams.random_bytes, _seams.next_number, _seams.running_time = seams
+            _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time = seams
 
     def _explain(self, error: SimulationError) -> None:
         """Add the places where the tasks wait to the error."""

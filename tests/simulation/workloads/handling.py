@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, _seams
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, _clock
 from aiokafka.parallel import RetryInfo
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
@@ -220,7 +220,7 @@ class Handling:
 
     def _check_delay(self, record: ConsumerRecord[Any, Any]) -> None:
         if self.world.promises(FRESH):
-            waited = _seams.wall_time() - record.timestamp / 1000
+            waited = _clock.wall_time() - record.timestamp / 1000
             if waited > _LONG:
                 text = f"{place_of(record)} is begun {waited:.3f} s after it was written"
                 self._violate("slept", text)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaProducer, _seams
+from aiokafka import AIOKafkaProducer, _clock
 from aiokafka.errors import KafkaError
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.contexts import arguments_of
@@ -254,7 +254,7 @@ class ProducerProgram:
             form = source.choice((list, tuple, iter))
             arguments["headers"] = form(sent.headers)
         if self.options.get("headers") and source.random() < 0.3:
-            sent.timestamp = int(1000 * _seams.wall_time()) - sent.number
+            sent.timestamp = int(1000 * _clock.wall_time()) - sent.number
             arguments["timestamp_ms"] = sent.timestamp
         return arguments
 

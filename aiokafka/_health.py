@@ -1,0 +1,737 @@
+"""How a client is doing: its state, broker outages, and calls that wait for long."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokafka._log import Subject, SubjectLog, about
+from aiokafka._retry import OutOfTimeError
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+    RequestTimedOutError,
+    renewed,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
+
+__all__ = [
+    "LASTING",
+    "ConsumerState",
+    "Due",
+    "NodeHealth",
+    "Outage",
+    "ProducerState",
+    "Stall",
+    "StateLog",
+    "StateReason",
+    "Wait",
+    "Waits",
+    "Word",
+    "broker_health",
+    "joint_outage",
+    "named",
+    "newest",
+]
+
+
+# -- States
+
+
+class Word(str, enum.Enum):
+    """A string that is one of a few; it prints and compares as that string."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self.value), spec)
+
+
+class ConsumerState(Word):
+    """What a consumer is doing. Each is a string, such as `"running"`."""
+
+    NEW = "new"
+    """`start` was not called."""
+
+    STARTING = "starting"
+    """`start` was called and has not returned."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    """There is nothing to read: no subscription, no partitions chosen by hand."""
+
+    REBALANCING = "rebalancing"
+    """It joins its group, or has to join it again, and has no say over its partitions."""
+
+    RUNNING = "running"
+    """It fetches; with a group: as a member, with its share of the partitions."""
+
+    POLL_OVERDUE = "poll_overdue"
+    """It left its group, since the application asked for no records for `max_poll_interval_ms`; it
+    joins again when the application asks."""
+
+    UNREACHABLE = "unreachable"
+    """The group's coordinator does not answer, or none of its partitions can be read: their brokers
+    do not answer, or have answered with nothing but errors for five seconds. It goes on trying."""
+
+    FAILED = "failed"
+    """It cannot go on, such as when another member took its `group_instance_id`: every call says
+    why."""
+
+    CLOSED = "closed"
+    """`stop` was called."""
+
+
+class ProducerState(Word):
+    """What a producer is doing. Each is a string, such as `"running"`."""
+
+    NEW = "new"
+    """`start` was not called, or has not returned."""
+
+    RUNNING = "running"
+    """It sends."""
+
+    UNREACHABLE = "unreachable"
+    """No broker that has to get records answers, or takes any for five seconds; or none answers at
+    all. It goes on trying."""
+
+    FAILED = "failed"
+    """It cannot go on, such as when another producer took its `transactional_id`."""
+
+    CLOSING = "closing"
+    """`stop` was called, and has not returned: it delivers the rest."""
+
+    CLOSED = "closed"
+    """`stop` has returned, or `start` has failed."""
+
+
+# -- Outages of brokers
+
+
+Failure = tuple[float, BaseException | None]
+"""The time (loop time) and the error."""
+
+Due = tuple[float, str, float]
+"""When a request was made (loop time), what it is called, and the seconds that a healthy broker
+takes to answer it."""
+
+# No response, or that of a broker that is not, or not yet, the coordinator.
+_AWAY = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+    RequestTimedOutError,
+)
+
+# What a coordinator responds in the first moments of a cluster, while its internal topic is made.
+_SETTLING = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
+# Seconds for which these are no outage of a party that has not responded yet.
+_SETTLED_AFTER = 5.0
+
+# Changes of its state that a client remembers.
+_REMEMBERED = 20
+
+# Expected response time of a healthy broker, in seconds, for a request that does not block.
+PROMPT = 1.0
+
+
+class NodeHealth:
+    """How long one party has not responded, and why; written by the code that sends it requests.
+
+    A failure counts from when its response was due, silence as well. Each change is logged once,
+    however often the party is asked meanwhile.
+    """
+
+    __slots__ = (
+        "_address",
+        "_due",
+        "_first_failed_at",
+        "_is_closed",
+        "_log",
+        "_loop",
+        "_resumed_at",
+        "_resumes_at",
+        "answered_at",
+        "error",
+        "error_at",
+        "failing_since",
+        "name",
+        "on_change",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        log: logging.Logger | SubjectLog,
+        on_change: Callable[[], None] | None = None,
+        address: Callable[[], str] | None = None,
+        resumes_at: Callable[[], float] | None = None,
+    ) -> None:
+        """Begin without requests. `address()` is where the party is, `resumes_at()` the loop time
+        until which it has asked this client to wait."""
+        self.name = name
+        self._address = address
+        self._resumes_at = resumes_at
+        self._resumed_at = 0.0
+        self.on_change = on_change
+        """Called when it begins or ceases to fail."""
+        self.answered_at: float | None = None
+        self.failing_since: float | None = None
+        self.error: KafkaError | None = None
+        """The last failure, which may be over."""
+        self.error_at = 0.0
+        self._first_failed_at: float | None = None
+        self._is_closed = False
+        self._due: list[Due] = []
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+
+    def asked(self, request: str, patience: float = 0.0) -> _Question:
+        """Note while the block runs that a request is out; the arguments are those of `expect`."""
+        return _Question(self, request, patience)
+
+    def expect(self, request: str, patience: float = 0.0) -> Due:
+        """Note that a request is out, until `forgive` is called with what this returns.
+
+        Args:
+            request: What the request is called in a message, such as "Fetch".
+            patience: Seconds that the broker may take, beyond :data:`PROMPT`.
+        """
+        due = (self._loop.time(), request, patience + PROMPT)
+        self._due.append(due)
+        return due
+
+    def forgive(self, due: Due) -> None:
+        """Note that a request has ended, one way or the other."""
+        self._due.remove(due)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request is out."""
+        return bool(self._due)
+
+    def succeed(self) -> None:
+        """Note that the party has responded."""
+        self.answered_at = now = self._loop.time()
+        if self.failing_since is not None:
+            self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
+            self.failing_since = None
+            self._changed()
+
+    def fail(self, error: KafkaError) -> None:
+        """Note that the party has not responded, or cannot do its work."""
+        if self._is_closed:
+            return
+        now = self._loop.time()
+        # Without the traceback, which would keep the callers of the failed call in memory.
+        self.error = renewed(error)
+        self.error_at = now
+        if self._is_settling(now, error):
+            return
+        if self.failing_since is None:
+            self._log.warning("%s does not answer: %s", self.place, error)
+            # Not from now on: the response may have been due for long, as when a request ran into
+            # its timeout.
+            self.failing_since = min([now, *(due for due, _ in self._dues())])
+            self._changed()
+        else:
+            self._log.debug("%s does not answer: %s", self.place, error)
+
+    def _is_settling(self, now: float, error: KafkaError) -> bool:
+        """Tell a cluster that is making its internal topics from an outage."""
+        if self.answered_at is not None or self.failing_since is not None:
+            return False
+        if self._first_failed_at is None:
+            self._first_failed_at = now
+        is_settling = isinstance(error, _SETTLING) and now < self._first_failed_at + _SETTLED_AFTER
+        if is_settling:
+            self._log.debug("%s is not ready yet: %s", self.place, error)
+        return is_settling
+
+    def note(self, error: KafkaError) -> None:
+        """Note how a request ended: with an error code in its response, or without a response."""
+        is_answer = isinstance(error, (BrokerResponseError, CommitFailedError))
+        if is_answer and not isinstance(error, _AWAY):
+            self.succeed()
+        else:
+            self.fail(error)
+
+    def close(self) -> None:
+        """Note no failure from here on: this client closes its connections."""
+        self._is_closed = True
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
+
+    def forget(self) -> None:
+        """Forget a failure: the party was not asked for a while, and might respond by now."""
+        self.failing_since = None
+
+    def silent_since(self, now: float) -> float | None:
+        """Return since when (loop time) a response is missing that was due; None if all is well."""
+        if self.failing_since is not None:
+            return self.failing_since
+        return min((due for due, _ in self._overdue(now)), default=None)
+
+    def _overdue(self, now: float) -> list[tuple[float, str]]:
+        heard = -1.0 if self.answered_at is None else self.answered_at
+        return [(due, request) for due, request in self._dues() if heard < due < now]
+
+    def _dues(self) -> list[tuple[float, str]]:
+        """Return by when the requests that are out are to be answered (loop time)."""
+        # A party that throttles this client reads nothing before, as it has said itself.
+        if self._due and self._resumes_at is not None:
+            self._resumed_at = max(self._resumed_at, self._resumes_at())
+        since = self._resumed_at
+        return [(max(asked_at, since) + limit, request) for asked_at, request, limit in self._due]
+
+    @property
+    def place(self) -> str:
+        """The name, with the address if that is known."""
+        address = self._address() if self._address is not None else ""
+        text = f"{self.name} at {address}" if address else self.name
+        return Subject(text, **about(self.name))
+
+    def outage(self, now: float) -> Outage | None:
+        """Return what is wrong with this party at the moment (`now`: loop time), None if nothing.
+
+        An error counts only for the outage in which it came: a party that is silent now is not
+        explained by the error of an outage that is over.
+        """
+        since = self.silent_since(now)
+        if since is None:
+            return None
+        if self.failing_since is not None and self.error is not None:
+            text = f"{self.place} does not answer: {self.error}"
+            return Outage(since, (self.name,), self.error, text)
+        _, request = min(self._overdue(now))
+        text = f"{self.place} has not answered {request} for {now - since + PROMPT:.1f} s"
+        return Outage(since, (self.name,), None, text)
+
+
+def broker_health(
+    client: AIOKafkaClient,
+    node_id: int,
+    log: logging.Logger | SubjectLog,
+    on_change: Callable[[], None] | None,
+) -> NodeHealth:
+    """Return what is known of whether a broker responds; nothing yet."""
+    return NodeHealth(
+        Subject(f"Broker {node_id}", node_id=node_id),
+        log,
+        on_change,
+        partial(client.address_of_node, node_id),
+        partial(client.throttled_until, node_id),
+    )
+
+
+class _Question:
+    """A request that is out. There is one for each request: a generator would cost several times
+    as much."""
+
+    __slots__ = ("_contact", "_due", "_patience", "_request")
+
+    def __init__(self, contact: NodeHealth, request: str, patience: float) -> None:
+        self._contact = contact
+        self._request = request
+        self._patience = patience
+
+    def __enter__(self) -> None:
+        self._due = self._contact.expect(self._request, self._patience)
+
+    def __exit__(self, *_: object) -> None:
+        self._contact.forgive(self._due)
+
+
+class Outage:
+    """An outage of one party or of several.
+
+    Args:
+        since: When it began (loop time).
+        parties: The parties that do not respond.
+        error: The last error of this outage; None if requests only got no response.
+        text: Which party does not respond, its address, and the request or the error.
+    """
+
+    __slots__ = ("error", "parties", "since", "text")
+
+    def __init__(
+        self, since: float, parties: tuple[str, ...], error: BaseException | None, text: str
+    ) -> None:
+        self.since = since
+        self.parties = parties
+        self.error = error
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
+    """Return one outage for those of several parties that are all needed.
+
+    It began when the last party became unavailable, or at `since`. `text` has the error of each
+    party.
+    """
+    if len(outages) == 1 and since is None:
+        return next(iter(outages))
+    if since is None:
+        since = max(outage.since for outage in outages)
+    parties = tuple(name for outage in outages for name in outage.parties)
+    failed = [outage for outage in outages if outage.error is not None]
+    error = max(failed, key=lambda outage: outage.since).error if failed else None
+    return Outage(since, parties, error, "; ".join(outage.text for outage in outages))
+
+
+class StateReason:
+    """A state by name, why, and since when if that is known (loop time)."""
+
+    __slots__ = ("reason", "since", "state")
+
+    def __init__(self, state: str, reason: str = "", since: float | None = None) -> None:
+        self.state = state
+        self.reason = reason
+        self.since = since
+
+
+class StateLog:
+    """Owns the current state of a client, its start, and the last few states before it; logs each
+    change once.
+
+    Args:
+        subject: What lines in the log call the client.
+        first: The state to begin with.
+        alarming: The states whose beginning and end are warnings.
+    """
+
+    def __init__(self, subject: str, first: str, alarming: Collection[str]) -> None:
+        self.current = StateReason(first)
+        self._loop = asyncio.get_running_loop()
+        self.since = self._loop.time()
+        self._subject = subject
+        self._alarming = alarming
+        self.before: deque[tuple[float, StateReason]] = deque(maxlen=_REMEMBERED)
+        """When each earlier state began (loop time), and the state; the oldest first."""
+
+    def note(self, state: StateReason, log: logging.Logger, *, is_last: bool = False) -> bool:
+        """Enter a state; return whether it differs from the current one."""
+        before, self.current = self.current, state
+        if state.state == before.state:
+            return False
+        self.before.append((self.since, before))
+        self.since = self._loop.time() if state.since is None else state.since
+        is_over = before.state in self._alarming and not is_last
+        log.log(
+            logging.WARNING if is_over or state.state in self._alarming else logging.INFO,
+            "%s: %s -> %s%s",
+            self._subject,
+            before.state,
+            state.state,
+            f": {state.reason}" if state.reason else "",
+            extra=about(self._subject),
+        )
+        return True
+
+
+def newest(failures: Iterable[Failure], contacts: Iterable[NodeHealth]) -> Failure:
+    """Return the last failure of all."""
+    known = [*failures, *((contact.error_at, contact.error) for contact in contacts)]
+    return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
+
+
+def _when(failure: Failure) -> float:
+    return failure[0]
+
+
+# -- Calls that wait
+
+
+LASTING = 5.0
+"""Seconds after which a wait is logged, and listed by `health()`."""
+
+# Seconds between two looks at what is waited for.
+_INTERVAL = 1.0
+# A call that ran out of time and is made again within so many seconds goes on with the same wait;
+# within `LASTING` if it was given up early.
+_GAP = 30.0
+# How many such calls are remembered.
+_MOST_LATE = 100
+# Names in one line of the log.
+_MOST_NAMES = 5
+
+_LATE = (KafkaTimeoutError, OutOfTimeError, asyncio.TimeoutError, asyncio.CancelledError)
+
+Source = Callable[[float], Iterable["Stall"]]
+"""Returns what the parts of a client wait for at a time (loop time)."""
+
+
+class Stall(NamedTuple):
+    """What is waited for at one moment, since when and why."""
+
+    kind: str
+    """What is waited for, such as "records of"; `partition` completes it, if there is one."""
+    since: float
+    """Loop time."""
+    error: BaseException | None = None
+    """The last failure, None if there was none."""
+    error_at: float = 0.0
+    """When that was (loop time)."""
+    reason: str = ""
+    """Why it is waited for, in words; "" if that is not known."""
+    partition: TopicPartition | None = None
+    is_logged: bool = False
+    """Whether the cause has been logged by the part that met it."""
+
+    @property
+    def key(self) -> object:
+        """What is the same at the next look, though the text may be another one."""
+        return self.partition or self.kind.partition(" (")[0]
+
+    @property
+    def what(self) -> str:
+        """What is waited for, in words."""
+        return self.kind if self.partition is None else f"{self.kind} {named([self.partition])}"
+
+
+class Wait:
+    """A call that waits, while its block runs."""
+
+    __slots__ = (
+        "_is_logged",
+        "_partitions",
+        "_reason",
+        "_waits",
+        "_why",
+        "error",
+        "error_at",
+        "key",
+        "since",
+    )
+
+    def __init__(
+        self,
+        waits: Waits,
+        key: str,
+        partitions: Collection[TopicPartition],
+        reason: str,
+        why: Callable[[], BaseException | None] | None,
+        is_logged: Callable[[], bool] | None,
+    ) -> None:
+        self._waits = waits
+        self.key = key
+        self._partitions = partitions
+        self._reason = reason
+        self._why = why
+        self._is_logged = is_logged
+        self.since = 0.0
+        self.error: BaseException | None = None
+        self.error_at = 0.0
+
+    def __enter__(self) -> Wait:
+        self._waits.begin(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._waits.end(self, error)
+
+    def note(self, error: BaseException) -> None:
+        """Note why the last attempt has failed."""
+        # Without the traceback, which would keep the callers of the failed call in memory.
+        self.error = renewed(error)
+        self.error_at = self._waits.time()
+
+    def stall(self) -> Stall:
+        """Return what is waited for at this moment."""
+        if self._why is not None and (error := self._why()) is not None:
+            self.note(error)
+        about = f" ({named(self._partitions)})" if self._partitions else ""
+        reason = self._reason if self.error is None else str(self.error) or repr(self.error)
+        is_logged = self._is_logged is not None and self._is_logged()
+        kind = f"{self.key}{about}"
+        return Stall(kind, self.since, self.error, self.error_at, reason, None, is_logged)
+
+
+class Waits:
+    """Lists what a client waits for: calls, which register here, and what its parts report.
+
+    Whatever lasts longer than `LASTING` is logged once as a WARNING, and once more at INFO when it
+    is over. Nothing here runs per record or per request.
+
+    Owns: the calls that wait; those that ran out of time lately, so that a program that repeats
+    them gets one WARNING; what has been logged.
+    """
+
+    def __init__(self, log: logging.Logger, subject: str) -> None:
+        self._log = SubjectLog(log, subject)
+        self._loop = asyncio.get_running_loop()
+        self._calls: dict[Wait, None] = {}
+        self._late: dict[str, tuple[float, float]] = {}
+        self._logged: dict[object, Stall] = {}
+        self.is_followed = False
+        """Whether a producer or consumer lists its waits. Other clients do not: each of their calls
+        has a deadline, and raises."""
+        self._looked_at = self._loop.time()
+        self._source: Source = lambda _: ()
+        self._judge: Callable[[], bool] = lambda: False
+
+    def follow(self, log: logging.Logger, source: Source, judge: Callable[[], bool]) -> None:
+        """List what `source` tells, too, and log by another logger. `judge()` is called with each
+        look, and returns whether the state of the client, which is logged, explains everything."""
+        self.is_followed = True
+        self._log = SubjectLog(log, self._log.subject)
+        self._source = source
+        self._judge = judge
+
+    def on(
+        self,
+        key: str,
+        partitions: Collection[TopicPartition] = (),
+        reason: str = "no response",
+        why: Callable[[], BaseException | None] | None = None,
+        is_logged: Callable[[], bool] | None = None,
+    ) -> Wait:
+        """Return a block in which a call waits for `key`, such as "OffsetCommit of group 'g'".
+
+        Args:
+            partitions: Which partitions the call is about.
+            reason: Why it waits, before anything has failed.
+            why: Returns the reason of the moment, of a wait whose owner notes none.
+            is_logged: Returns whether the cause has been logged by another part.
+        """
+        return Wait(self, key, partitions, reason, why, is_logged)
+
+    def time(self) -> float:
+        """Return the time of the loop, in which this may not run."""
+        return self._loop.time()
+
+    def begin(self, wait: Wait) -> None:
+        """Count in a call."""
+        wait.since = now = self._loop.time()
+        if self._late:
+            since, ended_at = self._late.get(wait.key, (now, now))
+            gap = _GAP if ended_at - since >= LASTING else LASTING
+            wait.since = since if now - ended_at <= gap else now
+        self._calls[wait] = None
+
+    def end(self, wait: Wait, error: BaseException | None) -> None:
+        """Count out a call; `error`: what it raises."""
+        del self._calls[wait]
+        now = self._loop.time()
+        has_lasted = error is not None and now - wait.since >= LASTING
+        if has_lasted or isinstance(error, _LATE):
+            self._late.pop(wait.key, None)
+            self._late[wait.key] = (wait.since, now)
+            if len(self._late) > _MOST_LATE:
+                del self._late[next(iter(self._late))]
+        elif self._late:
+            self._late.pop(wait.key, None)
+
+    def lasting(self) -> list[Stall]:
+        """Return what has been waited for longer than `LASTING`, the oldest first."""
+        now = self._loop.time()
+        found: dict[str, Stall] = {}
+        for wait in list(self._calls):
+            if now - wait.since >= LASTING:
+                stall = wait.stall()
+                # Many calls may wait for the same: the first tells since when, the last why.
+                other = found.get(wait.key, stall)
+                last = max(stall, other, key=lambda one: one.error_at)
+                found[wait.key] = last._replace(since=min(stall.since, other.since))
+        stalls = [*found.values(), *self._source(now)]
+        lasting = [stall for stall in stalls if now - stall.since >= LASTING]
+        return sorted(lasting, key=lambda stall: stall.since)
+
+    def gauges(self) -> dict[str, float]:
+        """Return how many waits last, and how many seconds the oldest of them has lasted."""
+        lasting = self.lasting()
+        age = self._loop.time() - lasting[0].since if lasting else 0.0
+        return {"stalled_count": len(lasting), "stalled_age": age}
+
+    async def run(self) -> None:
+        """Look from time to time, until cancelled."""
+        self._looked_at = self._loop.time()
+        while True:
+            await asyncio.sleep(_INTERVAL)
+            if not self.has_stood_still:
+                self.look()
+            self._looked_at = self._loop.time()
+
+    @property
+    def has_stood_still(self) -> bool:
+        """Whether the program has kept the loop from running for a while: what brokers have sent
+        meanwhile is not read yet."""
+        return self._loop.time() - self._looked_at > 2 * _INTERVAL
+
+    def look(self) -> None:
+        """Log what has begun to last, and what does not last any more."""
+        is_explained = self._judge()
+        if is_explained and not self._logged:
+            return  # during an outage of very many partitions, nothing is to be logged
+        lasting = {stall.key: stall for stall in self.lasting()}
+        if not lasting and not self._logged:
+            return
+        now = self._loop.time()
+        new = [
+            stall
+            for key, stall in lasting.items()
+            if key not in self._logged and not stall.is_logged and not is_explained
+        ]
+        if new:
+            seconds = now - min(stall.since for stall in new)
+            self._log.warning("No progress for %.1f s: %s", seconds, _described(new))
+            self._logged.update((stall.key, stall) for stall in new)
+        over = [key for key in self._logged if key not in lasting and not self._may_go_on(key)]
+        if over:
+            ended = [self._logged.pop(key)._replace(reason="") for key in over]
+            self._log.info("Not waiting any more: %s", _described(ended))
+
+    def _may_go_on(self, key: object) -> bool:
+        """Return whether a call has run out of time lately, and may be made again."""
+        late = self._late.get(key) if isinstance(key, str) else None
+        return late is not None and self._loop.time() - late[1] <= _GAP
+
+
+def named(partitions: Collection[TopicPartition]) -> str:
+    """Name the first few of these partitions, and say how many more there are."""
+    first = ", ".join(f"{tp[0]}-{tp[1]}" for tp in sorted(partitions)[:_MOST_NAMES])
+    more = len(partitions) - _MOST_NAMES
+    return f"{first} and {more} more" if more > 0 else first
+
+
+def _described(stalls: Iterable[Stall]) -> str:
+    """Return what is waited for, and why; partitions with the same kind of error together."""
+    groups: dict[tuple[str, object], list[Stall]] = {}
+    for stall in stalls:
+        cause = type(stall.error) if stall.error is not None else stall.reason
+        groups.setdefault((stall.kind, cause), []).append(stall)
+    texts = []
+    for first, *others in groups.values():
+        partitions = [each.partition for each in (first, *others) if each.partition is not None]
+        what = f"{first.kind} {named(partitions)}" if partitions else first.kind
+        texts.append(f"{what}: {first.reason}" if first.reason else what)
+    more = len(texts) - _MOST_NAMES
+    return "; ".join(texts[:_MOST_NAMES]) + (f"; and {more} more" if more > 0 else "")

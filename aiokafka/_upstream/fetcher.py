@@ -1,0 +1,98 @@
+"""The consumer's fetcher with the names of aiokafka's `Fetcher`, which other programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiokafka.consumer.consumer import AIOKafkaConsumer
+
+__all__ = ["FetcherNames"]
+
+
+class FetcherNames:
+    """The attribute `_fetcher` of a consumer: Faust and kafkaesk read through it.
+
+    Tests of tracers replace `next_record` and `fetched_records` to do without a broker. `getone()`
+    and `getmany()` of the consumer then call the replacements, as in aiokafka.
+    """
+
+    def __init__(self, consumer: AIOKafkaConsumer[Any, Any]) -> None:
+        self._consumer = consumer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer._fetch, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "next_record":
+            vars(self._consumer)["_read_one"] = self._replaced_read_one
+        elif name == "fetched_records":
+            vars(self._consumer)["_read_many"] = self._replaced_read_many
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        method = {"next_record": "_read_one", "fetched_records": "_read_many"}.get(name)
+        if method is not None:
+            del vars(self._consumer)[method]
+
+    async def _replaced_read_one(
+        self, partitions: tuple[TopicPartition, ...]
+    ) -> ConsumerRecord[Any, Any]:
+        self._consumer._check_can_read()
+        return await self.next_record(partitions)
+
+    async def _replaced_read_many(
+        self, wanted: Collection[TopicPartition] | None, timeout_ms: float, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        self._consumer._check_can_read()
+        most = None if limit < 0 else limit
+        return dict(
+            await self.fetched_records(tuple(wanted or ()), timeout_ms / 1000, max_records=most)
+        )
+
+    @property
+    def _closed(self) -> bool:
+        return not self._consumer._fetch.is_running
+
+    @property
+    def _fetch_waiters(self) -> Collection[asyncio.Future[bool]]:
+        return self._consumer._queue.waiters
+
+    async def next_record(self, partitions: Iterable[TopicPartition]) -> ConsumerRecord[Any, Any]:
+        """Return the next record of these partitions (none: of all), without interceptors."""
+        wanted, queue, fetch = _wanted(partitions), self._consumer._queue, self._consumer._fetch
+        queue.buffer.begin_call()
+        while fetch.is_running:
+            record = queue.next_of(wanted)
+            if record is not None:
+                return record
+            await fetch.wait_for_records(wanted, None)
+        raise ConsumerStoppedError("the consumer was stopped; make a new one")
+
+    async def fetched_records(
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Return records of these partitions (none: of all), which arrive within `timeout` seconds,
+        without interceptors."""
+        wanted, queue, fetch = _wanted(partitions), self._consumer._queue, self._consumer._fetch
+        limit = -1 if max_records is None else max_records
+        deadline = self._consumer._loop.time() + timeout
+        queue.buffer.begin_call()
+        records = queue.take(wanted, limit)
+        while not records and fetch.is_running and await fetch.wait_for_records(wanted, deadline):
+            records = queue.take(wanted, limit)
+        return records or queue.take(wanted, limit)
+
+
+def _wanted(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition] | None:
+    return frozenset(partitions) or None

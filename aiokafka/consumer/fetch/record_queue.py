@@ -1,0 +1,279 @@
+"""The queue between fetches and readers: fetched records, errors to raise, and waiting readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiokafka.consumer._partition_state import PartitionState, Phase
+from aiokafka.consumer._shared import Signal, finish, make_waiter
+from aiokafka.consumer.fetch.buffer import FetchBuffer, Wanted
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+__all__ = ["RecordQueue"]
+
+# Errors kept for an application that does not read.
+_MOST_ERRORS = 10
+
+# A reader that asks for more partitions than this is woken by records of any partition.
+_MOST_KEYS = 8
+
+
+class _Readers(Signal):
+    """The waiting readers. A reader may ask for certain partitions.
+
+    With one reader for each of many partitions, records of one partition must not wake all.
+    """
+
+    __slots__ = ("_by_partition", "_wanted")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_partition: dict[TopicPartition, dict[asyncio.Future[bool], None]] = {}
+        self._wanted: dict[asyncio.Future[bool], Collection[TopicPartition]] = {}
+
+    @property
+    def futures(self) -> Collection[asyncio.Future[bool]]:
+        return {*self.waiters, *self._wanted}
+
+    def __bool__(self) -> bool:
+        return bool(self.waiters or self._wanted)
+
+    def notify(self) -> None:
+        super().notify()
+        for waiter in self._wanted:
+            finish(waiter, True)
+
+    def notify_of(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wake the readers of these partitions, and the readers of all partitions."""
+        super().notify()
+        if self._by_partition:
+            for tp in partitions:
+                for waiter in self._by_partition.get(tp, ()):
+                    finish(waiter, True)
+
+    def unserved(self) -> Collection[TopicPartition] | None:
+        """Return the partitions of the first reader of certain partitions that was not woken; None
+        if there is none."""
+        for waiter, wanted in self._wanted.items():
+            if not waiter.done():
+                return wanted
+        return None
+
+    async def wait_for(
+        self, wanted: Collection[TopicPartition] | None, deadline: float | None
+    ) -> bool:
+        """Wait until notified of one of these partitions (None = of any); return False at
+        `deadline`."""
+        # For very many partitions, registering costs more than an occasional needless wake-up.
+        if wanted is None or len(wanted) > _MOST_KEYS:
+            return await self.wait(deadline)
+        waiter, timer = make_waiter(deadline)
+        self._wanted[waiter] = wanted
+        for tp in wanted:
+            self._by_partition.setdefault(tp, {})[waiter] = None
+        try:
+            return await waiter
+        finally:
+            del self._wanted[waiter]
+            for tp in wanted:
+                waiters = self._by_partition[tp]
+                waiters.pop(waiter, None)
+                if not waiters:
+                    del self._by_partition[tp]
+            if timer is not None:
+                timer.cancel()
+
+
+class RecordQueue:
+    """Returns fetched records to readers, or raises the errors that are due.
+
+    Owns: the FetchBuffer; the errors that the next call raises; the waiting readers; whether
+    records are held back: during a rebalance, after the end of a membership, or while interceptors
+    process records. Knows neither brokers nor the group: fetchers announce new records, the group
+    holds and releases.
+
+    `next` is the fast path of `getone()`, the buffer's method. The fast path is closed while
+    records are held back, while there is an error to raise, and with interceptors.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = FetchBuffer()
+        self.next = self.buffer.next
+        self.positions = Signal()
+        """Notified when a position became known, or looking it up failed."""
+        self.polls = Signal()
+        """Notified when the application asks for records, or has committed."""
+        self.last_error: tuple[float, BaseException | None] = (0.0, None)
+        """The latest error that the application gets from a call (loop time, error)."""
+        self._readers = _Readers()
+        self._errors: list[BaseException] = []
+        self._yielding = 0  # readers in `yield_turn()`
+        self._is_held = False
+        self._has_interceptors = False
+        self._is_intercepting = False
+        self._is_over = False
+        self._is_closed = False
+
+    # -- for readers -------------------------------------------------------------------------------
+
+    def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
+        """Return the next record of these partitions (None = all). Return None if there is none, or
+        records are held back. Raises the errors that are due."""
+        if self._errors:
+            self._raise_error()
+        return None if self._is_held or self._is_intercepting else self.buffer.next_of(wanted)
+
+    def take(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Return up to `limit` records (-1 = all) of these partitions (None = all). Return none if
+        records are held back. Raises the errors that are due."""
+        if self._errors:
+            self._raise_error()
+        return {} if self._is_held or self._is_intercepting else self.buffer.take(wanted, limit)
+
+    async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
+        """Wait until records of these partitions (None = all) may have arrived; return False at
+        `deadline`."""
+        return await self._readers.wait_for(wanted, deadline)
+
+    async def yield_turn(self) -> None:
+        """Let other tasks run once; the caller still counts as a reader."""
+        self._yielding += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._yielding -= 1
+
+    async def wait_for_release(self, deadline: float | None) -> bool:
+        """Wait while records are held back. Return False if they still are: at `deadline`, or when
+        the consumer stops or fails."""
+        while self._is_held and not self._is_over:
+            if not await self._readers.wait(deadline):
+                break
+        return not self._is_held
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether a reader waits for records, or is in `yield_turn()` before it looks for them."""
+        return bool(self._readers) or self._yielding > 0
+
+    @property
+    def waiters(self) -> Collection[asyncio.Future[bool]]:
+        """The futures of waiting readers."""
+        return self._readers.futures
+
+    def _raise_error(self) -> None:
+        error = self._errors.pop(0)
+        self._update_fast_path()
+        raise error
+
+    # -- for the group -----------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Return no records until `release()`."""
+        self._is_held = True
+        self._update_fast_path()
+
+    def release(self) -> None:
+        """Return records again."""
+        self._is_held = False
+        self._is_over = self._is_closed
+        self._update_fast_path()
+        self.wake_readers()
+
+    def fail_next_call(self, error: BaseException) -> None:
+        """Make the next reading call raise `error`, whatever partitions it asks for."""
+        self.note_error(asyncio.get_running_loop().time(), error)
+        self._errors.append(error)
+        del self._errors[:-_MOST_ERRORS]
+        self._update_fast_path()
+        self.wake_readers()
+
+    def withdraw_errors(self, errors: Collection[BaseException]) -> None:
+        """Drop those of these errors that no call has raised yet: their cause is gone."""
+        if self._errors:
+            self._errors = [each for each in self._errors if not any(each is e for e in errors)]
+            self._update_fast_path()
+
+    # -- for interceptors --------------------------------------------------------------------------
+
+    def intercept(self) -> None:
+        """Close the fast path for good: records have to pass through interceptors."""
+        self._has_interceptors = True
+        self._update_fast_path()
+
+    @contextmanager
+    def intercepting(self) -> Iterator[None]:
+        """Return no records to other readers during the block. If interception fails, the position
+        moves back, and later records that were returned meanwhile would be returned again."""
+        self._is_intercepting = True
+        try:
+            yield
+        finally:
+            self._is_intercepting = False
+            self.wake_readers()
+
+    def _update_fast_path(self) -> None:
+        is_closed = self._is_held or self._errors or self._has_interceptors
+        self.buffer.set_fast_path(not is_closed)
+
+    # -- for fetchers ------------------------------------------------------------------------------
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> Wanted:
+        """Wake the readers of partitions with new records. Return the partitions of another reader
+        that sleeps on; None if there is none."""
+        self._readers.notify_of(partitions)
+        return self._readers.unserved()
+
+    def touch(self, state: PartitionState) -> None:
+        """Drop the partition's data if a change of the partition made it void; wake its readers."""
+        self.buffer.discard_stale(state)
+        # This runs for each partition of a response, so only if a task waits.
+        if self.positions.waiters and not state.needs_offset:
+            self.positions.notify()
+        if self._readers:
+            self._readers.notify_of((state.tp,))
+
+    def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
+        """Make the next reader of this partition raise the exception that `failure` returns."""
+        # The errors of a revoked partition belong to its new owner.
+        if state.phase is not Phase.RETIRED:
+            self.note_error(asyncio.get_running_loop().time(), failure())
+            self.buffer.add_failure(state, failure)
+            self._readers.notify_of((state.tp,))
+            self.positions.notify()
+
+    def report_all(
+        self, states: Iterable[PartitionState], failure: Callable[[], KafkaError]
+    ) -> None:
+        """Report one failure of many partitions. It is raised once."""
+        for state in states:
+            self.report(state, failure)
+
+    def note_error(self, at: float, error: BaseException | None) -> None:
+        """Remember the latest error for `health()` (loop time, error)."""
+        self.last_error = (at, error)
+
+    # -- for the end of the consumer or of its membership ------------------------------------------
+
+    def wake_readers(self) -> None:
+        """Make every waiting reader look again."""
+        self._readers.notify()
+
+    def wake_all(self) -> None:
+        """Wake all tasks that wait for records or positions: background work has failed or ended,
+        which they check for."""
+        self._is_over = True
+        self.wake_readers()
+        self.positions.notify()
+
+    def close(self) -> None:
+        """Drop the buffered records and wake all waiters: the consumer stops."""
+        self._is_closed = True
+        self.buffer.clear()
+        self.wake_all()

@@ -1,1 +1,0 @@
-"""What users see of whatever stands still."""

@@ -1,0 +1,1 @@
+"""Waits that last: what the log, `health()` and callers see of them."""
