@@ -51,7 +51,7 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 class KafkaSource(DataSource):
-    """The format `aiokafka` of `spark.read`, `readStream`, `write` and `writeStream`.
+    """The format `aiokafka` of Spark: read, readStream, write and writeStream.
 
     It has the options of Spark's own Kafka source and some more, which the guide lists.
     """
