@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 __all__ = [
     "call",
+    "make_untracked",
     "own_dict",
     "present_as",
     "ready",
@@ -56,6 +57,18 @@ def set_plainly(cls: Any) -> None:
 def spare_dict(instance: Any) -> None:
     """Free the empty dict that an instance of an extension type is made with. Python makes another
     for the first attribute."""
+
+
+_new_tuple: Callable[..., Any] = tuple.__new__
+
+
+def make_untracked(cls: Any, fields: tuple[Any, ...]) -> Any:
+    """Return an instance of `cls`, a subclass of tuple, which the collector ignores.
+
+    For the RecordMetadata of records: each is kept by its future, and refers only to objects that
+    refer to nothing. Thousands of tracked ones would cause collections of all objects.
+    """
+    return _new_tuple(cls, fields)
 
 
 def own_dict(instance: Any) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def test_pictures_name_classes_and_modules_that_exist(picture: str) -> None:
 
 def test_every_class_that_owns_a_state_is_in_internals() -> None:
     text = (DOCS / "internals.rst").read_text()
-    for name in ("Exchange", "ConnectionPool", "MetadataLoop", "FetchBuffer", "Appender"):
+    for name in ("Exchange", "ConnectionPool", "MetadataLoop", "FetchBuffer", "PartitionQueue"):
         assert f"`{name}`" in text
 
 

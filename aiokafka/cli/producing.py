@@ -52,7 +52,7 @@ from aiokafka.record.rows import ANY, BinarySource, HeaderSource, RowSource, rou
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
-    from aiokafka.producer.batches.batch_builder import BatchBuilder
+    from aiokafka.producer.batch_builder import BatchBuilder
 
 __all__ = ["Sending", "commands", "pieces_of"]
 

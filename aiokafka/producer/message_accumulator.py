@@ -1,125 +1,654 @@
-"""Collect records until they are sent: the queues of all partitions, and the way into them."""
+"""The record accumulator: batches that wait for their broker, and the memory that they hold.
+
+Compiled if possible, see message_accumulator.pxd: `MessageAccumulator.append` runs for every
+record.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import random
+from asyncio import AbstractEventLoop, Future
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import _clock
+from aiokafka._compat import timeout_at
 from aiokafka._config.producer import ProducerConfig
-from aiokafka._retry import Backoff
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS, Backoff
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer.batches.appender import (
-    BATCH_OVERHEAD,
-    Appender,
-    BufferMemory,
-    PartitionQueue,
-    PendingBatches,
-    TopicLanes,
-    headers_bound,
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+from aiokafka.partitioner import murmur2
+from aiokafka.producer.batch import (
+    NO_SEQUENCE,
+    RECORD_OVERHEAD,
+    BatchSizing,
+    BatchState,
+    ProducerBatch,
 )
-from aiokafka.producer.batches.batch import RECORD_OVERHEAD, BatchSizing, BatchState, ProducerBatch
-from aiokafka.producer.batches.batch_builder import BatchBuilder
-from aiokafka.record._memory import varint_size
-from aiokafka.record.batch import HEADER_SIZE
+from aiokafka.producer.batch_builder import BatchBuilder
+from aiokafka.producer.transaction_manager import PartitionSequence
+from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import RecordMetadata, TopicPartition
 
+if TYPE_CHECKING:
+    from aiokafka.producer._metrics import ProducerMeter
+    from aiokafka.producer.node_sender import NodeSender
+    from aiokafka.producer.sender import Sender
+
 __all__ = [
+    "BATCH_OVERHEAD",
     "BatchBuilder",
+    "BufferMemory",
     "MessageAccumulator",
     "MessageBatch",
-    "OutgoingRecord",
+    "PartitionQueue",
+    "PendingBatches",
     "RecordMetadata",
+    "TopicQueues",
+    "record_bound",
 ]
 
 
-class MessageBatch(ProducerBatch):
-    """The name of a batch in aiokafka. Programs give it other methods; nothing here calls them."""
+# -- `buffer_memory`, and the calls that wait for it
 
 
-class OutgoingRecord(NamedTuple):
-    """A record on its way into a batch."""
+_QUANTUM = 65_536
+"""Bytes that a waiting call may allocate in its turn while other calls wait. Waiting costs as much
+CPU time as appending some twenty small records; a quantum fits more than two hundred."""
 
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    timestamp: int
-    headers: Sequence[tuple[str, bytes | None]]
+_ROUND = 1.0
+"""Seconds after which a waiting call is granted less: a quarter after twice as long, and so on. So
+many others wait, or the brokers are so slow, that with whole quanta its next turn might come after
+`max_block_ms`."""
 
-    @staticmethod
-    def now() -> int:
-        """Return the timestamp of a record that comes without one: milliseconds since 1970."""
-        return int(_clock.wall_time() * 1000)
+_PER_TURN = 262_144
+"""Bytes granted in one iteration of the event loop, which would be blocked otherwise."""
+
+
+class _Waiter:
+    """A call that waits for memory since loop time `since`: for `need` bytes at once, and up to
+    `quantum` bytes in the same turn (0: not known before its turn)."""
+
+    __slots__ = ("future", "grant", "need", "quantum", "since")
+
+    def __init__(self, need: int, quantum: int, since: float, future: asyncio.Future[None]) -> None:
+        self.need = need
+        self.quantum = quantum
+        self.since = since
+        self.future = future
+        self.grant = 0
+        """Bytes granted to the call, at least `need`."""
+
+
+class BufferMemory:
+    """Counts the free bytes of `buffer_memory`, and grants them to waiting calls in FIFO order.
+
+    Owns `free`, `allocatable` and the queue of waiters. Without waiters `allocatable` equals
+    `free`, and any call allocates. With waiters it is the rest of the grant of the task that runs
+    now, and zero for all other tasks. So waiters have equal shares of the memory, and a task goes
+    on at full speed within its share.
+
+    How waiters get memory, and why not more directly:
+
+    1. `send` A needs more than is free. It joins the queue, and `allocatable` becomes zero: `send`
+       B, though its record would fit, joins behind A.
+    2. A batch is written. `release` adds its bytes to `free` and calls `_serve`, which removes
+       waiters from the front of the queue while `free` suffices, and sets their results. Each is
+       granted `_QUANTUM` bytes, or fewer if it has waited for more than `_ROUND`. The last waiter
+       of the queue is granted all remaining bytes.
+    3. The tasks of these waiters run next, one after the other, and `_end_turn` after them, because
+       `_serve` schedules all of them in one step. A task that runs sets `allocatable` to its grant
+       before it allocates. Its further sends allocate from the grant, until it awaits something
+       else. Nothing is counted before it is allocated. So nothing has to be released by a task that
+       was cancelled after step 2, or whose deadline came in the same turn, or that sends no more.
+    4. `_end_turn` looks at `free` again, which contains the unused grants, and the bytes that
+       `release` added during the turn. It grants them to the next waiters, or lets any call
+       allocate if there are none.
+    5. A needs more than its grant, or was granted less than its quantum in step 2. It joins the
+       queue again: at the end after a whole quantum, otherwise at the front with the rest of its
+       quantum. If all of them joined at the end, the waiters whose turn comes with the last few
+       free bytes would get fewer bytes in each round, if their number divides that of all waiters.
+    6. A waiter that leaves the queue without a grant (cancelled, timed out, refused) may have
+       needed more than is free. `_leave` calls `_serve` for the waiters behind it. A deadline in
+       the turn of the grant is ignored: the call goes on with step 3.
+    7. `stop()` refuses the waiters in the queue, and calls that join it later: these yielded to the
+       event loop when it was called. The waiters of step 3 find the producer closed when they run,
+       and allocate nothing.
+    8. Memory is counted by `allocate`, in the step that appends, and released once, by whoever
+       releases the batch: a second release of the same batch has zero bytes.
+
+    Tasks that did not wait run before the waiters of step 3 or after `_end_turn`. A task that joins
+    the queue (also one that a task of step 3 has started eagerly) ends the grant of the running
+    task: a call never overtakes an earlier one of the same task.
+    """
+
+    def __init__(self, loop: AbstractEventLoop, size: int) -> None:
+        self.size = size
+        self.free = size
+        """Free bytes; below zero when the headers of split batches need more."""
+        self.allocatable = size
+        """Bytes that the running task may allocate without waiting."""
+        self.allocated = 0
+        """Bytes allocated since the start."""
+        self.is_contended = False
+        """Whether calls wait, or were granted memory in this turn."""
+        self._is_granting = False
+        self._rest = 0
+        """Bytes of its quantum that the running task was not granted, as memory was short."""
+        self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
+        self._refusal: Callable[[], BaseException] | None = None
+        self._loop = loop
 
     @property
-    def bound(self) -> int:
-        """No fewer bytes than the record has in a batch of its own; cheap to find."""
-        size = 100 + headers_bound(self.headers)
-        return size + len(self.value or b"") + len(self.key or b"")
+    def has_waiters(self) -> bool:
+        """Whether a call waits for memory, so that no batch may linger."""
+        return bool(self._waiters)
 
-    @property
-    def size(self) -> int:
-        """The bytes that count against `max_request_size`: the record's fields, and the most that
-        a batch of one record has besides.
+    def allocate(self, size: int) -> None:
+        """Count `size` bytes as used, even if fewer are free."""
+        self.free -= size
+        self.allocatable -= size
+        self.allocated += size
+
+    def release(self, size: int) -> None:
+        """Count `size` bytes as free again, and grant them to waiters."""
+        self.free += size
+        if not self.is_contended:
+            self.allocatable = self.free
+        elif not self._is_granting:
+            self._serve()
+
+    def check_size(self, need: int) -> None:
+        """Raise MessageSizeTooLargeError if `need` exceeds `buffer_memory`."""
+        if need > self.size:
+            raise MessageSizeTooLargeError(
+                f"{need} bytes can never fit into buffer_memory={self.size}"
+            )
+
+    async def wait(self, need: int, deadline: float) -> None:
+        """Wait until `need` bytes are granted to the caller, which must allocate in the same step.
+
+        Raises KafkaTimeoutError at `deadline` (loop time). Then, or cancelled, nothing has
+        changed.
         """
-        size = _MOST_AROUND + _field_size(self.key) + _field_size(self.value)
-        size += varint_size(len(self.headers))
-        for name, value in self.headers:
-            size += _field_size(name.encode()) + _field_size(value)
-        return size
+        if self._refusal is not None:
+            raise self._refusal()
+        waiter = self._join(need)
+        try:
+            async with timeout_at(deadline):
+                await waiter.future
+        except asyncio.TimeoutError:
+            if not waiter.future.done() or waiter.future.cancelled():
+                raise KafkaTimeoutError(
+                    f"no room for {need} bytes within max_block_ms: {self.free} of buffer_memory="
+                    f"{self.size} bytes are free; the brokers take records more slowly than they "
+                    "are sent, or do not answer"
+                ) from None
+            # Granted in the turn of the deadline: the program has blocked the event loop.
+            waiter.future.result()
+        finally:
+            self._leave(waiter)
+        self._begin_turn(waiter)
+
+    def _join(self, need: int) -> _Waiter:
+        """Put the running task into the queue, and end its grant."""
+        is_first = self._rest > 0
+        waiter = _Waiter(need, self._rest, self._loop.time(), self._loop.create_future())
+        self._waiters[waiter] = None
+        if is_first:
+            self._waiters.move_to_end(waiter, last=False)
+        self.allocatable = self._rest = 0
+        self.is_contended = True
+        return waiter
+
+    def _leave(self, waiter: _Waiter) -> None:
+        """Remove a waiter without a grant from the queue."""
+        if waiter in self._waiters:
+            del self._waiters[waiter]
+            if not self._is_granting:
+                self._serve()
+
+    def _begin_turn(self, waiter: _Waiter) -> None:
+        """Let the running task allocate its grant (step 3)."""
+        if self._is_granting:
+            self.allocatable = waiter.grant
+            self._rest = max(0, waiter.quantum - waiter.grant)
+
+    def _serve(self) -> None:
+        """Grant free bytes to waiters from the front of the queue (step 2)."""
+        left = self.free
+        granted = 0
+        now = self._loop.time()
+        while self._waiters and granted < _PER_TURN:
+            waiter = next(iter(self._waiters))
+            if not waiter.future.done():
+                # A waiter that needs less must not be served before this one again and again.
+                if left < waiter.need:
+                    break
+                if not waiter.quantum:
+                    waiter.quantum = int(_QUANTUM / max(1.0, (now - waiter.since) / _ROUND) ** 2)
+                share = left if len(self._waiters) == 1 else min(left, waiter.quantum)
+                waiter.grant = max(waiter.need, share)
+                waiter.future.set_result(None)
+                left -= waiter.grant
+                granted += waiter.grant
+            del self._waiters[waiter]
+        if granted:
+            self._is_granting = True
+            self._loop.call_soon(self._end_turn)
+        elif not self._waiters:
+            self.is_contended = False
+            self.allocatable = self.free
+
+    def _end_turn(self) -> None:
+        """End the grants of this turn, and grant free bytes to the next waiters (step 4)."""
+        self._is_granting = False
+        self.allocatable = self._rest = 0
+        self._serve()
+
+    def refuse_waiters(self, make_error: Callable[[], BaseException]) -> None:
+        """Fail every call that waits, now or later, each with an exception object of its own."""
+        self._refusal = make_error
+        for waiter in self._waiters:
+            if not waiter.future.done():
+                waiter.future.set_exception(make_error())
 
 
-_MOST_AROUND = HEADER_SIZE + 21
-"""Lengths, times and offsets have up to 21 bytes in a record, in aiokafka's count as well."""
+# -- The batches of one partition between `send` and the leader's response
 
 
-def _field_size(field: bytes | None) -> int:
-    return 1 if field is None else varint_size(len(field)) + len(field)
+class PartitionQueue:
+    """The undelivered batches of one partition, oldest first.
+
+    Owns every field. Others read them; each change is a method here, named after the step of a
+    batch that it is:
+
+        append() -> seal() -> take() -> complete()
+                      ^         |
+                      +---- requeue()
+
+    A batch that fails leaves this path by `drop()` or `remove_in_flight()`, a batch that is split
+    by `replace()`. `MessageAccumulator` appends, the `NodeSender` in `node` seals and takes,
+    `BatchCompletion` does the rest, `Sender` assigns the node.
+    """
+
+    def __init__(self, partition: TopicPartition, backoff: Backoff) -> None:
+        self.partition = partition
+        self.waiting: deque[ProducerBatch] = deque()
+        """Sealed batches, and the open one at the end."""
+        self.in_flight: list[ProducerBatch] = []
+        self.open: ProducerBatch | None = None
+        """The batch that accepts records, if there is one."""
+        self.node: NodeSender | None = None
+        """The sender of the partition's leader; None while the leader is unknown."""
+        self.in_flight_from: NodeSender | None = None
+        """The sender whose responses the batches in `in_flight` wait for."""
+        self.retry_at = 0.0
+        """The loop time before which nothing is sent, because of the backoff after a failure."""
+        self.sequence = PartitionSequence()
+        self._backoff = backoff
+
+    @property
+    def load(self) -> int:
+        """The number of undelivered batches."""
+        return len(self.waiting) + len(self.in_flight)
+
+    def append(self, batch: ProducerBatch) -> None:
+        """Add a new batch at the end; it accepts records while it is OPEN."""
+        self.waiting.append(batch)
+        if batch.state == BatchState.OPEN:
+            self.open = batch
+
+    def seal(self) -> None:
+        """Close the open batch, if there is one: it accepts no more records."""
+        batch = self.open
+        if batch is not None:
+            self.open = None
+            batch.transition(BatchState.SEALED)
+
+    def assign(self, node: NodeSender | None) -> None:
+        """Move the queue to the sender of another leader; None while there is no leader.
+
+        This ends the backoff after a failure, which waited for the metadata to change.
+        """
+        if self.node is not node:
+            if self.node is not None:
+                # Otherwise both senders would send from the queue. Batches in flight from the old
+                # sender stay there.
+                self.node.discard(self)
+            self.node = node
+            is_another = node is not None and node is not self.in_flight_from
+            if is_another and self.waiting and self.waiting[0].attempts <= MOST_PROMPT_ATTEMPTS:
+                self.retry_at = 0.0
+
+    def take(self, node: NodeSender) -> None:
+        """Move the oldest batch into a request of `node`."""
+        batch = self.waiting.popleft()
+        batch.begin_attempt()
+        self.in_flight.append(batch)
+        self.in_flight_from = node
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """Remove a batch that was written, and reset the backoff."""
+        self.in_flight.remove(batch)
+        self.retry_at = 0.0
+        if self._backoff.failures:
+            self._backoff.reset()
+
+    def remove_in_flight(self, batch: ProducerBatch) -> None:
+        """Remove a batch whose request failed, and which is not sent again."""
+        self.in_flight.remove(batch)
+
+    def requeue(self, batch: ProducerBatch, error: BaseException) -> None:
+        """Move a batch in flight back to the waiting ones, to be sent again after `error`.
+
+        Its position follows from its sequence number. The end of the queue, or the front, would be
+        wrong:
+
+        1. Batches 1, 2 and 3 are in flight. Batch 4 waits and has no sequence number yet.
+        2. Batch 1 is written. Batch 2 fails ("not leader") and moves back to the front: 2 4.
+        3. Batch 3, in the next request, fails for the same reason. At the front it would be sent
+           before batch 2, and the leader would refuse it as a gap. At the end it would be behind
+           batch 4, which is about to get the number after it.
+        4. By its number it goes between the two: 2 3 4.
+
+        Batches without a number are new, so all of them are behind. Without idempotence no batch
+        has a number, but then only one is ever in flight: it goes to the front.
+        """
+        self.in_flight.remove(batch)
+        batch.fail_attempt(error)
+        self._insert(batch)
+
+    def _insert(self, batch: ProducerBatch) -> None:
+        position = 0
+        for other in self.waiting:
+            if other.base_sequence == NO_SEQUENCE or _is_before(
+                batch.base_sequence, other.base_sequence
+            ):
+                break
+            position += 1
+        self.waiting.insert(position, batch)
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Replace `batch`, which waits or is in flight, by the `parts` that it was split into."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        else:
+            self.waiting.remove(batch)
+        batch.transition(BatchState.SETTLED)
+        # The parts have the sequence numbers of the batch, which decide about their positions:
+        # other batches may have been requeued meanwhile.
+        if batch.has_sequence:
+            for part in parts:
+                self._insert(part)
+        else:
+            self.waiting.extendleft(reversed(parts))
+
+    def drop(self, batch: ProducerBatch) -> None:
+        """Remove a waiting batch that has failed for good."""
+        if batch is self.open:
+            self.open = None
+        self.waiting.remove(batch)
+        if self.node is not None and not self.waiting:
+            self.node.discard(self)
+
+    def clear_sequences(self) -> None:
+        """Clear the sequence numbers of the waiting batches: the sequence begins again at 0."""
+        for batch in self.waiting:
+            batch.clear_sequence()
+
+    def set_error(self, error: BaseException) -> None:
+        """Record why the oldest batch cannot be sent, for the error of its delivery timeout."""
+        if self.waiting:
+            self.waiting[0].set_error(error)
+
+    def pause(self, now: float) -> None:
+        """Send nothing for the next backoff, unless the queue pauses already."""
+        if self.retry_at <= now:
+            self.retry_at = now + self._backoff.next()
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    # Sequences wrap at 2**31, and two batches of one queue are never half of that apart.
+    return 0 < (other - sequence) & 0x7FFFFFFF < 0x40000000
+
+
+# -- Undelivered batches, and the calls of `flush` that wait for them
+
+
+class _Flush:
+    __slots__ = ("future", "pending")
+
+    def __init__(self, pending: set[ProducerBatch], future: asyncio.Future[None]) -> None:
+        self.pending = pending
+        self.future = future
+
+
+class PendingBatches:
+    """All batches whose futures have no result, oldest first.
+
+    Owns that list, and the calls of `flush` that wait for some of the batches.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._queues: dict[ProducerBatch, PartitionQueue] = {}
+        self._flushes: list[_Flush] = []
+        self._added = asyncio.Event()
+        self._loop = loop
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        return iter(self._queues)
+
+    def entries(self) -> list[tuple[ProducerBatch, PartitionQueue]]:
+        """Return the batches with their queues, in a list that callers may keep."""
+        return list(self._queues.items())
+
+    def add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
+        """Add a new batch."""
+        self._queues[batch] = queue
+        if not self._added.is_set():
+            self._added.set()
+
+    async def wait_for_next(self) -> None:
+        """Wait until another batch is added."""
+        self._added.clear()
+        await self._added.wait()
+
+    def finish(self, batch: ProducerBatch) -> None:
+        """Remove a batch whose futures have results; end the flushes that waited for it last."""
+        self._queues.pop(batch, None)
+        # A flush waits only for batches from before its call, or it would never end under load.
+        for flush in self._flushes:
+            flush.pending.discard(batch)
+            if not flush.pending and not flush.future.done():
+                flush.future.set_result(None)
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Replace `batch` by the `parts` that it was split into; flushes wait for all of them."""
+        queue = self._queues.pop(batch)
+        for part in parts:
+            self._queues[part] = queue
+        for flush in self._flushes:
+            if batch in flush.pending:
+                flush.pending.discard(batch)
+                flush.pending.update(parts)
+
+    async def wait(self, deadline: float | None) -> None:
+        """Wait until every batch that is pending now is delivered or has failed.
+
+        Raises KafkaTimeoutError at `deadline` (loop time).
+        """
+        pending = set(self._queues)
+        if not pending:
+            return
+        flush = _Flush(pending, self._loop.create_future())
+        self._flushes.append(flush)
+        try:
+            async with timeout_at(deadline):
+                await flush.future
+        except asyncio.TimeoutError:
+            if not flush.pending:
+                return  # done in the turn of the deadline: the program has blocked the event loop
+            raise KafkaTimeoutError(
+                f"{len(flush.pending)} batches were not delivered within the timeout of the flush"
+            ) from None
+        finally:
+            self._flushes.remove(flush)
+
+
+# -- The accumulator
+
+
+BATCH_OVERHEAD = 1024
+"""Bytes of buffer memory counted for each batch besides its records."""
+
+_RECORD_FRAME = 36
+"""More bytes than a record has in a batch besides its key, value and headers."""
+
+_RIVALS = 7
+"""How many other partitions are compared when records without a key switch to another one."""
+
+_YIELD_BYTES = 262_144
+"""After so many bytes without a pause `send` yields to the event loop."""
+
+_GROWTH_TIME = 1.0
+"""Seconds for which a batch grows."""
+
+# C numbers in the compiled module, where globals would be looked up for every record.
+_PER_RECORD = RECORD_OVERHEAD
+_AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
+
+_LATE = 2**62
+"""Timestamps from here on, in milliseconds since 1970, are validated on the slow path."""
+
+_Headers = Sequence[tuple[str, "bytes | None"]]
+
+
+def headers_bound(headers: _Headers) -> int:
+    """Return at least as many bytes as `headers` have in a batch."""
+    size = 0
+    for name, value in headers:
+        size += 10 + 4 * len(name)
+        if value is not None:
+            size += len(value)
+    return size
+
+
+def record_bound(key: bytes | None, value: bytes | None, headers: _Headers) -> int:
+    """Return at least as many bytes as a record has in a batch of its own."""
+    return 100 + headers_bound(headers) + len(value or b"") + len(key or b"")
+
+
+class MessageBatch(ProducerBatch):
+    """aiokafka's name of a batch. Programs replace methods of it; nothing here calls them."""
+
+
+class TopicQueues:
+    """The queues of a topic's partitions, as the last metadata listed them.
+
+    Owns the partition for records without a key (`sticky`). `MessageAccumulator` counts down the
+    bytes until the next switch (`_left`), without a call per record.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[PartitionQueue],
+        available: Sequence[PartitionQueue],
+        sizing: BatchSizing,
+        quantum: int,
+    ) -> None:
+        """Args:
+        available: The queues of partitions with a leader. Records without a key go to one of them
+            until it has received `quantum` bytes, and then to another.
+        """
+        self.queues = list(queues)
+        self.by_number = {queue.partition.partition: queue for queue in queues}
+        self.sizing = sizing
+        self.sticky: PartitionQueue | None = None
+        self._choices = list(available) or self.queues
+        self._quantum = quantum
+        self._left = 0
+
+    def switch(self) -> PartitionQueue:
+        """Switch to another sticky partition: of some random ones that with the fewest batches
+        (KIP-794).
+
+        So the partitions of a slow broker get fewer records until it has caught up. With only two
+        draws, both may be partitions of the slow broker: that share of all records, however small,
+        would fill the memory in the end, and slow the other brokers down to the pace of this one.
+        """
+        choices = self._choices
+        queue = choices[int(random.random() * len(choices))]
+        for _ in range(_RIVALS):
+            rival = choices[int(random.random() * len(choices))]
+            if rival.load < queue.load:
+                queue = rival
+            if not queue.load:
+                break
+        self.sticky = queue
+        self._left = self._quantum
+        return queue
+
+    def for_key(self, key: bytes) -> PartitionQueue:
+        """Return the queue of the partition that Java's client chooses for `key`."""
+        return self.queues[(murmur2(key) & 0x7FFFFFFF) % len(self.queues)]
 
 
 class MessageAccumulator:
-    """Collects records in one queue per partition.
+    """Appends records to the open batches of their partitions, in one queue per partition.
 
-    `appender` is the way in for records that need not wait. Owns: which partitions have a queue,
-    and what is known of the sizes of each topic's batches. The parts that it holds together own the
-    rest: `memory` the free bytes and who waits for them, `pending` the batches that are not
-    delivered, each queue its batches.
+    Owns: the queues, the topics' partitions as metadata listed them, what is known of the sizes of
+    each topic's batches, whether records are accepted, and how many bytes were appended since the
+    event loop ran. `memory` owns the free bytes and the calls that wait for them, `pending` the
+    undelivered batches, each queue its batches.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
-        loop: asyncio.AbstractEventLoop,
+        loop: AbstractEventLoop,
         *,
         hashes_keys: bool,
-        on_batch: Callable[[PartitionQueue], None],
+        sender: Sender,
         meter: ProducerMeter,
     ) -> None:
-        """Begin without queues. `on_batch(queue)` is called when a batch was opened or sealed."""
-        self._meter = meter
+        """Args:
+        hashes_keys: Whether the default partitioner is used. Otherwise `append` declines records
+            without a partition.
+        """
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.memory = BufferMemory(loop, config.buffer_memory)
         self.pending = PendingBatches(loop)
-        self.appender = Appender(
-            loop,
-            self.memory,
-            self.pending,
-            max_record_bytes=config.max_request_size,
-            delivery_timeout=config.delivery_timeout,
-            hashes_keys=hashes_keys,
-            on_batch=on_batch,
-        )
+        self.is_accepting = False
+        self.is_yielding = False
+        """Whether a tight loop of sends has yielded to the event loop, and goes on next."""
+        self._topics: dict[str, TopicQueues] = {}
+        self._sizing: dict[str, BatchSizing] = {}
+        self._yielded_at = 0
+        """`memory.allocated` when the event loop ran last."""
+        self._max_record_bytes = config.max_request_size
+        self._hashes_keys = hashes_keys
+        self._delivery_timeout = config.delivery_timeout
+        self._sender = sender
+        self._meter = meter
         self._config = config
         self._loop = loop
-        self._on_batch = on_batch
-        self._sizing: dict[str, BatchSizing] = {}
+        self._last_stamp = 0
+        self._stamp = 0
+
+    def accept(self, is_accepting: bool) -> None:
+        """Accept records from now on, or decline all of them."""
+        self.is_accepting = is_accepting
 
     # -- topics
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """Return the queue of a partition, made on first use."""
+        """Return the queue of a partition, created on first use."""
         queue = self.queues.get(partition)
         if queue is None:
             client = self._config.client
@@ -128,37 +657,41 @@ class MessageAccumulator:
         return queue
 
     def sizing(self, topic: str) -> BatchSizing:
-        """Return what is known of the sizes of a topic's batches, to ask and to teach."""
+        """Return the sizes of the topic's batches, created on first use."""
         sizing = self._sizing.get(topic)
         if sizing is None:
             sizing = self._sizing[topic] = BatchSizing(self._config, self._loop.time)
         return sizing
 
-    def lanes(self, topic: str, cluster: ClusterMetadata) -> TopicLanes | None:
-        """Return the queues of `topic`; None if `cluster` does not know it."""
-        lanes = self.appender.lanes.get(topic)
-        if lanes is None:
+    def topic_queues(self, topic: str, cluster: ClusterMetadata) -> TopicQueues | None:
+        """Return the queues of `topic`; None if `cluster` does not know the topic."""
+        found = self._topics.get(topic)
+        if found is None:
             numbers = cluster.partition_ids(topic)
             if not numbers:
                 return None
             queues = [self.queue(TopicPartition(topic, number)) for number in numbers]
             available = set(cluster.available_partition_ids(topic))
-            lanes = TopicLanes(
+            found = self._topics[topic] = TopicQueues(
                 queues,
                 [queue for queue in queues if queue.partition.partition in available],
                 self.sizing(topic),
                 self._config.max_batch_size,
             )
-            self.appender.set_lanes(topic, lanes)
-        return lanes
+        return found
+
+    def clear_topics(self) -> None:
+        """Forget which partitions the topics have: `append` declines their records until
+        `topic_queues` was called again."""
+        self._topics.clear()
 
     def forget_queues(
         self, cluster: ClusterMetadata, may_forget: Callable[[PartitionQueue], bool]
     ) -> list[PartitionQueue]:
-        """Drop what is kept of topics that are neither in use nor in `cluster`; return the queues
-        that were dropped.
+        """Drop the idle queues of topics that are not in `cluster`; return these queues.
 
-        `may_forget(queue)` says whether an idle queue is dispensable.
+        Args:
+            may_forget: Returns whether an idle queue can be dropped.
         """
         topics = {partition.topic for partition in self.queues}
         absent = {topic for topic in topics if not cluster.partition_ids(topic)}
@@ -174,35 +707,241 @@ class MessageAccumulator:
             self._meter.forget_topic(topic)
         return idle
 
-    # -- the way in
+    # -- yielding to the event loop
+
+    def note_yield(self) -> None:
+        """Count the appended bytes from zero: the event loop has just run something else."""
+        self._yielded_at = self.memory.allocated
+
+    async def _yield_to_loop(self) -> None:
+        self.is_yielding = True
+        # Runs after the senders that are awake, and before the caller goes on.
+        self._loop.call_soon(self._end_yield)
+        await asyncio.sleep(0)
+        # Not before the pause, or another task would overtake the caller.
+        self._yielded_at = self.memory.allocated
+
+    def _end_yield(self) -> None:
+        self.is_yielding = False
+
+    # -- records
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp: float | None,
+        headers: _Headers,
+        is_awaited: bool = False,
+    ) -> Future[Any] | None:
+        """Append a record and return its future: an asyncio.Future if the caller awaits it at once
+        (`is_awaited`).
+
+        Returns None, with nothing changed, if the record has to wait, or to be checked or
+        converted first.
+        """
+        memory = self.memory
+        if not self.is_accepting:
+            return None
+        # Yield to the event loop now and then. A caller that awaits yields anyway, unless another
+        # call yields already: that goes first.
+        if memory.allocated - self._yielded_at > _YIELD_BYTES and (
+            not is_awaited or self.is_yielding
+        ):
+            return None
+        topic_queues = self._topics.get(topic)
+        if topic_queues is None:
+            return None
+        need = _AT_MOST
+        if value is not None:
+            if type(value) is not bytes:
+                return None
+            need += len(value)
+        elif key is None:
+            return None
+        if key is not None:
+            if type(key) is not bytes:
+                return None
+            need += len(key)
+        if headers:
+            need += headers_bound(headers)
+        # Zero bytes are allocatable while calls wait for memory, unless this task has a grant.
+        if need > memory.allocatable or need > self._max_record_bytes:
+            return None
+        if timestamp is None:
+            timestamp = self._now()
+        elif type(timestamp) is float and 0 <= timestamp < _LATE:
+            timestamp = int(timestamp)
+        elif type(timestamp) is not int or not 0 <= timestamp < _LATE:
+            return None
+        if partition is not None:
+            if type(partition) is not int:
+                return None
+            queue = topic_queues.by_number.get(partition)
+            if queue is None:
+                return None
+        elif not self._hashes_keys:
+            return None
+        elif key is None:
+            return self.append_sticky(topic_queues, timestamp, value, headers, is_awaited)
+        else:
+            queue = topic_queues.for_key(key)
+        return self.append_to(topic_queues, queue, timestamp, key, value, headers, is_awaited)
+
+    def _now(self) -> int:
+        """Return the milliseconds since 1970, as the same object until they change."""
+        seconds = _clock.wall_time()
+        stamp = int(seconds * 1000)
+        if stamp != self._last_stamp:
+            self._last_stamp = stamp
+            self._stamp = stamp
+        return self._stamp
+
+    def append_to(
+        self,
+        topic_queues: TopicQueues,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: _Headers,
+        is_awaited: bool = False,
+    ) -> Future[Any]:
+        """Append a record to the open batch of `queue`, even if there is too little memory; return
+        its future."""
+        batch = queue.open
+        if batch is not None:
+            before = batch.reserved
+            future = batch.add(timestamp, key, value, headers, is_awaited)
+            if future is None and self._grow(topic_queues, queue, batch):
+                future = batch.add(timestamp, key, value, headers, is_awaited)
+            if future is not None:
+                self.memory.allocate(batch.reserved - before)
+                return future
+            queue.seal()
+        return self._open_batch(topic_queues, queue, timestamp, key, value, headers, is_awaited)
+
+    def append_sticky(
+        self,
+        topic_queues: TopicQueues,
+        timestamp: int,
+        value: bytes | None,
+        headers: _Headers,
+        is_awaited: bool = False,
+    ) -> Future[Any]:
+        """Append a record without a key to the sticky partition; return its future."""
+        queue = topic_queues.sticky
+        # An open batch is filled even if the quantum is used up.
+        if queue is None or (topic_queues._left <= 0 and queue.open is None):
+            queue = topic_queues.switch()
+        batch = queue.open
+        if batch is not None:
+            before = batch.reserved
+            future = batch.add(timestamp, None, value, headers, is_awaited)
+            if future is not None:
+                topic_queues._left -= batch.reserved - before - _PER_RECORD
+                self.memory.allocate(batch.reserved - before)
+                return future
+            # The batch is full: switch even if some bytes of the quantum are left, or another batch
+            # would be opened for them.
+            if not self._grow(topic_queues, queue, batch):
+                queue.seal()
+                self._notify_sender(queue)
+            queue = topic_queues.switch()
+        return self.append_to(topic_queues, queue, timestamp, None, value, headers, is_awaited)
+
+    def _open_batch(
+        self,
+        topic_queues: TopicQueues,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: _Headers,
+        is_awaited: bool,
+    ) -> Future[Any]:
+        """Open a batch of `queue` with this record; return its future."""
+        batch = self._new_batch(queue.partition, topic_queues.sizing.new_builder())
+        future = batch.add(timestamp, key, value, headers, is_awaited)
+        if future is None:
+            raise RuntimeError("an empty batch has no room for its first record")
+        if queue is topic_queues.sticky:
+            topic_queues._left -= batch.reserved - BATCH_OVERHEAD - _PER_RECORD
+        is_full = batch.builder.size >= batch.builder.size_limit
+        if is_full and not self._grow(topic_queues, queue, batch):
+            batch.transition(BatchState.SEALED)  # it need not linger
+        self._enqueue(queue, batch)
+        return future
+
+    def _grow(self, topic_queues: TopicQueues, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Double the limit of the open batch of `queue`, which is full; return whether it grows.
+
+        A batch grows only while other batches wait before it, so growing does not delay it. Few
+        large batches have a higher throughput than many small ones: brokers and `NodeSender` work
+        by batch and by request.
+        """
+        largest = topic_queues.sizing.largest
+        limit = max(batch.builder.size_limit, batch.builder.size)
+        if limit >= largest or not queue.waiting or queue.waiting[0] is batch:
+            return False
+        # All records of a batch expire together: late ones would have little time for delivery.
+        if self._loop.time() - batch.created > _GROWTH_TIME:
+            return False
+        batch.grow(min(2 * limit, largest))
+        return True
+
+    def _new_batch(self, partition: TopicPartition, builder: RecordBatchBuilder) -> ProducerBatch:
+        """Return a batch whose delivery timeout begins now."""
+        now = self._loop.time()
+        deadline = now + self._delivery_timeout
+        batch = ProducerBatch(partition, builder, now, deadline, self._loop)
+        batch.reserve(BATCH_OVERHEAD)
+        return batch
+
+    def _enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.append(batch)
+        self.pending.add(batch, queue)
+        self.memory.allocate(batch.reserved)
+        self._yielded_at += BATCH_OVERHEAD  # only the bytes of records count
+        self._notify_sender(queue)
+
+    def _notify_sender(self, queue: PartitionQueue) -> None:
+        """Tell the sender of `queue` that a batch was opened or sealed."""
+        node = queue.node
+        if node is None:
+            self._sender.route_new(queue)
+        else:
+            node.add(queue)
 
     async def wait_for_memory(
         self, need: int, deadline: float, topic: str = "", partition: int | None = None
     ) -> float:
-        """Wait until `need` bytes are free and it is the caller's turn to append, which must happen
-        in the same step. Returns the seconds for which they were not free.
+        """Wait until the caller may append `need` bytes, which it must do in the same step. Return
+        the seconds for which they were not free.
 
-        Raises MessageSizeTooLargeError for more than `buffer_memory`, KafkaTimeoutError at
+        Raises MessageSizeTooLargeError if `need` exceeds `buffer_memory`, KafkaTimeoutError at
         `deadline` (loop time). Then, or cancelled, nothing has changed.
         """
-        self.memory.check(need)
-        # As the appender counts: with less it would decline the caller's next record.
+        self.memory.check_size(need)
+        # With the overheads that `append` counts, or it would decline the caller's next record.
         need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
-        # The turn first, for the row of waiters is in the order of the calls: with the room checked
-        # before, another call could come in between.
-        if self.appender.owes_turn:
-            await self.appender.give_turn()
-        if need <= self.memory.room:
+        # Yield first and then look at the memory, since calls get memory in their order. In the
+        # other order another call could come in between.
+        if self.memory.allocated - self._yielded_at > _YIELD_BYTES:
+            await self._yield_to_loop()
+        if need <= self.memory.allocatable:
             return 0.0
         if self._config.linger and not self.memory.has_waiters:
-            # What lingers in the buffer is what there is no room for: while calls wait, batches do
-            # not linger, see `NodeSender._due`. They stay open as long as the connection is busy.
+            # The memory is held by lingering batches. While calls wait for memory, batches do not
+            # linger: see `NodeSender._lingered`. They stay open while their connection is busy.
             for batch, queue in self.pending.entries():
                 if batch is queue.open:
-                    self._on_batch(queue)
+                    self._notify_sender(queue)
         with self._meter.waiting_for_memory(topic, partition) as wait:
             await self.memory.wait(need, deadline)
-        self.appender.note_turn()
+        self.note_yield()
         return wait.seconds
 
     async def add_message(
@@ -214,61 +953,63 @@ class MessageAccumulator:
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue one record and return its future, for programs that use aiokafka's internals;
-        `send()` has a shorter way. `timeout`: seconds to wait for memory."""
-        timestamp = OutgoingRecord.now() if timestamp_ms is None else timestamp_ms
-        record = OutgoingRecord(tp.topic, value, key, timestamp, headers)
-        await self.wait_for_memory(record.bound, self._loop.time() + timeout)
+        """Append one record and return its future, for programs that use aiokafka's internals.
+
+        `send` does not call it. `timeout` is in seconds, for the wait for memory.
+        """
+        timestamp = self._now() if timestamp_ms is None else timestamp_ms
+        need = record_bound(key, value, headers)
+        await self.wait_for_memory(need, self._loop.time() + timeout)
         queue = self.queue(tp)
         sizing = self.sizing(tp.topic)
-        lanes = TopicLanes([queue], [queue], sizing, self._config.max_batch_size)
-        return self.appender.place(lanes, queue, timestamp, key, value, headers)
+        topic_queues = TopicQueues([queue], [queue], sizing, self._config.max_batch_size)
+        return self.append_to(topic_queues, queue, timestamp, key, value, headers)
 
     def submit(
         self, partition: TopicPartition, builder: BatchBuilder
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue a batch that a user made and return its future; left open, it takes records from
-        `send` as well.
+        """Queue a batch that a user filled and return its future. A batch that was not closed
+        accepts records from `send`.
         """
         queue = self.queue(partition)
-        # Records that were sent before are before it in the partition, too.
+        # Records that were sent before come before it in the partition.
         queue.seal()
-        takes_more = not builder.closed()
-        batch = self.appender.new_batch(partition, builder.release())
+        is_open = not builder.closed()
+        batch = self._new_batch(partition, builder.release())
         batch.reserve(builder.size())
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
-        batch.serve_whole(future, builder.first_timestamp)
-        if not takes_more:
+        batch.set_user_future(future, builder.first_timestamp)
+        if not is_open:
             batch.transition(BatchState.SEALED)
-        self.appender.enqueue(queue, batch)
+        self._enqueue(queue, batch)
         return future
 
-    # -- the way out
+    # -- completion
 
     def release(self, batch: ProducerBatch) -> None:
-        """Give back the memory of `batch`: its bytes are not needed any more."""
-        self.memory.give_back(batch.release())
+        """Release the memory of `batch`, whose bytes are no longer needed."""
+        self.memory.release(batch.release())
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Count `parts` in the place of `batch`, in memory and for those who flush."""
+        """Replace `batch` by the `parts` that it was split into, in memory and for flushes."""
         self.pending.replace(batch, parts)
         free = batch.release()
         for part in parts:
             part.reserve(part.builder.size)
             free -= part.reserved
-        # Below zero if the parts take more than the whole, as their headers are new: it is owed.
-        self.memory.give_back(free)
+        # Negative if the parts are larger than the batch, because of their headers.
+        self.memory.release(free)
 
     def seal_all(self) -> None:
-        """Close every open batch, so that it need not wait for its linger time or for company."""
+        """Seal every open batch, so that it is sent without lingering."""
         for batch, queue in self.pending.entries():
             if batch is queue.open:
                 queue.seal()
-                self._on_batch(queue)
+                self._notify_sender(queue)
 
     async def flush(self, deadline: float | None) -> None:
-        """Send what waits, and wait until all that was sent before the call is delivered or has
-        failed.
+        """Send all batches, and wait until all records that were sent before the call are delivered
+        or have failed.
 
         Raises KafkaTimeoutError at `deadline` (loop time).
         """

@@ -1,4 +1,4 @@
-"""The public producer."""
+"""The producer: its public methods, start and stop, interceptors, and `transaction()` blocks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from types import MethodType
+from functools import cached_property, partial
+from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _clock
@@ -18,7 +18,6 @@ from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import MISSING, show_options, with_options
 from aiokafka._config.producer import ProducerConfig
 from aiokafka._health import ProducerState
-from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import OF_PRODUCERS, SharedStart, made_for, origin, refuse_other_loop
 from aiokafka._telemetry.reporter import Reporting
@@ -43,52 +42,60 @@ from aiokafka.errors import (
     TransactionStateError,
     WrongArgument,
 )
-from aiokafka.interceptors import ProducerRecord
 from aiokafka.partitioner import DefaultPartitioner
-from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
-from aiokafka.producer._convert import Headers, as_headers, as_number, check_topic
-from aiokafka.producer._intercepted import decline, send_intercepted
+from aiokafka.producer._arguments import (
+    Headers,
+    as_headers,
+    as_number,
+    ask_partitioner,
+    check_batch,
+    check_topic,
+    checked_record,
+)
 from aiokafka.producer._metrics import read_producer
-from aiokafka.producer.batches.appender import TopicLanes
-from aiokafka.producer.batches.batch_builder import BatchBuilder
-from aiokafka.producer.sending.sender import Sender, log
-from aiokafka.producer.transactions.transactions import TransactionContext
+from aiokafka.producer.batch_builder import BatchBuilder
+from aiokafka.producer.message_accumulator import TopicQueues, record_bound
+from aiokafka.producer.sender import Sender, log
+from aiokafka.producer.transaction_manager import ProducerIdState
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 __all__ = ["AIOKafkaProducer", "ProducerSettings", "TransactionContext"]
 
 
-# -- What a producer was made with
+# -- The options of a producer
 
 
 @with_options({"_given": ProducerConfig, "_given.client": ClientConfig})
 class ProducerSettings:
-    """The options that programs ask a producer for. A subclass of theirs may have attributes of
-    these names: they can be set, without any effect here."""
+    """The options of a producer as attributes, which programs read.
+
+    A subclass may set attributes of these names, without an effect here.
+    """
 
     _given: ProducerConfig
 
     @cached_property
     def transactional_id(self) -> str | None:
-        """The name of the producer across restarts; None without transactions."""
+        """The transactional id; None without transactions."""
         return self._given.transactional_id
 
 
 if TYPE_CHECKING:
+    from aiokafka._interception import Interception
     from aiokafka.health import ProducerHealth
+    from aiokafka.interceptors import ProducerRecord
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
-    from aiokafka.producer.transactions.transactions import ProducerTransactions
-    from aiokafka.producer.transactions.view import TransactionView
+    from aiokafka.producer.transactions import ProducerTransactions
 else:
     ProducerHealth = later("aiokafka.health.ProducerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ProducerOptions = later("aiokafka.options.ProducerOptions")
-    ProducerTransactions = later("aiokafka.producer.transactions.transactions.ProducerTransactions")
-    TransactionView = later("aiokafka.producer.transactions.view.TransactionView")
+    ProducerRecord = later("aiokafka.interceptors.ProducerRecord")
+    ProducerTransactions = later("aiokafka.producer.transactions.ProducerTransactions")
 
 
-# Programs for aiokafka import it, to leave an argument out.
+# Programs for aiokafka import this object and pass it for an argument that is not given.
 _missing: Any = MISSING
 
 _NO_MEMORY = "brokers take records more slowly than they are sent, or do not respond"
@@ -238,23 +245,25 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._sender = Sender(self.client, config, hashes_keys=self._hashes_keys)
         self._owner = self._sender.owner
         self._message_accumulator = self._sender.accumulator
-        self._append: Callable[..., Any] = self._message_accumulator.appender.append
+        self._append: Callable[..., Any] = self._message_accumulator.append
         self._interception: Interception | None = None
         if config.interceptors:
+            from aiokafka._interception import Interception
+
             self._interception = Interception(config.interceptors, self._log, config.introduction)
-            # Their records have no short way, and their serializers come later.
-            self._append = decline
+            # Records pass through the interceptors before the serializers.
+            self._append = _append_nothing
             self._serializes = False
-        self._vitals = self._sender.health
+        self._health_monitor = self._sender.health
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
-            # Only here: their messages are many, and most producers need none of them.
-            from aiokafka.producer.transactions.transactions import ProducerTransactions
+            # Imported here, with many messages that most producers do not need.
+            from aiokafka.producer.transactions import ProducerTransactions
 
             self._transactions = ProducerTransactions(
                 self.client, config, self._sender, config.transactional_id
             )
-        # Fails here, not with the first record, if the codec's package is missing.
+        # Raises here, instead of for the first record, if the codec's package is missing.
         self._message_accumulator.sizing("").new_builder()
 
     def __repr__(self) -> str:
@@ -275,17 +284,17 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             if not self._loop.is_closed():
                 self._loop.call_exception_handler(context)
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Find the cluster and get ready to send.
+        """Connect to the cluster, and get a producer id unless idempotence is off.
 
-        The first takes at most `request_timeout_ms`, the second `max_block_ms` or, if that is
+        Connecting takes at most `request_timeout_ms`, the producer id `max_block_ms` or, if that is
         longer, `request_timeout_ms`. Raises KafkaConnectionError with the reason of every bootstrap
         server, AuthenticationFailedError, UnsupportedVersionError for an option that the brokers
-        are too old for, ProducerClosed after `stop()`. After a failure or a cancellation everything
-        is closed. A producer that runs is left as it is. Calls that are made at the same time share
-        one outcome; a cancelled one leaves the work to the others.
+        are too old for, ProducerClosed after `stop()`. After an error or a cancellation everything
+        is closed. Has no effect on a running producer. Concurrent calls share one outcome; a
+        cancelled call leaves the work to the others.
         """
         self._refuse_if_closed()
         if self._is_started:
@@ -301,18 +310,17 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         try:
             await self._connect()
         except KafkaError:
-            self._refuse_if_closed()  # by `stop()`, which has led to the error
+            self._refuse_if_closed()  # `stop()` has caused the error
             raise
         self._refuse_if_closed()
         self._is_started = True
         await self._sender.start()
         if self._interception is not None:
             self._owner.start(self._interception.run(), name="interceptors")
-        self._message_accumulator.appender.accept(self._transactions is None)
-        self._vitals.enter(None)
+        self._message_accumulator.accept(self._transactions is None)
+        self._health_monitor.enter(None)
 
     async def _connect(self) -> None:
-        """Find the cluster, and get a producer id."""
         await self.client.bootstrap()
         self._is_connected = True
         if self._transactions is not None:
@@ -325,14 +333,16 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 await self._sender.try_to_obtain_producer_id(deadline)
 
     def _ready_by(self) -> float:
-        # One request may take all of its own time and get no response; it is sent again.
+        # Longer than `request_timeout_ms`, so that a request without a response can be repeated.
         limit = max(self._given.max_block, self._given.client.request_timeout)
         return self._loop.time() + limit
 
     async def _undo_start(self) -> None:
-        if self._is_connected:  # otherwise the client has closed everything, and may try again
+        if (
+            self._is_connected
+        ):  # otherwise the client has closed everything, and start() can be repeated
             self._closed = True
-            self._vitals.enter(ProducerState.CLOSED)
+            self._health_monitor.enter(ProducerState.CLOSED)
             try:
                 await self._shut(None)
             finally:
@@ -341,25 +351,26 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     async def _become_transactional(self, transactions: ProducerTransactions) -> None:
         with self._sender.meter.transacting("init"):
             await transactions.start(self._ready_by())
-        self._sender.delivery.number_batches(transactions.sequencer)
-        self._owner.start(transactions.contents.attend(), name="transaction")
+        self._sender.completion.set_id_state(transactions.id_state)
+        self._owner.start(transactions.contents.serve_batches(), name="transaction")
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Send what waits, then close everything. May be called any number of times.
+        """Deliver all records, then close everything. Can be called any number of times.
 
-        `timeout` in seconds bounds the sending; without it every record has its
+        `timeout` in seconds limits the delivery; without it every record has its
         `delivery_timeout_ms`, and the abort of an open transaction takes up to
-        `transaction_timeout_ms`, after which brokers abort it themselves. What is not delivered by
-        then fails with ProducerClosed. Calls that wait in `send` fail with ProducerClosed at once.
-        A cancelled call can be repeated and goes on where it was. The end of `async with` calls it
-        without a `timeout`; call it before that, with one, to limit the wait.
+        `transaction_timeout_ms`, after which brokers abort it themselves. Records that are not
+        delivered by then fail with ProducerClosed. Calls that wait in `send` fail with
+        ProducerClosed at once. A cancelled call can be repeated and continues where it was. The end
+        of `async with` calls it without a `timeout`; call it before that, with one, to limit the
+        wait.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
         if self._is_stopped:
             return
-        self._vitals.enter(ProducerState.CLOSING)
-        self._message_accumulator.appender.accept(False)
+        self._health_monitor.enter(ProducerState.CLOSING)
+        self._message_accumulator.accept(False)
         self._message_accumulator.memory.refuse_waiters(
             lambda: ProducerClosed("the producer was stopped")
         )
@@ -376,13 +387,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         await self._shut(deadline)
 
     async def _deliver_rest(self, deadline: float | None) -> None:
-        """Wait for what is not delivered, and log it if that takes long."""
+        """Wait until all records are delivered; log why if that takes long."""
         soon = self._loop.time() + _LONG_STOP
         if deadline is None or soon < deadline:
             try:
                 return await self._message_accumulator.flush(soon)
             except KafkaTimeoutError:
-                log.warning("%s is closing: %s", self, self._vitals.backlog(deadline))
+                log.warning("%s is closing: %s", self, self._health_monitor.backlog(deadline))
         await self._message_accumulator.flush(deadline)
 
     async def _shut(self, deadline: float | None) -> None:
@@ -394,7 +405,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         self._sender.close()
         await self.client.close()
         self._is_stopped = True
-        self._vitals.enter(ProducerState.CLOSED)
+        self._health_monitor.enter(ProducerState.CLOSED)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -404,26 +415,29 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         try:
             await self.stop()
         finally:
-            # If it was cancelled while it stops, it will not be called again.
+            # Also if stop() was cancelled: it will not be called again.
             self._abandon()
 
     def _abandon(self) -> None:
-        """End at once what `stop()` left."""
+        """Close at once everything that `stop()` has not closed."""
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
         self._owner.cancel()
         if self._interception is not None:
             self._interception.close()
         self._sender.close()
         self.client.abort()
-        self._vitals.enter(ProducerState.CLOSED)
+        self._health_monitor.enter(ProducerState.CLOSED)
 
     def health(self) -> ProducerHealth:
-        """Return how the producer is doing now. Sends nothing, raises nothing, costs little, and
-        may be called at any time, before `start()` and after `stop()` as well."""
-        return self._vitals.health()
+        """Return the state of the producer and the reasons for it.
+
+        Sends nothing, raises nothing, costs little, and can be called at any time, also before
+        `start()` and after `stop()`.
+        """
+        return self._health_monitor.health()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the numbers of the producer's work so far, at any time."""
+        """Return a snapshot of the producer's metrics; can be called at any time."""
         return read_producer(self.client, self._given, self._sender)
 
     def _refuse_if_closed(self) -> None:
@@ -438,8 +452,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             raise ProducerClosed("the producer is not started: call start() first")
 
     def _check_may_send(self, call: str, number: int | None = None) -> int:
-        """Raise unless records are accepted now; return the number of the transaction, which must
-        still be the same after a call has waited."""
+        """Raise unless records are accepted now; return the number of the transaction.
+
+        A call that has waited passes its `number`, because it must not add to another transaction.
+        """
         self._check_usable()
         if self._transactions is None:
             return 0
@@ -462,22 +478,23 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     ) -> Future[RecordMetadata]:
         """Add a record to a batch; return a future that resolves when it is written, or has failed.
 
-        `key` and `value` are bytes, or what the serializers make bytes of; a record without a value
-        is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default now;
-        of a float the whole ones count. `headers` are pairs of name and bytes, from any iterable.
+        `key` and `value` are bytes, or whatever the serializers convert to bytes; a record without
+        a value is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default
+        now; fractions are cut off. `headers` are pairs of name and bytes, from any iterable.
         Without `partition` the partitioner chooses. The future's result is a RecordMetadata (None
         with acks=0); it fails at the latest `delivery_timeout_ms` after this call returned.
         Cancelling the future does not undo the send.
 
-        Waits up to `max_block_ms` for metadata and buffer memory, and now and then for a turn of
-        the event loop. Cancelled while it waits, the record is not sent; once it returns, it is.
+        Waits up to `max_block_ms` for metadata and buffer memory, and sometimes for one iteration
+        of the event loop. If the call is cancelled while it waits, the record is not sent. Once the
+        call has returned, the record is sent.
         Raises ValueError or TypeError for wrong arguments (as WrongArgument, also an
         AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
         TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
         """
         if self._serializes:
             key, value = self._serialize(key, value)
-        # Once: an iterator has nothing to give a second time.
+        # Converted once, because an iterator can be read only once.
         pairs = as_headers(headers) if headers else ()
         future: Future[RecordMetadata] | None = self._append(
             topic, value, key, partition, timestamp_ms, pairs
@@ -497,11 +514,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     ) -> RecordMetadata:
         """Send a record, wait until it is written, and return its metadata.
 
-        Cancelled, the record may be sent or not. Raises what `send` raises, and what the delivery
-        fails with.
+        After a cancellation the record may be sent or not. Raises as `send` does, and the error of
+        the delivery.
         """
         if type(send := self.send) is not MethodType or send.__func__ is not _send:
-            # Overridden, or wrapped (by an object that passes for a method): through that as well.
+            # `send` is overridden, or wrapped by an object that looks like a method: call that.
             return await (await send(topic, value, key, partition, timestamp_ms, headers))
         if self._serializes:
             key, value = self._serialize(key, value)
@@ -515,7 +532,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
         if key is None and value is None:
-            return None, None  # to be refused, whatever the serializers would make of it
+            return None, None  # refused later, without calling the serializers
         if self._key_serializer is not None:
             key = self._key_serializer(key)
             if type(key) is not bytes and key is not None:
@@ -535,10 +552,10 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Future[RecordMetadata]:
-        """Send a record that has to be checked, has to wait, or has to be shown to interceptors."""
+        """Send a record that needs checks, has to wait, or passes through interceptors."""
         number = self._check_may_send("send")
         stand_in = vars(self._message_accumulator).get("add_message")
-        if stand_in is not None:  # of a test
+        if stand_in is not None:  # a mock, set by a test of a program
             await self.client._wait_on_metadata(topic)
             tp = TopicPartition(topic, self._partition(topic, partition, key, value, key, value))
             limit = self._given.client.request_timeout
@@ -546,19 +563,37 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             future: Future[RecordMetadata] = await stand_in(tp, key, value, limit, **named)
             return future
         if (interception := self._interception) is not None:
+            from aiokafka.interceptors import ProducerRecord
+
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
-            deadline = self._loop.time() + self._given.max_block
-            return await send_intercepted(interception, given, deadline, self._send_record, number)
+            return await self._send_intercepted(interception, given, number)
         return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
 
-    async def _send_record(self, record: ProducerRecord, number: int) -> Future[RecordMetadata]:
-        """Send what interceptors have made of a record, in the transaction of this number."""
-        self._check_may_send("send", number)
-        key, value = self._serialize(record.key, record.value)
-        headers = as_headers(record.headers)
-        return await self._send_checked(
-            record.topic, value, key, record.partition, record.timestamp_ms, headers, number
+    async def _send_intercepted(
+        self, interception: Interception, given: ProducerRecord, number: int
+    ) -> Future[RecordMetadata]:
+        """Send the record that the interceptors return for `given`, in the transaction of this
+        number, and pass them its outcome.
+
+        Raises KafkaTimeoutError if the interceptors lag too far behind for `max_block_ms`.
+        """
+        await interception.wait_for_room(self._loop.time() + self._given.max_block)
+        record = await interception.pass_on(
+            "on_send", given, _is_producer_record, partial(_acknowledge_cancelled, interception)
         )
+        try:
+            self._check_may_send("send", number)
+            key, value = self._serialize(record.key, record.value)
+            headers = as_headers(record.headers)
+            future = await self._send_checked(
+                record.topic, value, key, record.partition, record.timestamp_ms, headers, number
+            )
+        except (Exception, asyncio.CancelledError) as error:
+            # Also for a call that is cancelled while it waits, which sends nothing.
+            interception.tell("on_acknowledgement", record, None, error)
+            raise
+        future.add_done_callback(partial(_acknowledge, interception, record))
+        return future
 
     async def _send_checked(
         self,
@@ -573,26 +608,31 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         record = checked_record(topic, value, key, timestamp_ms, headers, self._given)
         partition = as_number(partition)
         deadline = self._loop.time() + self._given.max_block
-        lanes, waited = await self._wait_for_room(topic, partition, record.bound, deadline)
+        need = record_bound(record.key, record.value, record.headers)
+        queues, waited = await self._wait_for_memory(topic, partition, need, deadline)
         self._check_may_send("send", number)
-        appender = self._message_accumulator.appender
+        accumulator = self._message_accumulator
         if partition is None and record.key is None and self._hashes_keys:
-            future = appender.spread(lanes, record.timestamp, record.value, record.headers)
-            partition = None if lanes.sticky is None else lanes.sticky.partition.partition
+            future = accumulator.append_sticky(
+                queues, record.timestamp, record.value, record.headers
+            )
+            partition = None if queues.sticky is None else queues.sticky.partition.partition
         else:
             partition = self._partition(topic, partition, key, value, record.key, record.value)
-            queue = lanes.by_number[partition]
-            future = appender.place(
-                lanes, queue, record.timestamp, record.key, record.value, record.headers
+            queue = queues.by_number[partition]
+            future = accumulator.append_to(
+                queues, queue, record.timestamp, record.key, record.value, record.headers
             )
         self._sender.meter.buffer_waited(topic, partition, waited)
         return future
 
-    async def _wait_for_room(
+    async def _wait_for_memory(
         self, topic: str, partition: int | None, need: int, deadline: float
-    ) -> tuple[TopicLanes, float]:
-        """Wait until the topic is known and there is memory; the caller must append at once.
-        Returns the seconds for which there was none, too."""
+    ) -> tuple[TopicQueues, float]:
+        """Wait until the topic is known and memory is free; the caller must append at once.
+
+        Returns the queues of the topic, and the seconds for which there was too little memory.
+        """
         waited = 0.0
         while True:
             if partition is None:
@@ -604,12 +644,12 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                     need, deadline, topic, partition
                 )
             self._check_usable()
-            lanes = self._message_accumulator.lanes(topic, self.client.cluster)
-            if lanes is not None and (partition is None or partition in lanes.by_number):
-                return lanes, waited
+            queues = self._message_accumulator.topic_queues(topic, self.client.cluster)
+            if queues is not None and (partition is None or partition in queues.by_number):
+                return queues, waited
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Check that `partition` exists, asking the brokers once if it is not known."""
+        """Check that `partition` exists; request metadata once if it is unknown."""
         if partition >= 0:
             known = await self.client.wait_for_partition(TopicPartition(topic, partition), deadline)
         else:
@@ -629,7 +669,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> int:
-        """Return the partition that such a record would be sent to now."""
+        """Return the partition to which `send` would append such a record now."""
         cluster = self.client.cluster
         numbers = cluster.partition_ids(topic)
         if partition is not None:
@@ -639,9 +679,9 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         if not numbers:
             raise WrongArgument(f"the partitions of topic {topic!r} are not known")
         if self._hashes_keys and serialized_key is None:
-            lanes = self._message_accumulator.lanes(topic, cluster)
-            assert lanes is not None
-            queue = lanes.sticky or lanes.turn()
+            queues = self._message_accumulator.topic_queues(topic, cluster)
+            assert queues is not None
+            queue = queues.sticky or queues.switch()
             return int(queue.partition.partition)
         return ask_partitioner(self._partitioner, topic, serialized_key, cluster)
 
@@ -658,13 +698,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         """Queue `batch` for sending; return a future for its partition and the offset of its first
         record.
 
-        Without `partition` one is chosen as for a record without a key: by the partitioner, or in
-        turn. `partition` is a keyword argument.
+        Without `partition` one is chosen as for a record without a key: by the partitioner, or the
+        next one. `partition` is a keyword argument.
 
-        A batch that was not closed takes the records of later `send` calls for the partition until
-        it is full. Waits and is cancelled as `send`: cancelled while it waits, the batch is not
-        sent and can be sent again. Raises as `send`; WrongArgument (a ValueError) for an empty
-        batch, IllegalStateError for one that was sent.
+        A batch that was not closed accepts the records of later `send` calls for the partition
+        until it is full. Waits as `send` does: if the call is cancelled while it waits, the batch
+        is not sent and can be sent again. Raises as `send` does, WrongArgument (a ValueError) for
+        an empty batch, IllegalStateError for one that was sent.
         """
         number = self._check_may_send("send_batch")
         check_topic(topic)
@@ -673,11 +713,11 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         partition = as_number(partition)
         check_batch(batch, topic, self._given)
         deadline = self._loop.time() + self._given.max_block
-        lanes, waited = await self._wait_for_room(topic, partition, batch.size(), deadline)
+        queues, waited = await self._wait_for_memory(topic, partition, batch.size(), deadline)
         self._check_may_send("send_batch", number)
         check_batch(batch, topic, self._given)
         if partition is None and self._hashes_keys:
-            partition = int(lanes.turn().partition.partition)
+            partition = int(queues.switch().partition.partition)
         elif partition is None:
             partition = ask_partitioner(self._partitioner, topic, None, self.client.cluster)
         self._sender.meter.buffer_waited(topic, partition, waited)
@@ -686,13 +726,15 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     # -- transactions
 
     @property
-    def _txn_manager(self) -> TransactionView | None:
-        """The name by which programs ask whether a transaction is open or has failed for good; None
-        without a producer id, unless idempotence was asked for."""
-        from aiokafka.producer.transactions.view import TransactionView
+    def _txn_manager(self) -> ProducerIdState | None:
+        """The state that programs for aiokafka read at this name.
 
-        sequencer = (self._transactions or self._sender.delivery).sequencer
-        return TransactionView.of(sequencer, is_demanded=self._demands_idempotence)
+        None without a producer id, unless `enable_idempotence=True` was passed.
+        """
+        id_state = (self._transactions or self._sender.completion).id_state
+        if id_state is None and self._demands_idempotence:
+            return ProducerIdState()
+        return id_state
 
     def _transactional(self) -> ProducerTransactions:
         if self._transactions is None:
@@ -704,7 +746,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
 
     @contextmanager
     def _transacting(self, call: str) -> Iterator[None]:
-        """Count the time of a `call`; raise ProducerClosed if `stop()` ends before it does."""
+        """Count the duration of a `call`; raise ProducerClosed if `stop()` interrupts it."""
         try:
             with self._sender.meter.transacting(call):
                 yield
@@ -714,65 +756,67 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
             raise ProducerClosed(f"the producer was stopped before {call} was done") from error
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: what is sent from now on is part of it.
+        """Begin a transaction: records that are sent from now on are part of it.
 
         A commit or an abort that was cancelled is finished first; its error is raised, also that of
-        a fenced producer. Raises IllegalOperation without a `transactional_id`, and when one is
-        open TransactionStateError, also an IllegalOperation and an AssertionError.
+        a fenced producer. Raises IllegalOperation without a `transactional_id`, and
+        TransactionStateError (an IllegalOperation and an AssertionError) if a transaction is open.
         """
         with self._transacting("begin"):
             await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
-        """Wait until everything that was sent is written, then commit.
+        """Wait until all records of the transaction are written, then commit.
 
         Takes up to `max_block_ms`. After a KafkaTimeoutError without `requires_abort`, or a
-        cancellation, the outcome is unknown: call it again to go on where it was. It is unknown
-        after ProducerClosed, too, if the time of a `stop()` meanwhile was too short. After another
-        error the transaction has to be aborted, unless the error has `is_fatal`.
+        cancellation, the outcome is unknown: call it again to continue where it was. The outcome is
+        also unknown after ProducerClosed, if `stop()` was called meanwhile with too short a
+        timeout. After another error the transaction has to be aborted, unless the error has
+        `is_fatal`.
         """
         with self._transacting("commit"):
             await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, and make what was written invalid.
+        """Drop the records that were not sent, and abort those that were written.
 
-        Requests in flight are waited for, also those whose records `delivery_timeout_ms` has given
-        up: before KIP-890 brokers would write them into the next transaction. Takes up to
+        Waits for requests in flight, also if their records have exceeded `delivery_timeout_ms`:
+        before KIP-890 brokers would write them into the next transaction. Takes up to
         `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
         """
         with self._transacting("abort"):
             await self._transactional().abort()
 
     def transaction(self) -> TransactionContext:
-        """Return a context to send in: it commits at its end, and aborts if its body raises."""
-        return TransactionContext(self, self._transactions, lambda: bool(self._closed))
+        """Return a context manager that begins a transaction, commits it at the end of the block,
+        and aborts it if the block raises."""
+        return TransactionContext(self)
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: Any
     ) -> None:
-        """Commit positions of a consumer group with the transaction, also if the call is cancelled.
+        """Commit offsets of a consumer group with the transaction, also if the call is cancelled.
 
-        The `offsets` are by TopicPartition those of the next records to read, as int, (int, str) or
-        OffsetAndMetadata. The `group_id` is the consumer that read the records, its
-        `group_metadata()`, or the group's id, which stands for the consumers of that group in this
-        event loop. So brokers since Kafka 2.5 refuse a member that has lost its partitions.
+        `offsets` maps each TopicPartition to the offset of the next record to read, as int,
+        (int, str) or OffsetAndMetadata. `group_id` is the consumer that read the records, its
+        `group_metadata()`, or the group's id, which means the consumers of that group in this event
+        loop. So brokers since Kafka 2.5 refuse a member that has lost its partitions.
 
-        Raises CommitFailedError when a partition was revoked since its records were returned (even
-        if it came back, until records are requested again), IllegalGenerationError,
-        UnknownMemberIdError or FencedInstanceId when the brokers say so (fatal to that consumer,
-        not to this producer), ValueError and TypeError for wrong arguments. After an error without
-        `is_fatal` the transaction has to be aborted.
+        Raises CommitFailedError if a partition was revoked since its records were returned (even if
+        it was assigned again, until records are requested again), IllegalGenerationError,
+        UnknownMemberIdError or FencedInstanceId if the coordinator responds with them (fatal to
+        that consumer, but not to this producer), ValueError and TypeError for wrong arguments.
+        After an error without `is_fatal` the transaction has to be aborted.
         """
         with self._transacting("send_offsets"):
-            await self._transactional().send_offsets(offsets, group_id)
+            await self._transactional().contents.send_offsets(offsets, group_id)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send what waits, whatever `linger_ms` says, and wait until it is delivered or has failed.
+        """Send all records without lingering, and wait until they are delivered or have failed.
 
-        Waits for everything that was sent before the call. `timeout` is in seconds; without it
-        every record has its `delivery_timeout_ms`. Raises KafkaTimeoutError when that was not
-        enough. A cancellation changes nothing for the records.
+        Waits for all records that were sent before the call. `timeout` is in seconds; without it
+        every record has its `delivery_timeout_ms`. Raises KafkaTimeoutError after the timeout. A
+        cancellation has no effect on the records.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
@@ -783,13 +827,13 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     def abort_buffered(self) -> None:
         """Drop the records that wait to be sent: their futures fail with KafkaError.
 
-        Records in flight go on. One that waited to be sent again may have been written before.
+        Records in flight are not dropped. A record that waits for a retry may have been written.
         """
         self._check_usable()
         self._sender.drop_waiting(KafkaError("not sent: dropped by abort_buffered()"))
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """Return the partitions of `topic`, after waiting up to `request_timeout_ms` for them.
+        """Return the partitions of `topic`. Waits up to `request_timeout_ms` for metadata.
 
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError, KafkaTimeoutError.
         """
@@ -798,15 +842,90 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         deadline = self._loop.time() + self._given.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
-    _metadata = property(lambda self: self.client.cluster)  # as programs for aiokafka know it
+    _metadata = property(lambda self: self.client.cluster)  # a name of aiokafka
 
     @property
     def buffer_available_bytes(self) -> int:
-        """Bytes of `buffer_memory` that are free; `send` waits if a record does not fit."""
+        """Free bytes of `buffer_memory`; `send` waits if a record does not fit."""
         return max(0, self._message_accumulator.memory.free)
 
 
 _send = AIOKafkaProducer.send
+
+
+# -- Interceptors
+
+
+def _append_nothing(*_: Any) -> None:
+    """Replace `MessageAccumulator.append`, so that `send` calls the interceptors."""
+
+
+def _is_producer_record(value: Any) -> bool:
+    from aiokafka.interceptors import ProducerRecord
+
+    return isinstance(value, ProducerRecord)
+
+
+def _acknowledge_cancelled(interception: Interception, record: ProducerRecord, count: int) -> None:
+    """Call `on_acknowledgement` of the first `count` interceptors: `send` was cancelled in the last
+    of them."""
+    error = asyncio.CancelledError("send() was cancelled in an interceptor")
+    interception.tell("on_acknowledgement", record, None, error, count=count)
+
+
+def _acknowledge(
+    interception: Interception, record: ProducerRecord, future: Future[RecordMetadata]
+) -> None:
+    """Call `on_acknowledgement` with the outcome of a record whose future is done."""
+    metadata: RecordMetadata | None = None
+    error: BaseException | None
+    if future.cancelled():
+        error = asyncio.CancelledError("the program has cancelled the future of the record")
+    else:
+        # Not `exception()`, which marks the exception as retrieved: asyncio would no longer log
+        # that the program has ignored it.
+        error = future._exception
+        metadata = future.result() if error is None else None
+    interception.tell("on_acknowledgement", record, metadata, error)
+
+
+# -- A transaction as an `async with` block
+
+
+class TransactionContext:
+    """A transaction as an `async with` block. Created by `AIOKafkaProducer.transaction`."""
+
+    def __init__(self, producer: AIOKafkaProducer[Any, Any]) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        producer = self._producer
+        transactions = producer._transactions
+        if transactions is None:
+            return
+        try:
+            if exc is None:
+                await producer.commit_transaction()
+        finally:
+            # Also after a failed transaction or an unfinished commit: no other call ends them.
+            if transactions.transaction.is_undecided and not producer._closed:
+                try:
+                    await producer.abort_transaction()
+                except KafkaError as error:
+                    # Logged only: the error that led to the abort is more important. The next
+                    # transaction repeats the abort first.
+                    log.warning("%s: the transaction is not aborted yet: %s", producer, error)
+
+
 show_options(
     AIOKafkaProducer.__init__,
     ProducerConfig,

@@ -1,8 +1,761 @@
-"""Import path of aiokafka: the state of a producer and of its transaction."""
+"""The state of a producer's identity and of its transaction.
+
+No I/O: `Sender` requests a producer id when `wants_producer_id` is set, `ProducerTransactions`
+talks to the coordinator, and `BatchCompletion` reports the outcome of batches.
+
+Sequence numbers
+----------------
+
+A leader remembers, for each producer id, the epoch and the sequence numbers of the last five
+batches that it has written. It acknowledges a batch that it knows without writing it again. It
+refuses a batch that does not begin where the last one ended (OutOfOrderSequenceNumber: a gap). So a
+batch keeps its sequence number for as long as it may be in the log, whatever happens to it
+(KIP-98).
+
+What happens after a failure (KIP-360, without transactions):
+
+1. Batches 1 (numbers 0 to 9), 2 (10 to 19) and 3 (20 to 29) are in flight; `next` is 30.
+2. Batch 1 fails with a retriable error. It moves back to the front of its queue, with its number.
+   Batches 2 and 3 are refused as gaps, since 1 was not written. `is_oldest` returns that a batch
+   before them is still to come: retrying them in order mends this, and costs no epoch.
+3. Now batch 1 times out instead. It may have been written or not: `is_uncertain`. New batches wait,
+   batches 2 and 3 are sent again under their old numbers. If they are written, batch 1 was in the
+   log, `expected` reaches `next`, and all is well.
+4. If batch 2 is refused as a gap, no batch before it is left: `has_gap`. The leader will refuse
+   every later number of this epoch, so the sequence has to begin again at 0 under the next epoch.
+   (If batch 1 may still be written, and batch 2 with it, batch 2 fails instead:
+   `BatchCompletion._is_too_late_to_say`.)
+   That is safe only when nothing is in flight: a batch in flight with an old number might still be
+   written, and then once more under its new number. `assign_sequence` waits for that, clears the
+   numbers of all waiting batches, and increments the epoch.
+5. After the last epoch (32767) another producer id is needed: `wants_producer_id`.
+
+With transactions only the coordinator gives epochs. A gap then fails the transaction, and the next
+epoch comes with the abort.
+"""
 
 from __future__ import annotations
 
-from aiokafka.producer.transactions.state import TransactionState
-from aiokafka.producer.transactions.view import TransactionView as TransactionManager
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING
 
-__all__ = ["TransactionManager", "TransactionState"]
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    FencedInstanceId,
+    InvalidProducerEpoch,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    ProducerFenced,
+    RequestTimedOutError,
+    TransactionalIdAuthorizationFailed,
+    TransactionStateError,
+    UnsupportedVersionError,
+    renewed,
+)
+from aiokafka.net.failures import REFUSALS
+from aiokafka.producer.batch import advance
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.producer.batch import ProducerBatch
+    from aiokafka.producer.message_accumulator import PartitionQueue
+
+__all__ = [
+    "UNANSWERED",
+    "PartitionSequence",
+    "ProducerIdState",
+    "Transaction",
+    "TransactionManager",
+    "TransactionState",
+    "UnansweredRequests",
+    "is_oldest",
+]
+
+
+# -- The producer id and the sequence numbers (KIP-98, KIP-360)
+
+
+_LAST_EPOCH = 0x7FFF
+
+_LONGEST_PAUSE = 300.0
+"""Seconds after which a leader may have forgotten a producer id that has not sent it anything.
+`producer.id.expiration.ms` is a day by default, and minutes where there are many producers.
+"""
+
+
+class PartitionSequence:
+    """The sequence numbers of one partition. Only `ProducerIdState` writes to it."""
+
+    __slots__ = (
+        "epoch",
+        "expected",
+        "generation",
+        "has_gap",
+        "is_uncertain",
+        "is_unresolved",
+        "known_by",
+        "known_id",
+        "next",
+        "producer_id",
+        "topic_id",
+        "used_at",
+    )
+
+    def __init__(self) -> None:
+        self.generation = -1
+        """`ProducerIdState.generation` of the producer id that the partition uses."""
+        self.producer_id = -1
+        self.epoch = -1
+        self.next = 0
+        """The first sequence number of the next new batch."""
+        self.expected = 0
+        """The number that the leader expects next, according to its responses."""
+        self.is_uncertain = False
+        """Whether a batch failed after it may have been sent: `expected` may never reach `next`."""
+        self.is_unresolved = False
+        """Whether a batch failed that may still be written."""
+        self.has_gap = False
+        """Whether the leader reported that records before the oldest batch are missing."""
+        self.known_id = -1
+        """The producer id that the leader knows for certain, under any epoch."""
+        self.known_by = -1
+        """The node id of that leader."""
+        self.used_at = 0.0
+        """The loop time at which a batch was last about to be sent."""
+        self.topic_id: bytes | None = None
+        """The topic id in the last metadata; None before Kafka 2.8."""
+
+
+class ProducerIdState:
+    """Assigns producer ids, epochs and sequence numbers to batches (KIP-98).
+
+    A partition whose sequence is broken begins again at 0 under the next epoch of its own
+    (KIP-360): for a producer without transactions, leaders compare epochs per partition. Owns: the
+    producer id and every `PartitionSequence`.
+    """
+
+    def __init__(self, transaction: Transaction | None = None) -> None:
+        """Args:
+        transaction: With one, only the coordinator gives epochs: a broken sequence stays broken
+            until the transaction was aborted.
+        """
+        self.transaction = transaction
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.generation = 0
+        """Counts the producer ids and epochs that `set_producer_id` has set."""
+        self.wants_producer_id = True
+        """Whether no producer id is usable: new batches wait for `set_producer_id`."""
+        self.id_error: BaseException | None = None
+        """Why the last request for a producer id failed."""
+        self._first_epoch = -1
+        """The first epoch of partitions: higher than the epochs of all forgotten partitions."""
+
+    # -- names of aiokafka's TransactionManager
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The transactional id; None for a producer without transactions."""
+        return None if self.transaction is None else self.transaction.transactional_id
+
+    @property
+    def state(self) -> TransactionState:
+        """The state of the transaction; UNINITIALIZED without transactions."""
+        transaction = self.transaction
+        return TransactionState.UNINITIALIZED if transaction is None else transaction.state
+
+    def has_pid(self) -> bool:
+        """Return whether there is a producer id."""
+        return self.producer_id != -1
+
+    def is_in_transaction(self) -> bool:
+        """Return whether a transaction is open and has not failed."""
+        return self.state is TransactionState.IN_TRANSACTION
+
+    def is_fatal_error(self) -> bool:
+        """Return whether the producer has failed for good, so that it cannot even abort."""
+        return self.state is TransactionState.FATAL
+
+    # -- the producer id
+
+    def set_producer_id(self, producer_id: int, epoch: int) -> None:
+        """Use a new producer id, or another epoch of the old one. Each partition changes to it when
+        it has nothing in flight.
+        """
+        self.producer_id = producer_id
+        self.producer_epoch = self._first_epoch = epoch
+        self.generation += 1
+        self.wants_producer_id = False
+        self.id_error = None
+
+    def set_id_error(self, error: BaseException) -> None:
+        """Record why the brokers gave no producer id."""
+        self.id_error = error
+
+    def discard_producer_id(self, producer_id: int) -> None:
+        """Request another producer id: the brokers no longer accept `producer_id`."""
+        if producer_id == self.producer_id:
+            self.wants_producer_id = True
+
+    def lacks_id(self, queue: PartitionQueue) -> bool:
+        """Return whether batches of `queue` wait for another producer id."""
+        return self.wants_producer_id and self._is_over(queue.sequence)
+
+    # -- sequence numbers
+
+    def assign_sequence(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> bool:
+        """Assign the next sequence number to `batch`, the oldest waiting one of `queue`. `now` is
+        loop time.
+
+        Returns False if the batch has to wait: for batches in flight, for a producer id, or for the
+        coordinator of the transaction. A batch that was sent before keeps its number, since the
+        leader may have it.
+        """
+        sequence = queue.sequence
+        if now - sequence.used_at > _LONGEST_PAUSE:
+            sequence.known_id = -1  # the leader may have forgotten it
+        sequence.used_at = now
+        if self.transaction is not None and not self.transaction.admits(queue.partition):
+            return False
+        if self._is_over(sequence):
+            if sequence.has_gap:
+                if queue.in_flight:
+                    return False
+                queue.clear_sequences()
+            if not batch.has_sequence and (queue.in_flight or not self._begin_again(sequence)):
+                return False
+        # A leader accepts any first number from a producer id that it does not know:
+        #
+        # 1. The first two batches, 0 and 10, are in flight to a broker that is about to lead.
+        # 2. Batch 0 arrives a moment too early, and is refused. Now the broker leads.
+        # 3. Batch 10 arrives. The leader does not know the id, so it writes the batch.
+        # 4. Batch 0 is sent again. Its number is before those in the log, so the leader refuses it
+        #    for ever: lost.
+        #
+        # So the first batch goes alone, to each leader. Under a later epoch of an id that the
+        # leader knows this is not needed: there the leader accepts only 0 as the first number.
+        if queue.in_flight and not _is_known(queue):
+            return False
+        if not batch.has_sequence:
+            batch.assign_sequence(sequence.producer_id, sequence.epoch, sequence.next)
+            sequence.next = advance(sequence.next, batch.record_count)
+        return True
+
+    def forget(self, queue: PartitionQueue) -> bool:
+        """Return whether `queue`, which has no batches, can be dropped with its sequence numbers.
+
+        The leader may still remember them when the queue is recreated. Under the same epoch it
+        might take the first batch, which begins at 0, for a duplicate: so partitions begin with a
+        higher epoch from now on. With transactions only the coordinator raises the epoch.
+        """
+        sequence = queue.sequence
+        if sequence.generation != self.generation:
+            return True
+        if self.transaction is not None:
+            return False
+        if sequence.epoch >= _LAST_EPOCH:
+            self.wants_producer_id = True
+        else:
+            self._first_epoch = max(self._first_epoch, sequence.epoch + 1)
+        return True
+
+    def set_topic_id(self, queue: PartitionQueue, topic_id: bytes | None) -> None:
+        """Set the topic id of the last metadata: the leader of a recreated topic knows no producer
+        id."""
+        sequence = queue.sequence
+        if topic_id != sequence.topic_id:
+            sequence.topic_id = topic_id
+            sequence.known_id = -1
+
+    def on_success(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Update the sequence after the leader has written `batch`."""
+        sequence = queue.sequence
+        if self._is_current(sequence, batch):
+            sequence.expected = advance(batch.base_sequence, batch.record_count)
+            sequence.known_id = batch.producer_id
+            assert queue.in_flight_from is not None
+            sequence.known_by = queue.in_flight_from.node_id
+
+    def on_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
+        """Update the sequence after `batch` has failed for good, maybe with an unknown outcome."""
+        sequence = queue.sequence
+        transaction = None if self.is_past(batch) else self.transaction
+        if batch.has_sequence and self._is_current(sequence, batch):
+            sequence.is_uncertain = True
+            sequence.is_unresolved |= batch.may_be_written(error)
+            if transaction is not None:
+                transaction.require_new_epoch()
+        if transaction is not None:
+            transaction.fail(error)
+
+    def is_past(self, batch: ProducerBatch) -> bool:
+        """Return whether `batch` belongs to a transaction that was aborted before its response.
+
+        That is possible where each transaction has its own epoch (KIP-890). Otherwise an abort
+        waits for the response.
+        """
+        if self.transaction is None or not batch.has_sequence:
+            return False
+        identity = (self.producer_id, self.producer_epoch)
+        return (batch.producer_id, batch.producer_epoch) != identity
+
+    def on_gap(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Update the sequence after the leader refused `batch` for its sequence number, epoch or
+        producer id.
+
+        Usually a batch before it failed, and both are sent again in order. If there is none before
+        it, the leader has lost records, or never got those of a batch that failed: only a new epoch
+        helps.
+        """
+        sequence = queue.sequence
+        if not self._is_current(sequence, batch):
+            return
+        sequence.known_id = -1
+        if is_oldest(queue, batch):
+            sequence.has_gap = True
+
+    def _is_over(self, sequence: PartitionSequence) -> bool:
+        """Return whether the next new batch cannot simply have the number `next`."""
+        is_old = sequence.generation != self.generation
+        return sequence.is_uncertain or sequence.has_gap or is_old
+
+    def _is_current(self, sequence: PartitionSequence, batch: ProducerBatch) -> bool:
+        return batch.producer_id == sequence.producer_id and batch.producer_epoch == sequence.epoch
+
+    def _begin_again(self, sequence: PartitionSequence) -> bool:
+        """Prepare the sequence for a new batch; return False if that is not possible yet.
+
+        No batch of the old sequence is in flight.
+        """
+        if self.wants_producer_id:
+            return False
+        if sequence.generation != self.generation:
+            sequence.generation = self.generation
+            sequence.producer_id = self.producer_id
+            sequence.epoch = self._first_epoch
+            sequence.next = sequence.expected = 0
+        elif sequence.has_gap or sequence.expected != sequence.next:
+            if self.transaction is not None:
+                return False
+            if sequence.epoch == _LAST_EPOCH:
+                self.wants_producer_id = True
+                return False
+            sequence.epoch += 1
+            sequence.next = sequence.expected = 0
+        sequence.has_gap = sequence.is_uncertain = sequence.is_unresolved = False
+        return True
+
+
+TransactionManager = ProducerIdState
+"""The name in aiokafka, of the object in `producer._txn_manager`."""
+
+
+def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    """Return whether every undelivered batch of `queue` has a later sequence number than `batch`,
+    or none."""
+    return not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting))
+
+
+def _is_known(queue: PartitionQueue) -> bool:
+    """Return whether the leader of `queue` knows the producer id for certain.
+
+    Not every leader does: if retention had deleted the records of a producer before a replica
+    copied the log, the replica learns of that producer only from the next record.
+    """
+    sequence, node = queue.sequence, queue.node
+    is_same = node is not None and node.node_id == sequence.known_by
+    return is_same and sequence.known_id == sequence.producer_id
+
+
+def _precedes(other: ProducerBatch, batch: ProducerBatch) -> bool:
+    """Return whether `other`, of the same partition and epoch, has an earlier sequence number."""
+    if other is batch or not other.has_sequence:
+        return False
+    return 0 < (batch.base_sequence - other.base_sequence) & 0x7FFFFFFF < 0x40000000
+
+
+# -- Requests of a transaction that got no response, and may be carried out after its end
+
+
+# When a SASL session cannot be renewed, its connection closes with the requests in flight.
+UNANSWERED = (
+    KafkaConnectionError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+    *REFUSALS,
+    asyncio.TimeoutError,
+    asyncio.CancelledError,
+)
+
+
+class UnansweredRequests:
+    """Records which effects brokers may still apply for requests that got no response.
+
+    A request that was sent again counts as well, whatever the response to the repetition.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: set[TopicPartition] = set()
+        """Partitions to which records may still be written."""
+        self.groups: set[str] = set()
+        """Groups whose offsets may still be stored."""
+        self.of_coordinator = False
+        """Whether the coordinator may still change or end the transaction."""
+        self.of_commit = False
+        """Whether a request to commit got no response that tells its outcome: the transaction may
+        be committed, whatever the response to a later request."""
+
+    def __bool__(self) -> bool:
+        return bool(self.partitions or self.groups or self.of_coordinator)
+
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add the partitions of a Produce request without a response."""
+        self.partitions.update(partitions)
+
+    @contextmanager
+    def watch_offsets(self, group_id: str) -> Iterator[None]:
+        """Guard a request that stores offsets of a group."""
+        try:
+            yield
+        except UNANSWERED:
+            self.groups.add(group_id)
+            raise
+
+    @contextmanager
+    def watch_coordinator(self) -> Iterator[None]:
+        """Guard a request that changes or ends the transaction at its coordinator."""
+        try:
+            yield
+        except UNANSWERED:
+            self.of_coordinator = True
+            raise
+
+    @contextmanager
+    def watch_commit(self) -> Iterator[None]:
+        """Guard a request that commits the transaction."""
+        try:
+            with self.watch_coordinator():
+                yield
+        except BaseException:
+            self.of_commit = True
+            raise
+
+    def note_end(self, is_commit: bool) -> None:
+        """Record that a coordinator may have stored a request to end the transaction, although it
+        responded with an error."""
+        self.of_commit |= is_commit
+
+    def forget_records(self) -> None:
+        """Drop the partitions: every record of the transaction was acknowledged, so leaders
+        recognize a late duplicate by its sequence number."""
+        self.partitions.clear()
+
+    def take(self) -> UnansweredRequests:
+        """Return a copy, and clear this object."""
+        taken = UnansweredRequests()
+        taken.partitions, self.partitions = self.partitions, set()
+        taken.groups, self.groups = self.groups, set()
+        taken.of_coordinator, self.of_coordinator = self.of_coordinator, False
+        taken.of_commit, self.of_commit = self.of_commit, False
+        return taken
+
+
+# -- The transaction
+
+
+class TransactionState(Enum):
+    """The states of a producer with transactions."""
+
+    UNINITIALIZED = "not started"
+    READY = "ready to begin"
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    COMMITTED = "almost ready to begin"
+    ABORTING = "aborting"
+    ABORTABLE = "failed: only abort_transaction() is possible"
+    FATAL = "failed for good"
+
+
+_S = TransactionState
+
+# What triggers the transitions:
+#   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
+#   IN_TRANSACTION    begin_transaction()
+#   COMMITTING        commit_transaction()
+#   COMMITTED         the commit is stored, but there was no time left to prepare the next
+#                     transaction
+#   ABORTING          abort_transaction(), or stop()
+#   ABORTABLE         records or offsets have failed, or the coordinator has aborted it
+#   FATAL             the producer was fenced or is not authorized: an error of _FATAL_ERRORS
+_TRANSITIONS = {
+    _S.UNINITIALIZED: {_S.READY, _S.FATAL},
+    _S.READY: {_S.IN_TRANSACTION, _S.FATAL},
+    _S.IN_TRANSACTION: {_S.COMMITTING, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
+    _S.COMMITTING: {_S.READY, _S.COMMITTED, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
+    _S.COMMITTED: {_S.READY, _S.FATAL},
+    _S.ABORTABLE: {_S.ABORTING, _S.FATAL},
+    _S.ABORTING: {_S.READY, _S.FATAL},
+    _S.FATAL: set(),
+}
+
+# Programs for aiokafka match these words at the beginning of a message; the reason follows.
+_NO_RECORDS = "Can't send messages while not in transaction"
+_OPENINGS = {
+    "send": _NO_RECORDS,
+    "send_batch": _NO_RECORDS,
+    "send_offsets_to_transaction": "Not in the middle of a transaction",
+}
+
+_FATAL_ERRORS = (
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+    ClusterAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+
+
+class Transaction:
+    """Owns the state, the error that caused it, and what the coordinator knows of the transaction.
+
+    Others read the fields; each change is a method here.
+    """
+
+    def __init__(self, transactional_id: str, on_closed: Callable[[], None]) -> None:
+        """Args:
+        on_closed: Called when the transaction accepts no more records.
+        """
+        self.transactional_id = transactional_id
+        self.state = _S.UNINITIALIZED
+        self.number = 0
+        """Counts the transactions. A task that outlives its transaction must not change the next
+        one."""
+        self.error: BaseException | None = None
+        self.doubt: BaseException | None = None
+        """The error of a leader, if it may mean that the producer was fenced. No records are sent
+        until the coordinator was asked."""
+        self.doubtful: TopicPartition | None = None
+        """The partition of that leader."""
+        self.is_version_2 = False
+        """Whether leaders add partitions themselves, and every end increments the epoch
+        (KIP-890)."""
+        self.needs_new_epoch = False
+        """Whether the next transaction needs another epoch, because it is unknown which sequence
+        numbers the leaders expect."""
+        self.has_effects = False
+        """Whether the coordinator may know the transaction, so that it has to be ended there."""
+        self.is_ending = False
+        """Whether EndTxn with a commit may have been sent: an abort is impossible then."""
+        self.is_ended = False
+        """Whether EndTxn has succeeded: at most a new epoch is missing."""
+        self.partitions: set[TopicPartition] = set()
+        """Partitions that the coordinator has added to the transaction."""
+        self.wanted: set[TopicPartition] = set()
+        """Partitions with records that wait until the coordinator has added them."""
+        self.groups: set[str] = set()
+        """Groups that the coordinator has added to the transaction."""
+        self.unanswered = UnansweredRequests()
+        """Requests that may still be carried out when the transaction is over."""
+        self._on_closed = on_closed
+
+    def begin(self, is_version_2: bool) -> None:
+        """Begin a transaction."""
+        self._enter(_S.IN_TRANSACTION, "begin_transaction")
+        self.number += 1
+        self.is_version_2 = is_version_2
+
+    def check_may_begin(self, *, is_committing: bool) -> None:
+        """Raise unless a transaction can begin now, or once the last one is finished.
+
+        A commit that may have been sent can be finished, unless another task `is_committing` now.
+        """
+        is_left = self.state is _S.COMMITTING and self.is_ending and not is_committing
+        if not is_left and self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
+            raise self._refusal("begin_transaction")
+
+    def begin_commit(self) -> None:
+        """Begin to commit, or continue after a timeout or a cancellation."""
+        if self.state is not _S.COMMITTING:
+            self._enter(_S.COMMITTING, "commit_transaction")
+        self._on_closed()
+
+    def begin_abort(self) -> None:
+        """Begin to abort, or continue after a timeout or a cancellation.
+
+        Raises TransactionStateError if a commit may have been sent.
+        """
+        # The outcome of that commit is open. After an abort the application might believe the
+        # opposite of what consumers see.
+        if self.state is _S.COMMITTING and self.is_ending:
+            raise self._refusal("abort_transaction")
+        if self.state is not _S.ABORTING:
+            self._enter(_S.ABORTING, "abort_transaction")
+        self._on_closed()
+
+    def end(self) -> None:
+        """Finish the transaction, or the start of the producer: the next transaction can begin."""
+        self._enter(_S.READY, "end")
+        self.partitions.clear()
+        self.wanted.clear()
+        self.groups.clear()
+        self.unanswered.take()
+        self.error = self.doubt = None
+        self.has_effects = self.is_ending = self.is_ended = self.needs_new_epoch = False
+
+    # -- what the brokers know
+
+    def note_effects(self) -> None:
+        """Record that the coordinator may know the transaction: a request to it is being sent."""
+        self.has_effects = True
+
+    def add_partitions(self, partitions: Set[TopicPartition]) -> None:
+        """Add partitions that the coordinator has added: their records may be sent."""
+        self.wanted -= partitions
+        self.partitions |= partitions
+
+    def add_group(self, group_id: str) -> None:
+        """Add a group that the coordinator has added: its offsets may be sent."""
+        self.groups.add(group_id)
+
+    def set_doubt(self, partition: TopicPartition, error: BaseException) -> None:
+        """Send no more records until the coordinator has explained the `error` of the leader of
+        `partition`.
+        """
+        self.doubtful = partition
+        self.doubt = error
+
+    def require_new_epoch(self) -> None:
+        """Require another epoch for the next transaction, in which sequences begin at 0."""
+        self.needs_new_epoch = True
+
+    def note_new_epoch(self) -> None:
+        """Record that the coordinator has given another epoch."""
+        self.needs_new_epoch = False
+
+    def begin_end(self, is_commit: bool) -> None:
+        """Record that EndTxn is being sent. After a commit (`is_commit`) an abort is impossible."""
+        self.is_ending = is_commit
+
+    def note_refusal(self) -> None:
+        """Record that the coordinator has refused to commit: an abort is possible again."""
+        self.is_ending = False
+
+    def note_end(self) -> None:
+        """Record that the coordinator has ended the transaction: EndTxn must not be sent again."""
+        self.is_ended = True
+
+    def note_commit(self) -> None:
+        """Record that the commit has succeeded, although the next transaction cannot begin yet."""
+        if self.state is not _S.FATAL:
+            self._enter(_S.COMMITTED, "commit_transaction")
+
+    @property
+    def accepts_records(self) -> bool:
+        """Whether records that were passed to `send` may still become part of the transaction."""
+        return self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the transaction is open, and an abort is still possible."""
+        if self.state is _S.COMMITTING:
+            return not self.is_ending
+        return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE, _S.ABORTING)
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Return whether records of `partition` may be sent now.
+
+        If the coordinator has to add the partition first, it is in `wanted` afterwards.
+        """
+        if not self.accepts_records or self.doubt is not None:
+            return False
+        if self.is_version_2:
+            self.has_effects = True
+        elif partition not in self.partitions:
+            # One request asks the coordinator for all of these.
+            self.wanted.add(partition)
+            return False
+        return True
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Return whether records of `partition` wait for the coordinator."""
+        return self.doubt is not None or partition in self.wanted
+
+    def fail(self, error: BaseException) -> None:
+        """Record that records or offsets have failed: only an abort is possible.
+
+        After a fatal error even that is impossible, and also while a commit may have been sent,
+        which an abort could not undo.
+        """
+        if isinstance(error, _FATAL_ERRORS) or self.is_ending:
+            self.fail_for_good(error)
+        elif self.accepts_records:
+            if isinstance(error, KafkaTimeoutError):
+                # Without this attribute programs repeat a commit after an error of this class.
+                vars(error)["requires_abort"] = True
+            if isinstance(error, FencedInstanceId):
+                # Fatal for the consumer whose offsets were sent, but not for this producer.
+                vars(error)["is_fatal"] = False
+            self._enter(_S.ABORTABLE, "fail")
+            self.error = error
+            # A leader knows a later epoch than ours, so the producer needs another one.
+            self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)
+            self._on_closed()
+
+    def fail_late(self, error: BaseException) -> None:
+        """Record that the coordinator has aborted the transaction and given another epoch already.
+
+        `abort_transaction` then has nothing to send. The markers had a later epoch, so brokers
+        refuse the requests that got no response.
+        """
+        self.is_ending = False
+        self.fail(error)
+        self.unanswered.take()
+        self.has_effects = self.needs_new_epoch = False
+
+    def fail_for_good(self, error: BaseException) -> None:
+        """Record that the producer cannot continue: every call raises `error` from now on."""
+        if self.state is not _S.FATAL:
+            # Overrides the attributes of the error's class: programs check them, and would abort
+            # again and again.
+            vars(error).update(is_fatal=True, requires_abort=False)
+            self._enter(_S.FATAL, "fail")
+            self.error = error
+            self._on_closed()
+
+    def check(self, call: str) -> None:
+        """Raise unless `call` may add records or offsets now."""
+        if self.state is not _S.IN_TRANSACTION:
+            raise self._refusal(call)
+
+    def raise_failure(self) -> None:
+        """Raise the error of a failed transaction, if it has failed."""
+        if self.state in (_S.ABORTABLE, _S.FATAL) and self.error is not None:
+            raise renewed(self.error) from self.error
+
+    def _enter(self, state: TransactionState, call: str) -> None:
+        if state not in _TRANSITIONS[self.state]:
+            raise self._refusal(call)
+        self.state = state
+
+    def _refusal(self, call: str) -> BaseException:
+        if self.state is _S.FATAL and self.error is not None:
+            refusal = renewed(self.error)
+            refusal.__cause__ = self.error
+            return refusal
+        opening = _OPENINGS.get(call, call)
+        text = f"{opening}: the producer is {self.state.value}"
+        if self.state is _S.ABORTABLE:
+            refusal = TransactionStateError(f"{text}, because of: {self.error}")
+            refusal.__cause__ = self.error
+            return refusal
+        if self.state in (_S.READY, _S.COMMITTED):
+            text = (
+                f"{opening}: no transaction is open, the producer is {self.state.value} one: use "
+                "`async with producer.transaction()`, or call begin_transaction() first"
+            )
+        elif self.state is _S.COMMITTING:
+            text += "; if that call ended with an error, call commit_transaction() again"
+        return TransactionStateError(text)

@@ -13,11 +13,11 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.producer.batches.batch_builder import BatchBuilder
+    from aiokafka.producer.batch_builder import BatchBuilder
     from aiokafka.session.session import TransactionalSession
 else:
     TransactionalSession = later("aiokafka.session.session.TransactionalSession")
-    BatchBuilder = later("aiokafka.producer.batches.batch_builder.BatchBuilder")
+    BatchBuilder = later("aiokafka.producer.batch_builder.BatchBuilder")
 
 __all__ = ["ENDING", "OVER", "SessionPhase", "SessionTransaction"]
 

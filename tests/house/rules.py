@@ -289,8 +289,6 @@ SHIMS = {
     "conn",
     "consumer.fetcher",
     "consumer.group_coordinator",
-    "producer.sender",
-    "producer.transaction_manager",
     "protocol.admin",
     "protocol.api",
     "protocol.commit",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import KafkaError
-from aiokafka.producer.batches.record_future import BatchOutcome
+from aiokafka.producer.batch import BatchOutcome
 from aiokafka.structs import TopicPartition
 
 PARTITION = TopicPartition("t", 0)

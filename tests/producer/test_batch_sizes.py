@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiokafka._config import ClientConfig
 from aiokafka._config.producer import ProducerConfig
-from aiokafka.producer.batches.batch import BatchSizing
+from aiokafka.producer.batch import BatchSizing
 
 FULL = 16_384
 

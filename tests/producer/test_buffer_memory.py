@@ -14,7 +14,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     ProducerClosed,
 )
-from aiokafka.producer.batches.appender import BufferMemory
+from aiokafka.producer.message_accumulator import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import Fail, FakeCluster, Hold
@@ -192,10 +192,10 @@ async def test_memory_that_is_given_back_in_the_turn_of_the_deadline() -> None:
     """As when the program has stood still: it is the call's turn, and the next one's after it."""
     loop = asyncio.get_running_loop()
     memory = BufferMemory(loop, 1000)
-    memory.take(1000)
+    memory.allocate(1000)
     waiting = asyncio.create_task(memory.wait(500, loop.time()))
     await asyncio.sleep(0)
-    memory.give_back(1000)
+    memory.release(1000)
     await waiting
     await asyncio.sleep(0)
     assert not memory.is_contended
@@ -204,7 +204,7 @@ async def test_memory_that_is_given_back_in_the_turn_of_the_deadline() -> None:
 async def test_a_call_that_is_refused_in_the_turn_of_its_deadline() -> None:
     loop = asyncio.get_running_loop()
     memory = BufferMemory(loop, 1000)
-    memory.take(1000)
+    memory.allocate(1000)
     waiting = asyncio.create_task(memory.wait(500, loop.time()))
     await asyncio.sleep(0)
     memory.refuse_waiters(lambda: ProducerClosed("stopped"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import KafkaError, ProducerClosed
-from aiokafka.producer.batches import record_future
+from aiokafka.producer import batch as batch_module
 from aiokafka.testing import FakeCluster
 from tests.producer.held import Held, Sent, fail, waiting
 from tests.support.producers import TOPIC, new_producer
@@ -102,7 +102,7 @@ async def test_a_result_keeps_no_records(cluster: FakeCluster) -> None:
 
 
 async def test_the_collector_sees_it_when_something_waits(held: Held) -> None:
-    is_compiled = not str(record_future.__file__).endswith(".py")
+    is_compiled = not str(batch_module.__file__).endswith(".py")
     futures = [await held.send() for _ in range(4)]
     assert [gc.is_tracked(future) for future in futures] == [not is_compiled] * 4
     futures[0].add_done_callback(lambda _: None)
@@ -116,7 +116,7 @@ async def test_the_collector_sees_it_when_something_waits(held: Held) -> None:
 
 async def test_the_collector_does_not_see_results(held: Held) -> None:
     """Thousands that are kept would have it look through all objects of the program."""
-    is_compiled = not str(record_future.__file__).endswith(".py")
+    is_compiled = not str(batch_module.__file__).endswith(".py")
     futures = [await held.send() for _ in range(3)]
     await held.deliver()
     results = [futures[0].result(), await futures[1], *await asyncio.gather(futures[2])]

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed
 from aiokafka.metrics import ProducerMetricsCollector
-from aiokafka.producer.batches.appender import BufferMemory
+from aiokafka.producer.message_accumulator import BufferMemory
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
@@ -224,13 +224,13 @@ async def test_memory_is_neither_lost_nor_granted_twice(seed: int) -> None:
         nonlocal waits
         for _ in range(100):
             need = chosen.choice((100, 1000, 20_000, 50_000))
-            if need > memory.room:
+            if need > memory.allocatable:
                 waits += 1
                 try:
                     await memory.wait(need, loop.time() + chosen.choice((0.001, 60)))
                 except KafkaTimeoutError:
                     continue
-            memory.take(need)
+            memory.allocate(need)
             assert memory.free >= 0
             held.append(need)
 
@@ -238,7 +238,7 @@ async def test_memory_is_neither_lost_nor_granted_twice(seed: int) -> None:
     while not all(task.done() for task in tasks):
         for _ in range(chosen.randrange(4)):
             if held:
-                memory.give_back(held.pop(chosen.randrange(len(held))))
+                memory.release(held.pop(chosen.randrange(len(held))))
         if chosen.random() < 0.02:
             chosen.choice(tasks).cancel()
         await asyncio.sleep(0)
@@ -246,10 +246,10 @@ async def test_memory_is_neither_lost_nor_granted_twice(seed: int) -> None:
     for task in tasks:
         assert task.cancelled() or task.exception() is None
     while held:
-        memory.give_back(held.pop())
+        memory.release(held.pop())
     await asyncio.sleep(0)
     assert waits > 50
-    assert memory.free == memory.room == memory.size
+    assert memory.free == memory.allocatable == memory.size
     assert not memory.has_waiters
 
 

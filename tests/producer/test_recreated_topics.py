@@ -9,8 +9,8 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import UnknownTopicOrPartitionError
-from aiokafka.producer.batches.appender import PartitionQueue
-from aiokafka.producer.batches.batch import BatchSizing
+from aiokafka.producer.batch import BatchSizing
+from aiokafka.producer.message_accumulator import PartitionQueue
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.batch import iter_batches
 from aiokafka.testing import Fail, FakeCluster

@@ -20,7 +20,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.producer.transactions.state import Errand, Errands, Transaction
+from aiokafka.producer.transaction_manager import Transaction
+from aiokafka.producer.transaction_requests import PendingTxnRequest, PendingTxnRequests
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -340,13 +341,13 @@ async def test_offsets_that_are_refused_while_their_caller_is_cancelled() -> Non
     transaction.end()
     transaction.begin(is_version_2=True)
 
-    async def work(_: Errand) -> None:
+    async def work(_: PendingTxnRequest) -> None:
         caller.cancel()
         raise GroupAuthorizationFailedError("group")
 
-    errands = Errands(transaction, TaskOwner("producer"))
+    pending = PendingTxnRequests(transaction, TaskOwner("producer"))
     deadline = asyncio.get_running_loop().time() + 10
-    caller = asyncio.ensure_future(errands.run("offsets", work, deadline))
+    caller = asyncio.ensure_future(pending.run("offsets", work, deadline))
     assert isinstance((await results([caller]))[0], asyncio.CancelledError)
     with pytest.raises(GroupAuthorizationFailedError):
         transaction.raise_failure()

@@ -148,7 +148,7 @@ assert values(builder.build()) == [b"one"]
 """
 
 WITHOUT_INIT = """
-from aiokafka.producer.batches.batch_builder import BatchBuilder
+from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.record.header import RecordBatch
 from aiokafka.record.columns import ColumnReader
 from aiokafka.record.contents import read_records

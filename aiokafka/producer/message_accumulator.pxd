@@ -2,14 +2,14 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from aiokafka.partitioner cimport murmur2
-from aiokafka.producer.batches.batch cimport ProducerBatch
+from aiokafka.producer.batch cimport ProducerBatch
 
 
 cdef class BufferMemory:
     cdef readonly int64_t size
     cdef readonly int64_t free
-    cdef readonly int64_t room
-    cdef readonly int64_t taken
+    cdef readonly int64_t allocatable
+    cdef readonly int64_t allocated
     cdef readonly bint is_contended
     cdef bint _is_granting
     cdef int64_t _rest
@@ -17,8 +17,8 @@ cdef class BufferMemory:
     cdef object _refusal
     cdef object _loop
 
-    cpdef take(self, int64_t size)
-    cpdef give_back(self, int64_t size)
+    cpdef allocate(self, int64_t size)
+    cpdef release(self, int64_t size)
 
 
 cdef class PartitionQueue:
@@ -36,12 +36,12 @@ cdef class PartitionQueue:
     cpdef seal(self)
 
 
-cdef int64_t _TURN_BYTES
+cdef int64_t _YIELD_BYTES
 cdef int64_t _PER_RECORD
 cdef int64_t _AT_MOST
 
 
-cdef class TopicLanes:
+cdef class TopicQueues:
     cdef readonly list queues
     cdef readonly dict by_number
     cdef readonly object sizing
@@ -51,30 +51,36 @@ cdef class TopicLanes:
     cdef int64_t _left
 
     @cython.locals(choices=list, queue=PartitionQueue, rival=PartitionQueue)
-    cpdef PartitionQueue turn(self)
+    cpdef PartitionQueue switch(self)
 
-    cpdef PartitionQueue keyed(self, bytes key)
+    cpdef PartitionQueue for_key(self, bytes key)
 
 
-cdef class Appender:
+cdef class MessageAccumulator:
+    cdef dict __dict__
+    cdef object __weakref__
     cdef readonly BufferMemory memory
-    cdef readonly dict lanes
+    cdef readonly object pending
+    cdef readonly dict queues
     cdef readonly bint is_accepting
-    cdef readonly bint is_busy
-    cdef int64_t _turn_at
+    cdef readonly bint is_yielding
+    cdef dict _topics
+    cdef dict _sizing
+    cdef int64_t _yielded_at
     cdef int64_t _max_record_bytes
     cdef bint _hashes_keys
     cdef double _delivery_timeout
-    cdef object _pending
-    cdef object _on_batch
+    cdef object _sender
+    cdef object _meter
+    cdef object _config
     cdef object _loop
     cdef int64_t _last_stamp
     cdef object _stamp
 
     @cython.locals(seconds=double, stamp=int64_t)
-    cdef object now(self)
+    cdef object _now(self)
 
-    @cython.locals(memory=BufferMemory, lanes=TopicLanes, queue=PartitionQueue, need=int64_t)
+    @cython.locals(memory=BufferMemory, topic_queues=TopicQueues, queue=PartitionQueue, need=int64_t)
     cpdef object append(
         self,
         object topic,
@@ -87,9 +93,9 @@ cdef class Appender:
     )
 
     @cython.locals(batch=ProducerBatch, before=int64_t)
-    cpdef object place(
+    cpdef object append_to(
         self,
-        TopicLanes lanes,
+        TopicQueues topic_queues,
         PartitionQueue queue,
         object timestamp,
         object key,
@@ -99,9 +105,9 @@ cdef class Appender:
     )
 
     @cython.locals(queue=PartitionQueue, batch=ProducerBatch, before=int64_t)
-    cpdef object spread(
+    cpdef object append_sticky(
         self,
-        TopicLanes lanes,
+        TopicQueues topic_queues,
         object timestamp,
         object value,
         object headers,
@@ -109,12 +115,14 @@ cdef class Appender:
     )
 
     @cython.locals(limit=Py_ssize_t)
-    cdef bint _grow(self, TopicLanes lanes, PartitionQueue queue, ProducerBatch batch) except -1
+    cdef bint _grow(
+        self, TopicQueues topic_queues, PartitionQueue queue, ProducerBatch batch
+    ) except -1
 
     @cython.locals(batch=ProducerBatch)
-    cdef object _begin(
+    cdef object _open_batch(
         self,
-        TopicLanes lanes,
+        TopicQueues topic_queues,
         PartitionQueue queue,
         object timestamp,
         object key,

@@ -1,4 +1,4 @@
-"""Batches that users fill. Compiled when possible, see batch_builder.pxd."""
+"""Batches that users fill. Compiled if possible, see batch_builder.pxd."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka import _clock
 from aiokafka._callbacks import refuse_awaitable
-from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp
+from aiokafka.producer._arguments import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.rows import RowSource
 
@@ -15,10 +15,10 @@ __all__ = ["AppendedRecord", "BatchBuilder"]
 
 
 class AppendedRecord:
-    """What is known of a record that was added to a batch.
+    """A record that was added to a batch.
 
-    Its `offset` is the place in the batch, from 0, its `size` the bytes that it takes there before
-    compression, its `timestamp` in milliseconds since 1970 (UTC).
+    `offset` is its position in the batch, from 0, `size` its bytes in the batch before compression,
+    `timestamp` its time in milliseconds since 1970 (UTC).
     """
 
     offset: int
@@ -35,7 +35,7 @@ class AppendedRecord:
 
 
 class BatchBuilder:
-    """A batch to fill with `append` and to hand to `send_batch`. Made by
+    """A batch to fill with `append` and to send with `send_batch`. Created by
     `AIOKafkaProducer.create_batch`.
     """
 
@@ -62,11 +62,11 @@ class BatchBuilder:
     ) -> AppendedRecord | None:
         """Add a record; return None, with nothing added, if the batch is full or closed.
 
-        The first record fits, whatever its size; the first that does not fit closes the batch.
-        `timestamp` is in milliseconds since 1970, None for now; fractions are cut off. The
+        The first record fits, whatever its size. The first record that does not fit closes the
+        batch. `timestamp` is in milliseconds since 1970, None for now; fractions are cut off. The
         producer's serializers are applied to `key` and `value`. `headers` are pairs of name and
-        bytes, from any iterable. Raises TypeError for a key, value or headers that are not bytes
-        after that, WrongArgument (a ValueError) for a timestamp that is negative or too large.
+        bytes, from any iterable. Raises TypeError if a serialized key or value, or a header, is not
+        bytes, WrongArgument (a ValueError) for a timestamp that is negative or too large.
         """
         if self._is_closed:
             return None
@@ -98,12 +98,13 @@ class BatchBuilder:
         before = builder.size
         offset = builder.append(stamp, key, value, headers)
         if offset < 0:
-            # Programs fill it until it is closed, and nothing is to overtake this record.
+            # Closed even if a smaller record would fit: that would overtake this one, which the
+            # program adds to its next batch.
             self._is_closed = True
             return None
         if offset == 0:
             self._first_timestamp = stamp
-        # Without arguments, which would have to become Python objects first.
+        # Not by the constructor: compiled, its arguments would become Python objects first.
         record = AppendedRecord.__new__(AppendedRecord)
         record.offset = offset
         record.size = builder.size - before
@@ -113,13 +114,13 @@ class BatchBuilder:
     def append_rows(
         self, rows: RowSource, order: bytearray, start: int = 0, stop: int | None = None
     ) -> int:
-        """Add rows from columns: those whose numbers are in `order`, an array of int32, from place
+        """Add rows from columns. Their numbers are in `order`, an array of int32, from index
         `start` to `stop` (None: to its end).
 
-        Returns the place of the first row that was not added because the batch is full or closed,
-        or `stop` if all were. The first record fits, whatever its size. The producer's serializers
-        are not applied. Raises ValueError for a row that does not exist, or a timestamp or header
-        that is not valid; the rows before it were added.
+        Returns the index of the first row that was not added because the batch is full or closed,
+        or `stop` if all rows were added. The first record fits, whatever its size. The producer's
+        serializers are not applied. Raises ValueError for a row that does not exist, or that has an
+        invalid timestamp or header; the rows before it were added.
         """
         stop = len(order) // 4 if stop is None else stop
         if self._is_closed:
@@ -133,40 +134,38 @@ class BatchBuilder:
                 self._first_timestamp = builder.first_timestamp
 
     def close(self) -> None:
-        """Take no more records, neither from `append` nor, after `send_batch`, from the producer's
-        `send`.
-        """
+        """Accept no more records, neither from `append` nor, after `send_batch`, from `send`."""
         self._is_closed = True
 
     def closed(self) -> bool:
-        """Return whether the batch takes no more records."""
+        """Return whether the batch accepts no more records."""
         return self._is_closed
 
     def size(self) -> int:
-        """Return the bytes of the batch so far, before compression, its header included."""
+        """Return the bytes of the batch so far, before compression, including its header."""
         return self._records().size
 
     def record_count(self) -> int:
-        """Return how many records the batch has."""
+        """Return the number of records in the batch."""
         return self._records().record_count
 
     @property
     def first_timestamp(self) -> int:
-        """Timestamp of the first record in milliseconds since 1970, -1 while there is none."""
+        """Timestamp of the first record in milliseconds since 1970, -1 in an empty batch."""
         return self._first_timestamp
 
     def _records(self) -> RecordBatchBuilder:
-        if self._builder is None:  # compiled, of an object that was made without __init__
+        if self._builder is None:  # compiled, and created without __init__
             text = "the batch was not initialised"  # type: ignore[unreachable]
             raise TypeError(f"{text}: __init__ was not called")
         return self._builder
 
     def release(self) -> RecordBatchBuilder:
-        """Return the records for the producer to send; nothing can be added any more."""
+        """Close the batch, and return its records for the producer to send."""
         self._is_closed = self._is_sent = True
         return self._builder
 
     @property
     def is_sent(self) -> bool:
-        """Whether the batch was given to `send_batch`."""
+        """Whether the batch was passed to `send_batch`."""
         return self._is_sent

@@ -2,18 +2,20 @@ cimport cython
 from libc.stdint cimport int64_t
 
 cimport aiokafka._cpython_native as _cpython
-cimport aiokafka.producer.batches.results_native as results
+from aiokafka.record.batch cimport RecordBatchBuilder
 
 
 cdef int _OPEN
 cdef int _WRITTEN
 cdef int _UNACKNOWLEDGED
 cdef int _FAILED
-cdef int _ASKS
+cdef int _PENDING
 cdef int _CANCELLED
 cdef int _RESULT
 cdef int _EXCEPTION
 cdef list _NOTHING
+
+cdef int64_t _OVERHEAD
 
 
 @cython.final
@@ -28,7 +30,7 @@ cdef class BatchOutcome:
     cdef object _topic
     cdef object _number
     cdef object _make_error
-    cdef bint _is_seen
+    cdef bint _is_retrieved
     cdef list _waiting
     cdef list _dropped
     cdef list _firsts
@@ -47,7 +49,7 @@ cdef class BatchOutcome:
 
     cpdef watch(self, Py_ssize_t number, RecordFuture future)
 
-    cpdef drop(self, Py_ssize_t number)
+    cpdef note_dropped(self, Py_ssize_t number)
 
     cpdef write(self, int64_t base_offset, int64_t log_append_time, object log_start_offset)
 
@@ -69,7 +71,7 @@ cdef class RecordFuture:
     cdef BatchOutcome _outcome
     cdef Py_ssize_t _number
     cdef int _state
-    cdef bint _is_seen
+    cdef bint _is_retrieved
     cdef bint _is_called_first
     cdef object _value
     cdef object _fn
@@ -78,10 +80,10 @@ cdef class RecordFuture:
     cdef object _twin
 
     @cython.locals(outcome=BatchOutcome, part=Py_ssize_t)
-    cdef BatchOutcome _find(self)
+    cdef BatchOutcome _current_outcome(self)
 
     @cython.locals(outcome=BatchOutcome)
-    cdef _look(self)
+    cdef _load(self)
 
     cpdef bint done(self) except -1
 
@@ -99,3 +101,29 @@ cdef class RecordFuture:
 
 @cython.locals(future=RecordFuture)
 cdef RecordFuture _new_future(BatchOutcome outcome, Py_ssize_t number)
+
+
+cdef class ProducerBatch:
+    cdef readonly object partition
+    cdef readonly RecordBatchBuilder builder
+    cdef readonly double created
+    cdef readonly double deadline
+    cdef readonly int state
+    cdef readonly int64_t reserved
+    cdef readonly int attempts
+    cdef readonly bint has_grown
+    cdef readonly bint is_doubtful
+    cdef readonly bint is_unanswered
+    cdef readonly bint goes_alone
+    cdef readonly object error
+    cdef readonly int64_t producer_id
+    cdef readonly int producer_epoch
+    cdef readonly int64_t base_sequence
+    cdef readonly object user_future
+    cdef readonly int64_t user_timestamp
+    cdef readonly BatchOutcome outcome
+
+    @cython.locals(size=Py_ssize_t)
+    cpdef object add(
+        self, object timestamp, object key, object value, object headers, bint is_awaited=*
+    )

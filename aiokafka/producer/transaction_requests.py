@@ -1,4 +1,4 @@
-"""Requests of a transaction to its coordinator and to the group coordinator."""
+"""Requests of a transaction to its coordinator and to group coordinators."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
 from aiokafka._partitions import as_partition, split_offset
+from aiokafka._tasks import TaskOwner
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerResponseError,
     CoordinatorNotAvailableError,
     InvalidTransactionTimeout,
+    InvalidTxnState,
     KafkaError,
     KafkaProtocolError,
+    KafkaTimeoutError,
     NotCoordinatorError,
     OperationNotAttempted,
+    ProducerClosed,
     ProducerFenced,
+    TransactionStateError,
     UnknownError,
     UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.net.failures import REFUSALS
-from aiokafka.producer.sending.sender import ProducerIdentity, check, identity_in, retry
-from aiokafka.producer.transactions.state import UNANSWERED, Errand, Strays
+from aiokafka.producer.sender import ProducerIdentity, check, identity_in, retry
+from aiokafka.producer.transaction_manager import UNANSWERED, Transaction, UnansweredRequests
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -49,46 +54,266 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_UNKNOWN",
+    "MemberOffsets",
     "Offsets",
-    "Remaining",
-    "Share",
+    "PendingTxnRequest",
+    "PendingTxnRequests",
+    "RemainingPartitions",
     "TransactionRequests",
     "as_group",
     "as_offsets",
-    "check_added",
-    "check_named",
-    "share_out",
-    "topics_to_add",
+    "offsets_by_member",
     "with_epochs",
 ]
 
+log = logging.getLogger("aiokafka.producer.producer")
 
-# -- Which partitions a coordinator has added to a transaction. No I/O
+T = TypeVar("T")
+
+
+# -- Tasks that send the requests, and that the end of the transaction waits for
+
+
+# What these errors mean is found out by the task, or by the end of the transaction if that has
+# cancelled the task.
+_LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
+
+
+class _CancelledError(Exception):
+    """The task was cancelled before it sent its next request."""
+
+
+class PendingTxnRequest:
+    """A task that does one piece of work with a coordinator: requests, backoffs and look-ups.
+
+    Between two requests it can be cancelled at any time. In a request it waits for the response.
+    """
+
+    def __init__(self, name: str, transaction: Transaction) -> None:
+        self.name = name
+        self.number = transaction.number
+        self.task: asyncio.Task[None] | None = None
+        self.error: BaseException | None = None
+        self.is_in_flight = False
+        """Whether a request was sent and has no response."""
+        self.is_cancelled = False
+        self.is_detached = False
+        """Whether its caller no longer waits for it."""
+        self.must_finish = False
+        """Whether it can no longer be cancelled."""
+        self._transaction = transaction
+        self._has_begun = False
+
+    @contextmanager
+    def in_flight(self) -> Iterator[None]:
+        """Guard a request: the task waits for its response even if it is cancelled, and the
+        coordinator may know the transaction from now on."""
+        if self.is_cancelled:
+            raise _CancelledError
+        self._transaction.note_effects()
+        self.is_in_flight = True
+        try:
+            yield
+        finally:
+            self.is_in_flight = False
+            self._on_response()
+
+    def _on_response(self) -> None:
+        if self.is_cancelled:
+            # Not at once: the task reads the response first.
+            asyncio.get_running_loop().call_soon(self.cancel)
+
+    def cancel(self) -> None:
+        """End the task as soon as it has no request in flight."""
+        if not self.must_finish:
+            self.is_cancelled = True
+            if not self.is_in_flight:
+                self._cancel_task()
+
+    def cancel_now(self) -> None:
+        """End the task without waiting for a response."""
+        if not self.must_finish:
+            self.is_cancelled = True
+            self._cancel_task()
+
+    def _cancel_task(self) -> None:
+        # A task that is cancelled before its first step would not even run `execute`.
+        if self._has_begun and self.task is not None and not self.task.done():
+            self.task.cancel()
+
+    async def execute(self, work: Callable[[PendingTxnRequest], Awaitable[None]]) -> None:
+        """Run `work`, and keep the exception that it raises in `error`."""
+        self._has_begun = True
+        try:
+            if not self.is_cancelled:
+                await work(self)
+        except asyncio.CancelledError:
+            # If `cancel` was not called, the producer is being closed.
+            if not self.is_cancelled:
+                raise
+        except _CancelledError:
+            pass
+        except Exception as error:
+            self.error = error
+
+
+class PendingTxnRequests:
+    """Runs the tasks, and owns those that are not done.
+
+    Why a caller does not send these requests in its own task:
+
+    1. A caller sends TxnOffsetCommit, or AddPartitionsToTxn, and is cancelled.
+    2. The transaction is aborted. EndTxn goes to another broker, which responds at once.
+    3. The next transaction begins, before Kafka 4.0 under the same epoch.
+    4. Only now the first broker processes the request of step 1: the offsets of the aborted
+       transaction become part of the next one, and are committed with it.
+
+    So the response of step 1 has to be awaited before step 2, by a task that a cancelled caller
+    leaves behind. If no response comes, `Fencing.fence_unanswered` takes care of the request. In
+    transactions of version 2 (KIP-890) every transaction has its own epoch: the late request is
+    refused, so an abort need not wait for it.
+    """
+
+    def __init__(self, transaction: Transaction, owner: TaskOwner) -> None:
+        self._transaction = transaction
+        self._owner = owner
+        self._pending: dict[PendingTxnRequest, None] = {}
+
+    async def run(
+        self, name: str, work: Callable[[PendingTxnRequest], Awaitable[None]], deadline: float
+    ) -> None:
+        """Run `work` in a task; it ends by `deadline` (loop time) unless it waits for a response.
+
+        Tasks of one name run one after the other. Raises what `work` raises, KafkaTimeoutError at
+        the deadline, TransactionStateError if the transaction was ended meanwhile. Cancelled, it
+        leaves the task to the end of the transaction: a commit waits for the task, and fails if the
+        task fails; an abort cancels it.
+        """
+        # Added at once, because a commit waits for tasks that wait for their turn as well.
+        before = [one for one in self._pending if one.name == name]
+
+        async def in_turn(pending: PendingTxnRequest) -> None:
+            for other in before:
+                await self._wait_for(other, deadline, f"{name}: not in time: waits for its turn")
+            self._transaction.raise_failure()
+            await work(pending)
+
+        pending = PendingTxnRequest(name, self._transaction)
+        pending.task = self._owner.start(self._execute(pending, in_turn), name=name)
+        self._pending[pending] = None
+        try:
+            await self._result(pending, deadline)
+        except KafkaError:
+            pending.cancel()
+            raise
+        finally:
+            pending.is_detached = True
+
+    async def _execute(
+        self, pending: PendingTxnRequest, work: Callable[[PendingTxnRequest], Awaitable[None]]
+    ) -> None:
+        try:
+            await pending.execute(work)
+        finally:
+            self._pending.pop(pending, None)
+            self._apply_error(pending)
+
+    def _apply_error(self, pending: PendingTxnRequest) -> None:
+        """Fail the transaction if a task has failed.
+
+        Not left to the caller, which may be cancelled, and runs some iterations of the event loop
+        later: a commit that waits for nothing else would send EndTxn before, without what the task
+        was to add.
+        """
+        transaction = self._transaction
+        # The task has outlived its transaction.
+        if pending.number != transaction.number:
+            return
+        error = pending.error
+        # For a wrong argument nothing was sent: raising it is enough if a caller still waits.
+        if not pending.is_detached and not isinstance(error, KafkaError):
+            return
+        if error is not None and not isinstance(error, _LEFT_TO_THE_END):
+            transaction.fail(error)
+
+    async def _wait_for(
+        self, pending: PendingTxnRequest, deadline: float | None, text: str
+    ) -> None:
+        """Wait until `pending` is done. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        assert pending.task is not None
+        limit = None
+        if deadline is not None:
+            limit = max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait([pending.task], timeout=limit)
+        if not pending.task.done():
+            raise KafkaTimeoutError(text)
+        self._pending.pop(pending, None)
+
+    async def _result(self, pending: PendingTxnRequest, deadline: float) -> None:
+        text = f"{pending.name}: the broker has not answered in time"
+        try:
+            await self._wait_for(pending, deadline, text)
+        except KafkaTimeoutError:
+            if pending.is_in_flight:
+                raise
+            # It ends at the same deadline by itself, and its error says what it waited for.
+            await self._wait_for(pending, None, text)
+        assert pending.task is not None
+        if pending.error is not None:
+            raise pending.error
+        if pending.task.cancelled():
+            raise ProducerClosed("the producer was stopped")
+        if pending.is_cancelled:
+            raise TransactionStateError(
+                f"{pending.name}: the transaction was ended in the meantime"
+            )
+
+    async def wait_for_all(self, deadline: float) -> None:
+        """Wait until all tasks are done. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        while self._pending:
+            pending = next(iter(self._pending))
+            await self._wait_for(pending, deadline, f"not in time: {pending.name} is under way")
+
+    async def cancel_all(self, deadline: float) -> None:
+        """Cancel all tasks, and wait until none of them can add anything to the transaction.
+
+        Raises KafkaTimeoutError at `deadline` (loop time).
+        """
+        for pending in tuple(self._pending):
+            if self._transaction.is_version_2:
+                # The epoch of its request ends with the transaction (KIP-890).
+                pending.cancel_now()
+            else:
+                pending.cancel()
+        await self.wait_for_all(deadline)
+
+
+# -- Partitions that a coordinator has added to a transaction. No I/O
 
 
 MOST_UNKNOWN = 5
-"""The metadata of a coordinator may lack a new partition for a while. One that it does not know so
-many times in a row does not exist, or does not exist any more."""
+"""How many times in a row a coordinator has to respond that it does not know a partition, until the
+partition counts as missing: its metadata may lack a new partition for a while."""
 
 
-class Remaining:
-    """Partitions to add again, of which some may be gone, or not ours to write any more.
+class RemainingPartitions:
+    """Partitions to add again, of which some may be deleted, or no longer authorized.
 
-    Owns: those that were neither added nor refused so far, in however many requests and calls.
+    Owns: the partitions that were neither added nor refused so far, in all requests and calls.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = set(partitions)
         self._unknown = 0
-        """How many times in a row the coordinator did not know some of them."""
+        """How many times in a row the coordinator did not know one of them."""
 
     def check_response(self, response: AddPartitionsToTxnResponse) -> None:
-        """Take out what was added, or else what was refused.
+        """Remove the partitions that were added, or else those that were refused.
 
-        Raises an error that a retry may mend, and ProducerFenced.
+        Raises retriable errors and ProducerFenced.
         """
         try:
-            check_added(response, self.partitions)
+            _check_added(response, self.partitions)
         except UnknownTopicOrPartitionError:
             self._unknown += 1
             if self._unknown < MOST_UNKNOWN:
@@ -103,21 +328,21 @@ class Remaining:
 
     def _drop_refused(self, response: AddPartitionsToTxnResponse) -> None:
         self._unknown = 0
-        telling, _ = _telling_code(response)
-        self.partitions -= {partition for partition, code in _codes(response) if code == telling}
+        decisive, _ = _decisive_code(response)
+        self.partitions -= {partition for partition, code in _codes(response) if code == decisive}
 
 
-def check_added(response: AddPartitionsToTxnResponse, wanted: Set[TopicPartition]) -> None:
-    """Raise the error that decides, unless `wanted` were added."""
-    check(*_telling_code(response))
-    check_named(wanted, {partition for partition, _ in _codes(response)}, "AddPartitionsToTxn")
+def _check_added(response: AddPartitionsToTxnResponse, wanted: Set[TopicPartition]) -> None:
+    """Raise the decisive error, unless all partitions in `wanted` were added."""
+    check(*_decisive_code(response))
+    _check_named(wanted, {partition for partition, _ in _codes(response)}, "AddPartitionsToTxn")
 
 
-def check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
-    """Raise KafkaProtocolError, which is retried, for a response without a word about a partition.
+def _check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
+    """Raise KafkaProtocolError, which is retriable, if the response lacks a wanted partition.
 
-    If it were taken for added, its records could stay out of the transaction; and its offsets, if
-    they were taken for stored, would be lost.
+    If such a partition counted as added, its records might not be in the transaction. If its
+    offsets counted as stored, they might be lost.
     """
     missing = wanted - named
     if missing:
@@ -126,8 +351,7 @@ def check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: s
         raise KafkaProtocolError(f"{what}: no word about {topic}-{number}{more} in the response")
 
 
-def topics_to_add(partitions: Set[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
-    """Return partitions in the form of a request."""
+def _topics_to_add(partitions: Set[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
@@ -142,11 +366,11 @@ def _codes(response: AddPartitionsToTxnResponse) -> list[tuple[TopicPartition, i
     ]
 
 
-def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """Return the code that decides, and the partition that it is about; (0, "") without an error.
+def _decisive_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
+    """Return the decisive error code, and a text with its partition; (0, "") without an error.
 
-    If one partition is refused, none is added, and the others are only "not attempted". An error
-    that a retry does not mend goes before those that it may.
+    If one partition is refused, none is added, and the code of the others is "not attempted". A
+    code that is not retriable takes precedence over retriable ones.
     """
     found: list[tuple[int, int, str]] = []
     for (topic, number), code in _codes(response):
@@ -159,20 +383,20 @@ def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
     return code, where
 
 
-# -- Check offsets for a transaction, and find the group members that commit them. No I/O
+# -- Offsets for a transaction, and the group members that commit them. No I/O
 
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
-Share = tuple[ConsumerGroupMetadata, Offsets]
-"""The member that commits, and the offsets that it commits."""
+MemberOffsets = tuple[ConsumerGroupMetadata, Offsets]
+"""A group member, and the offsets that are committed in its name."""
 
 
 class WrongOffsets(TypeError, ValueError):
-    """What was given is no offsets: TypeError by meaning, ValueError as aiokafka has it."""
+    """The argument is no mapping of offsets. Also a ValueError, because aiokafka raises that."""
 
 
 def as_offsets(offsets: Any) -> Offsets:
-    """Return offsets that a user gave: by partition an int, (int, str) or OffsetAndMetadata.
+    """Return a user's offsets: by partition an int, (int, str) or OffsetAndMetadata.
 
     Raises TypeError or ValueError for anything else.
     """
@@ -196,8 +420,7 @@ def as_offsets(offsets: Any) -> Offsets:
 
 
 def as_group(group: Any) -> str | ConsumerGroupMetadata:
-    """Return the id of a group, or the member that commits for it if `group` names one: a consumer,
-    or its metadata.
+    """Return the id of a group, or a member of it if `group` is a consumer or its metadata.
 
     Raises CommitFailedError for a consumer that is not a member now, ValueError for anything else.
     """
@@ -219,7 +442,7 @@ def as_group(group: Any) -> str | ConsumerGroupMetadata:
 def with_epochs(offsets: Offsets, readers: Sequence[GroupView]) -> Offsets:
     """Return `offsets` with the leader epochs that these consumers know.
 
-    By them the next reader notices that the log was truncated meanwhile (KIP-320).
+    With them the next consumer detects that the log was truncated meanwhile (KIP-320).
     """
     found: Offsets = {}
     for partition, entry in offsets.items():
@@ -231,14 +454,14 @@ def with_epochs(offsets: Offsets, readers: Sequence[GroupView]) -> Offsets:
     return found
 
 
-def share_out(
+def offsets_by_member(
     offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupView]
-) -> list[Share]:
-    """Assign each of `offsets` to the member that commits it.
+) -> list[MemberOffsets]:
+    """Group `offsets` by the member that commits them.
 
-    `readers` are the consumers of the group in this event loop. If `group` is only an id, a
-    partition belongs to its reader, or to no member. Raises CommitFailedError if a reader has lost
-    a partition since it returned its records.
+    `readers` are the consumers of the group in this event loop. If `group` is only an id, the
+    offset of a partition is committed by its reader, or by no member. Raises CommitFailedError if a
+    reader has lost a partition since it returned the partition's records.
     """
     if isinstance(group, ConsumerGroupMetadata):
         for reader in readers:
@@ -248,14 +471,14 @@ def share_out(
     by_reader: dict[GroupView | None, Offsets] = {}
     for partition, entry in offsets.items():
         by_reader.setdefault(_reader_of(partition, entry.offset, readers), {})[partition] = entry
-    shares: dict[ConsumerGroupMetadata, Offsets] = {}
+    by_member: dict[ConsumerGroupMetadata, Offsets] = {}
     for found, part in by_reader.items():
         member = ConsumerGroupMetadata(group)
         if found is not None:
             found.refuse_lost(part)
             member = found.metadata()
-        shares.setdefault(member, {}).update(part)
-    return list(shares.items())
+        by_member.setdefault(member, {}).update(part)
+    return list(by_member.items())
 
 
 def _reader_of(
@@ -268,10 +491,10 @@ def _reader_of(
 
     1. Reader A returns the records 0 to 9. The application processes them.
     2. The group revokes the partition from A and assigns it to B. B has read nothing yet.
-    3. The application commits offset 10. It belongs to A, which must refuse it, as B begins at 0.
-       To commit it in the name of B would be accepted, and both would have processed 0 to 9.
+    3. The application commits offset 10. A must refuse it, as B begins at 0. The coordinator would
+       accept it in the name of B, and both would have processed the records 0 to 9.
 
-    So B counts only once it has returned records, or stands at this very offset.
+    So B counts only once it has returned records, or if its position is this very offset.
     """
     for reader in readers:
         if reader.may_commit(partition, offset):
@@ -282,18 +505,17 @@ def _reader_of(
     return next((reader for reader in readers if reader.owns(partition)), None)
 
 
-log = logging.getLogger("aiokafka.producer.producer")
+# -- The requests
 
-T = TypeVar("T")
 
-_LAST_CLIENT_SIDE_ADD = 3  # from version 4 on AddPartitionsToTxn is for brokers (KIP-890)
+_LAST_CLIENT_SIDE_ADD = 3  # later versions of AddPartitionsToTxn are for brokers (KIP-890)
 _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# A coordinator responds so, too, when it has stored what it was asked for, and lost its replicas or
-# its place before they had it, or met an error behind that. It may be carried out.
+# A coordinator also responds with these codes if it has stored the request, but lost its replicas
+# or its role before they had it, or met an error afterwards: the request may be carried out.
 _STORED_PERHAPS = (
     CoordinatorNotAvailableError.errno,
     NotCoordinatorError.errno,
@@ -304,27 +526,28 @@ _STORED_PERHAPS = (
 class TransactionRequests:
     """Sends requests to the coordinator of one transactional id, and to those of groups.
 
-    Every call repeats what a retry may mend until `deadline` (loop time), then raises
-    KafkaTimeoutError. After that, or after a cancellation, it can be repeated. Once `init` had good
-    credentials, refused ones are retried as well: nothing is lost while they are changed.
+    Every call retries retriable errors until `deadline` (loop time), then raises KafkaTimeoutError.
+    After that, or after a cancellation, the call can be repeated. Once `init` has succeeded,
+    refused credentials are retried as well, so that they can be changed meanwhile.
 
-    Owns which errors are retried, whether it has warned of old brokers, and whether the next epoch
-    may be ours already.
+    Owns which errors are retried, whether it has warned of old brokers, and whether the producer
+    may have the next epoch already.
     """
 
-    def __init__(self, client: AIOKafkaClient, transactional_id: str, strays: Strays) -> None:
-        """Begin without credentials that were good. `strays` notes what got no response."""
+    def __init__(
+        self, client: AIOKafkaClient, transactional_id: str, unanswered: UnansweredRequests
+    ) -> None:
         self._client = client
         self._id = transactional_id
-        self._strays = strays
+        self._unanswered = unanswered
         self._has_warned = False
-        self._passing: tuple[type[KafkaError], ...] = ()
+        self._also_retriable: tuple[type[KafkaError], ...] = ()
         self.may_have_epoch = False
-        """Whether InitProducerId got no response, or none that says what became of it: the next
-        epoch may be ours already."""
+        """Whether InitProducerId got no response that tells its outcome: the coordinator may have
+        given this producer the next epoch already."""
 
     async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
-        return await retry(self._client, what, deadline, attempt, self._passing)
+        return await retry(self._client, what, deadline, attempt, self._also_retriable)
 
     async def _send(
         self,
@@ -334,13 +557,15 @@ class TransactionRequests:
         deadline: float,
         max_version: int | None,
         check_response: Callable[[Any], None],
-        errand: Errand | None = None,
+        pending: PendingTxnRequest | None = None,
         adapt: Callable[[BrokerConnection], None] | None = None,
     ) -> Any:
-        """Ask the coordinator of `key` once, by `deadline`; wait for the response on an errand.
+        """Send a request to the coordinator of `key` once, by `deadline`; return the response.
 
-        `adapt` changes the request for what the broker can do. Returns a response that
-        `check_response` has found good: its errors are the broker's.
+        Args:
+            check_response: Raises for an error code in the response.
+            pending: The task that waits for the response, even beyond the deadline.
+            adapt: Changes the request to fit the broker's versions.
         """
 
         async def ask(node_id: int) -> Any:
@@ -348,16 +573,16 @@ class TransactionRequests:
             if adapt is not None:
                 adapt(connection)
             version = connection.pick(type(request), max_version)
-            # An errand bounds its requests by the connection's own timeout: a timer here would
-            # leave one on its way that nothing waits for.
+            # Requests of a task have the connection's timeout alone. After a timer here, a request
+            # would be in flight that nothing waits for.
             with self._watch(request):
-                if errand is not None:
-                    with errand.on_wire():
+                if pending is not None:
+                    with pending.in_flight():
                         response = await connection.request(request, version=version)
                 else:
                     async with timeout_at(deadline):
                         response = await connection.request(request, version=version)
-            self._note_what_is_open(request, response)
+            self._note_open_outcome(request, response)
             check_response(response)
             return response
 
@@ -369,24 +594,24 @@ class TransactionRequests:
         try:
             return await self._client.ask_coordinator(kind, key, deadline, ask)
         except asyncio.TimeoutError:
-            # It may have moved, and the next call may have no time either to find that out.
+            # The coordinator may have moved, and the next call may be too short to find that out.
             self._client.forget_coordinator(kind, key, "no response in time")
             raise
 
-    def _note_what_is_open(self, request: Any, response: Any) -> None:
+    def _note_open_outcome(self, request: Any, response: Any) -> None:
         if isinstance(request, EndTxnRequest) and response.error_code in _STORED_PERHAPS:
-            self._strays.note_end(request.committed)
+            self._unanswered.note_end(request.committed)
         elif isinstance(request, InitProducerIdRequest) and response.error_code in _STORED_PERHAPS:
             self.may_have_epoch = True
 
     def _watch(self, request: Any) -> AbstractContextManager[None]:
         if isinstance(request, TxnOffsetCommitRequest):
-            return self._strays.watch_offsets(request.group_id)
+            return self._unanswered.watch_offsets(request.group_id)
         if isinstance(request, InitProducerIdRequest):
             return self._watch_epoch()
         if isinstance(request, EndTxnRequest) and request.committed:
-            return self._strays.watch_commit()
-        return self._strays.watch_coordinator()
+            return self._unanswered.watch_commit()
+        return self._unanswered.watch_coordinator()
 
     @contextmanager
     def _watch_epoch(self) -> Iterator[None]:
@@ -397,7 +622,8 @@ class TransactionRequests:
             raise
 
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
-        # Finding the node is not under this timer: at the deadline that says why none was found.
+        # The look-up of the node does not run under this timer: its own timeout error says why no
+        # node was found.
         async with timeout_at(deadline):
             return await self._client.connection(node_id)
 
@@ -418,13 +644,14 @@ class TransactionRequests:
         request: Any,
         deadline: float,
         max_version: int | None = None,
-        errand: Errand | None = None,
-        take: Callable[[Any, str], T] = lambda response, _: response,
+        pending: PendingTxnRequest | None = None,
+        convert: Callable[[Any, str], T] = lambda response, _: response,
     ) -> T:
-        """Ask the coordinator of the transactional id; the response has one error code.
+        """Send a request to the coordinator of the transactional id; its response has one error
+        code.
 
-        Returns what `take(response, words for an error)` makes of it. What that raises is retried
-        like an error of the broker.
+        Returns `convert(response, text for errors)`. Retriable errors that it raises are retried
+        like those of the broker.
         """
         kind = CoordinationType.TRANSACTION
         what = f"{what} of {self._id!r}"
@@ -434,9 +661,9 @@ class TransactionRequests:
 
         async def attempt() -> T:
             response = await self._send(
-                kind, self._id, request, deadline, max_version, check_response, errand
+                kind, self._id, request, deadline, max_version, check_response, pending
             )
-            return take(response, what)
+            return convert(response, what)
 
         return await self._retry(what, deadline, attempt)
 
@@ -454,22 +681,22 @@ class TransactionRequests:
         )
         if current is not None and connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING:
             request.producer_id, request.producer_epoch = current
-        # Version 6 is for two-phase commit (KIP-939), which no broker has in force.
+        # Version 6 is for two-phase commit (KIP-939), which no broker supports yet.
         try:
             identity = await self._ask(
-                "InitProducerId", request, deadline, max_version=5, take=identity_in
+                "InitProducerId", request, deadline, max_version=5, convert=identity_in
             )
         except InvalidTransactionTimeout as error:
             raise InvalidTransactionTimeout(
                 f"transaction_timeout_ms={timeout * 1000:.0f} is more than the brokers allow: "
                 "their transaction.max.timeout.ms is lower (by default 900000)"
             ) from error
-        self._passing = REFUSALS
+        self._also_retriable = REFUSALS
         self.may_have_epoch = False
         return identity
 
     async def can_renew(self, deadline: float) -> bool:
-        """Return whether `init` can tell the owner of the id from other producers (KIP-360)."""
+        """Return whether `init` distinguishes the owner from other producers (KIP-360)."""
         connection = await self._connection(deadline)
         return connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING
 
@@ -485,21 +712,21 @@ class TransactionRequests:
         identity: ProducerIdentity,
         partitions: Set[TopicPartition],
         deadline: float,
-        errand: Errand,
+        pending: PendingTxnRequest,
     ) -> None:
         """Add partitions to the transaction, before anything is written to them."""
 
         def check_response(response: AddPartitionsToTxnResponse) -> None:
-            check_added(response, partitions)
+            _check_added(response, partitions)
 
-        await self._add(identity, partitions, deadline, check_response, errand)
+        await self._add(identity, partitions, deadline, check_response, pending)
 
     async def add_remaining(
-        self, identity: ProducerIdentity, remaining: Remaining, deadline: float
+        self, identity: ProducerIdentity, remaining: RemainingPartitions, deadline: float
     ) -> None:
-        """Add partitions to the transaction, but for those that the coordinator refuses."""
+        """Add partitions to the transaction, except those that the coordinator refuses."""
         while remaining.partitions:
-            # It adds none while there is one of them.
+            # If the coordinator refuses one partition, it adds none of them.
             await self._add(identity, remaining.partitions, deadline, remaining.check_response)
 
     async def _add(
@@ -508,19 +735,19 @@ class TransactionRequests:
         partitions: Set[TopicPartition],
         deadline: float,
         check_response: Callable[[AddPartitionsToTxnResponse], None],
-        errand: Errand | None = None,
+        pending: PendingTxnRequest | None = None,
     ) -> None:
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=identity.producer_id,
             v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=topics_to_add(partitions),
+            v3_and_below_topics=_topics_to_add(partitions),
         )
         kind = CoordinationType.TRANSACTION
         limit = _LAST_CLIENT_SIDE_ADD
 
         async def attempt() -> None:
-            await self._send(kind, self._id, request, deadline, limit, check_response, errand)
+            await self._send(kind, self._id, request, deadline, limit, check_response, pending)
 
         await self._retry(f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
 
@@ -529,7 +756,7 @@ class TransactionRequests:
         identity: ProducerIdentity,
         group_id: str,
         deadline: float,
-        errand: Errand | None = None,
+        pending: PendingTxnRequest | None = None,
     ) -> None:
         """Add the offsets of a group to the transaction, before they are committed."""
         request = AddOffsetsToTxnRequest(
@@ -538,7 +765,7 @@ class TransactionRequests:
             producer_epoch=identity.epoch,
             group_id=group_id,
         )
-        await self._ask("AddOffsetsToTxn", request, deadline, errand=errand)
+        await self._ask("AddOffsetsToTxn", request, deadline, pending=pending)
 
     async def commit_offsets(
         self,
@@ -546,7 +773,7 @@ class TransactionRequests:
         member: ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline: float,
-        errand: Errand,
+        pending: PendingTxnRequest,
         *,
         is_version_2: bool,
     ) -> None:
@@ -577,7 +804,7 @@ class TransactionRequests:
 
         async def attempt() -> None:
             await self._send(
-                kind, group_id, request, deadline, limit, commit.check_response, errand, adapt
+                kind, group_id, request, deadline, limit, commit.check_response, pending, adapt
             )
 
         await self._retry(f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
@@ -599,10 +826,10 @@ class TransactionRequests:
     async def end(
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
     ) -> ProducerIdentity | None:
-        """Commit or abort. Returns the identity for the next transaction; None if it is another
-        one that the response does not contain.
+        """Commit or abort. Return the identity for the next transaction; None if it changes and the
+        response does not contain it.
 
-        Repeated after an unknown outcome it has the same effect as the first time.
+        Repeated after an unknown outcome, the request has the same effect as the first time.
         """
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -612,16 +839,17 @@ class TransactionRequests:
         )
         limit = None if is_version_2 else _LAST_PLAIN_END
         response: EndTxnResponse = await self._ask("EndTxn", request, deadline, limit)
-        told = ProducerIdentity(response.producer_id, response.producer_epoch)
-        if min(told) >= 0:
-            return told
+        identity_after = ProducerIdentity(response.producer_id, response.producer_epoch)
+        if min(identity_after) >= 0:
+            return identity_after
         return None if is_version_2 else identity
 
 
 class _OffsetsCommit:
-    """What the coordinator of a group has said of offsets, in all attempts to commit them.
+    """Checks the responses of a group coordinator, in all attempts to commit some offsets.
 
-    Owns `unknown`: the errors of a partition that it does not know, as long as they come in a row.
+    Owns `unknown`: the errors of partitions that the coordinator did not know in its last
+    responses.
     """
 
     def __init__(self, group_id: str, wanted: Set[TopicPartition]) -> None:
@@ -630,7 +858,7 @@ class _OffsetsCommit:
         self._wanted = wanted
 
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
-        """Raise the first error. When a partition is unknown for the last time, give up quietly."""
+        """Raise the first error, but not after MOST_UNKNOWN responses with an unknown partition."""
         named = set()
         for topic in response.topics:
             for result in topic.partitions:
@@ -644,7 +872,7 @@ class _OffsetsCommit:
                         return
                     raise
         self.unknown.clear()
-        check_named(self._wanted, named, f"TxnOffsetCommit for {self._group_id!r}")
+        _check_named(self._wanted, named, f"TxnOffsetCommit for {self._group_id!r}")
 
 
 def _offset_topics(

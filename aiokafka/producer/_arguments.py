@@ -1,0 +1,237 @@
+"""Check and convert the arguments of `send` and `send_batch`, and the results of partitioners."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka import _clock
+from aiokafka._config.options import brief, require_sendable, require_unicode
+from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError, WrongArgument
+from aiokafka.record._memory import varint_size
+from aiokafka.record.batch import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from aiokafka._config.producer import ProducerConfig
+    from aiokafka.cluster import ClusterMetadata
+    from aiokafka.producer.batch_builder import BatchBuilder
+
+__all__ = [
+    "OutgoingRecord",
+    "as_bytes",
+    "as_headers",
+    "as_number",
+    "as_timestamp",
+    "ask_partitioner",
+    "check_batch",
+    "check_topic",
+    "checked_record",
+]
+
+Headers = Sequence[tuple[str, "bytes | None"]]
+
+_LAST_TIMESTAMP = 2**63 - 2
+"""A batch can hold 2**63 - 1, but its distance to -1, which means "no timestamp", cannot be
+encoded."""
+
+_MOST_FRAMING = HEADER_SIZE + 21
+"""The header of a batch, and at most 21 bytes for the lengths, timestamp and offset of a record.
+aiokafka counts the same."""
+
+
+# -- Fields
+
+
+def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None:
+    """Return `value` as bytes; raise TypeError if it is not None, bytes, bytearray or memoryview.
+
+    With `is_serialized` the error blames the serializer that returned `value`.
+    """
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    kind = type(value).__name__
+    if is_serialized:
+        hint = ", for example json.dumps(value).encode()" if isinstance(value, str) else ""
+        raise TypeError(f"{what}_serializer returned {kind}, but must return bytes or None{hint}")
+    raise TypeError(
+        f"{what}: must be bytes, bytearray, memoryview or None, not {kind}; "
+        f"set {what}_serializer to convert other types"
+    )
+
+
+def as_headers(headers: Iterable[Any] | None) -> Headers:
+    """Return pairs of name and bytes from any iterable of pairs, which is read once.
+
+    Raises TypeError for anything else, WrongArgument for a name that cannot be encoded.
+    """
+    if not headers:
+        return ()
+    if isinstance(headers, Mapping):
+        raise TypeError("headers: must be pairs of name and value: pass the mapping's items()")
+    try:
+        pairs = iter(headers)
+    except TypeError:
+        kind = type(headers).__name__
+        raise TypeError(f"headers: must be pairs of name and value, not {kind}") from None
+    return [_as_header(header) for header in pairs]
+
+
+def _as_header(header: Any) -> tuple[str, bytes | None]:
+    try:
+        name, value = header
+    except (TypeError, ValueError):
+        raise TypeError(f"headers: {header!r} is not a pair of name and value") from None
+    if not isinstance(name, str):
+        raise TypeError(f"headers: the name {name!r} must be a str, not {type(name).__name__}")
+    if not name.isascii():
+        _check_text(name, "headers: the name")
+    if value is not None and type(value) is not bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"headers: the value of {name!r} must be bytes or None, not {type(value).__name__}"
+            )
+        value = bytes(value)
+    return name, value
+
+
+def as_number(partition: Any) -> int | None:
+    """Return a partition number as int, None as None. Raises TypeError for anything else."""
+    return None if partition is None else _as_int(partition, "partition: must be an int or None")
+
+
+def _as_int(value: Any, rule: str) -> int:
+    """Return an integer of any type, such as NumPy's, as int.
+
+    Raises TypeError for anything else; its text begins with `rule`.
+    """
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            return operator.index(value)
+    raise TypeError(f"{rule}, not {type(value).__name__}")
+
+
+def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
+    """Return milliseconds since 1970 as int; fractions are cut off.
+
+    `name` is that of the argument. Raises TypeError, or WrongArgument for a timestamp that does not
+    fit into a record.
+    """
+    if not isinstance(timestamp, float):
+        timestamp = _as_int(timestamp, f"{name}: must be a number of milliseconds since 1970")
+    if not -1 < timestamp <= _LAST_TIMESTAMP:  # also refuses NaN
+        raise WrongArgument(
+            f"{name}: {timestamp} is not a number of milliseconds since 1970, "
+            f"from 0 to {_LAST_TIMESTAMP}"
+        )
+    return int(timestamp)
+
+
+def check_topic(topic: Any) -> None:
+    """Raise TypeError or WrongArgument if `topic` cannot be the name of a topic."""
+    if not isinstance(topic, str):
+        raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
+    if not topic:
+        raise WrongArgument("topic: must not be empty")
+    _check_text(topic, "topic:", require_sendable)
+
+
+def _check_text(text: str, what: str, require: Callable[[str], None] = require_unicode) -> None:
+    try:
+        require(text)
+    except ValueError as error:
+        raise WrongArgument(f"{what} {brief(text)} cannot be sent: {error}") from None
+
+
+# -- Records and batches
+
+
+class OutgoingRecord(NamedTuple):
+    """A serialized and checked record."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    timestamp: int
+    headers: Headers
+
+    @property
+    def size(self) -> int:
+        """The bytes that count against `max_request_size`: the record in a batch of its own."""
+        size = _MOST_FRAMING + _field_size(self.key) + _field_size(self.value)
+        size += varint_size(len(self.headers))
+        for name, value in self.headers:
+            size += _field_size(name.encode()) + _field_size(value)
+        return size
+
+
+def _field_size(field: bytes | None) -> int:
+    return 1 if field is None else varint_size(len(field)) + len(field)
+
+
+def checked_record(
+    topic: str,
+    value: Any,
+    key: Any,
+    timestamp_ms: float | None,
+    headers: Headers,
+    config: ProducerConfig,
+) -> OutgoingRecord:
+    """Check the arguments of `send`, after the serializers, and return them as a record.
+
+    Raises WrongArgument, TypeError, and MessageSizeTooLargeError.
+    """
+    check_topic(topic)
+    if value is None and key is None:
+        raise WrongArgument("Need at least one: key or value; both are None")
+    record = OutgoingRecord(
+        topic,
+        as_bytes(value, "value", config.value_serializer is not None),
+        as_bytes(key, "key", config.key_serializer is not None),
+        int(_clock.wall_time() * 1000) if timestamp_ms is None else as_timestamp(timestamp_ms),
+        headers,
+    )
+    if record.size > config.max_request_size:
+        raise MessageSizeTooLargeError(
+            f"The message is {record.size} bytes when serialized which is larger than "
+            f"max_request_size={config.max_request_size}: topic {topic!r}"
+        )
+    return record
+
+
+def check_batch(batch: BatchBuilder, topic: str, config: ProducerConfig) -> None:
+    """Raise unless a batch that the user filled can be sent."""
+    if batch.is_sent:
+        raise IllegalStateError("the batch was sent already")
+    if not batch.record_count():
+        raise WrongArgument("the batch is empty")
+    if batch.size() > config.max_request_size:
+        raise MessageSizeTooLargeError(
+            f"topic {topic!r}: a batch of {batch.size()} bytes does not fit into "
+            f"max_request_size={config.max_request_size}"
+        )
+
+
+def ask_partitioner(
+    partitioner: Callable[..., int], topic: str, key: bytes | None, cluster: ClusterMetadata
+) -> int:
+    """Return the partition that the user's partitioner chooses for `key`.
+
+    Raises WrongArgument if there is no such partition.
+    """
+    numbers = cluster.partition_ids(topic)
+    available = list(cluster.available_partition_ids(topic))
+    by_topic = getattr(partitioner, "partition_for", None)
+    if by_topic is not None:
+        chosen = by_topic(topic, key, list(numbers), available)
+    else:
+        chosen = partitioner(key, list(numbers), available)
+    if chosen not in numbers:
+        raise WrongArgument(
+            f"the partitioner chose {chosen!r} for topic {topic!r}, which has partitions "
+            f"from {min(numbers)} to {max(numbers)}"
+        )
+    return int(chosen)

@@ -1,0 +1,973 @@
+"""A batch of records: its states, the futures of its records, its size, and how it is split.
+
+Compiled if possible, see batch.pxd: `ProducerBatch.add` runs for every record.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, CancelledError, Future, InvalidStateError
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import Context, copy_context
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import _cpython
+from aiokafka.errors import (
+    InvalidRecord,
+    InvalidTimestampError,
+    KafkaConnectionError,
+    KafkaProtocolError,
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    NotEnoughReplicasAfterAppendError,
+    RecordListTooLargeError,
+    RequestTimedOutError,
+)
+from aiokafka.net.failures import REFUSALS
+from aiokafka.record.batch import RecordBatchBuilder, RecordReader
+from aiokafka.record.compression import codec_id
+from aiokafka.structs import RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiokafka._config.producer import ProducerConfig
+
+__all__ = [
+    "NO_SEQUENCE",
+    "RECORD_OVERHEAD",
+    "TOO_LARGE",
+    "BatchOutcome",
+    "BatchSizing",
+    "BatchState",
+    "ProducerBatch",
+    "RecordFuture",
+    "advance",
+    "split_batch",
+]
+
+
+# -- The size of a topic's batches
+
+
+_MARGIN = 1.05
+"""Allowance for a batch that compresses a little worse than the ones before."""
+
+_MOST_GROWTH = 16
+"""The largest size of a batch before compression, in multiples of `max_batch_size`."""
+
+_MEMORY = 0.8
+"""Weight of the previous estimate when a batch compresses better than it."""
+
+_LARGEST = 1_000_000
+"""Bytes up to which a batch grows while other batches of its partition wait before it. By default
+topics accept 1,048,588 bytes."""
+
+_LARGEST_COMPRESSED = 262_144
+"""The same with compression, which blocks the event loop for the whole batch."""
+
+_SHARE = 16
+"""A batch grows to at most this fraction (1/16) of `buffer_memory`: batches of other partitions
+need memory while it is in flight."""
+
+_TRUST = 600.0
+"""Seconds after a refusal until the configured size is tried again: the topic's limit may have been
+raised."""
+
+
+class BatchSizing:
+    """Estimates how many bytes of records fill a batch of one topic.
+
+    Owns: the compression ratio of the topic's batches, the size limit learnt from brokers that
+    refused a batch as too large, and the time of the last refusal.
+    """
+
+    def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
+        """Args:
+        clock: Returns the time in seconds.
+        """
+        self._codec = codec_id(config.compression_type)
+        self._level = config.compression_level
+        self._most = self._full = config.max_batch_size
+        largest = _LARGEST_COMPRESSED if self._codec else _LARGEST
+        largest = min(largest, config.max_request_size, config.buffer_memory // _SHARE)
+        self._largest = 0 if config.is_given("max_batch_size") else largest
+        self._may_grow = True
+        self._ratio = 1.0
+        self._clock = clock
+        self._refused_at = 0.0
+
+    def new_builder(self) -> RecordBatchBuilder:
+        """Return an empty batch that is full when it has `limit` bytes after compression."""
+        if self._refused_at and self._clock() - self._refused_at > _TRUST:
+            self._full = self._most
+            self._may_grow = True
+            self._refused_at = 0.0
+        limit = self._full
+        if self._codec:
+            growth = max(1.0, 1 / (self._ratio * _MARGIN))
+            limit = int(limit * min(growth, _MOST_GROWTH))
+        return self.builder(limit)
+
+    @property
+    def largest(self) -> int:
+        """Bytes before compression up to which a batch may grow while others wait before it.
+
+        0 if `max_batch_size` was set, or after a broker refused a batch as too large.
+        """
+        return self._largest if self._may_grow else 0
+
+    @property
+    def limit(self) -> int:
+        """Bytes that a batch may have in a request."""
+        return self._full
+
+    def builder(self, limit: int) -> RecordBatchBuilder:
+        """Return an empty batch for `limit` bytes before compression."""
+        return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
+
+    def learn(self, size: int, compressed_size: int) -> None:
+        """Update the compression ratio from a batch of `size` bytes before compression."""
+        if 2 * size < self._full:
+            return  # a few records compress worse than a full batch
+        ratio = compressed_size / size
+        if ratio > self._ratio:
+            # At once, since a broker refuses a batch that is too large. One that is too small only
+            # costs some throughput.
+            self._ratio = ratio
+        else:
+            self._ratio = self._ratio * _MEMORY + ratio * (1 - _MEMORY)
+
+    def refuse(self, size: int) -> None:
+        """Lower the limit: a broker refused a batch of `size` compressed bytes (KIP-126)."""
+        self._ratio = 1.0
+        self._may_grow = False
+        self._full = max(1, min(self._full, size // 2))
+        self._refused_at = self._clock()
+
+
+# -- The outcome of a batch, and the futures of its records
+
+# States of a batch's outcome ...
+_OPEN = 0
+_WRITTEN = 1
+_UNACKNOWLEDGED = 2
+_FAILED = 3
+# ... and of a future. It stays PENDING until it has loaded its result from the outcome.
+_PENDING = 0
+_CANCELLED = 1
+_RESULT = 2
+_EXCEPTION = 3
+
+# `BatchOutcome._firsts` of a batch that was not split.
+_NOTHING: list[int] = []
+
+_NOT_YOURS = "the outcome of a record is the producer's to give, not a program's"
+
+
+class BatchOutcome:
+    """The outcome of a batch, from which the futures of its records read their results.
+
+    Futures outlive the batch and its bytes, so they refer to this object alone. Owns: the
+    timestamps of the records, the futures that something waits for (`_waiting`), and the numbers of
+    the futures that were garbage-collected (`_dropped`). It refers to no other futures, so a future
+    that the program does not keep is freed at once. A batch may have a single record, so the lists
+    are created on first use.
+    """
+
+    def __init__(self, partition: TopicPartition, loop: AbstractEventLoop) -> None:
+        self.partition = partition
+        self.loop = loop
+        self.state = _OPEN
+        self.timestamps: list[int] = []
+        self._base_offset = -1
+        self._log_append_time = -1
+        self._log_start: int | None = None
+        self._topic = ""
+        self._number = -1
+        self._make_error: Callable[[int], BaseException] | None = None
+        self._is_retrieved = False
+        self._waiting: list[Any] | None = None
+        """By record number: the RecordFuture that something waits for, the asyncio.Future of
+        `send_and_wait`, or None."""
+        self._dropped: list[int] | None = None
+        self._firsts: list[int] = _NOTHING
+        self._parts: list[BatchOutcome] | None = None
+
+    def promise(self, timestamp: int) -> Future[Any]:
+        """Add a record; return its future."""
+        future = _new_future(self, len(self.timestamps))
+        self.timestamps.append(timestamp)
+        if self._waiting is not None:
+            self._waiting.append(None)
+        _cpython.untrack(future)
+        return future  # type: ignore[return-value]
+
+    def promise_awaited(self, timestamp: int) -> Future[Any]:
+        """Add a record; return an asyncio.Future, for a caller that awaits it at once."""
+        future: Future[Any] = Future(loop=self.loop)
+        if self._waiting is None:
+            self._waiting = [None] * len(self.timestamps)
+        self._waiting.append(future)
+        self.timestamps.append(timestamp)
+        return future
+
+    def adopt(self, timestamp: int) -> None:
+        """Add a record of a batch that is being split. `divide` passes on its future."""
+        self.timestamps.append(timestamp)
+
+    def divide(self, firsts: Sequence[int], parts: Sequence[BatchOutcome]) -> None:
+        """Pass the records on to `parts`: the n-th part begins with record number `firsts[n]`.
+
+        Futures in `_waiting` are passed on here. All others look up their part when they are used.
+        """
+        self._firsts = list(firsts)
+        self._parts = list(parts)
+        if self._waiting is not None:
+            ends = [*self._firsts[1:], len(self._waiting)]
+            for part, first, end in zip(self._parts, self._firsts, ends, strict=True):
+                part._waiting = self._waiting[first:end]
+        for number in self._dropped or ():
+            at = self._part(number)
+            part = self._parts[at]
+            part.note_dropped(number - self._firsts[at])
+        self._waiting = None
+        self._dropped = None
+
+    def watch(self, number: int, future: RecordFuture) -> None:
+        """Wake `future`, that of record `number`, when the batch has an outcome."""
+        if self._waiting is None:
+            self._waiting = [None] * len(self.timestamps)
+        self._waiting[number] = future
+
+    def note_dropped(self, number: int) -> None:
+        """Record that the future of a record was garbage-collected: a failure must be logged."""
+        if self._dropped is None:
+            self._dropped = []
+        self._dropped.append(number)
+
+    def _part(self, number: int) -> int:
+        part = len(self._firsts) - 1
+        while self._firsts[part] > number:
+            part -= 1
+        return part
+
+    def write(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
+        """Resolve every record with its metadata.
+
+        `base_offset` is -1 if it is unknown, `log_append_time` is -1 if the records keep their own
+        timestamps.
+        """
+        self._base_offset = base_offset
+        self._log_append_time = log_append_time
+        self._log_start = log_start_offset
+        self._settle(_WRITTEN)
+
+    def leave_unacknowledged(self) -> None:
+        """Resolve every record with None: with acks=0 the broker sends no response."""
+        self._settle(_UNACKNOWLEDGED)
+
+    def fail(self, make_error: Callable[[int], BaseException]) -> None:
+        """Fail every record with `make_error(record number)`, which returns a new object."""
+        self._make_error = make_error
+        self._settle(_FAILED)
+        if self._dropped is not None:
+            # Not now: the caller may still call `mark_retrieved`.
+            self.loop.call_soon(self._log_dropped)
+
+    def mark_retrieved(self) -> None:
+        """Log no failures of futures that the program ignores: the error is raised elsewhere."""
+        self._is_retrieved = True
+
+    def _settle(self, state: int) -> None:
+        self.state = state
+        self._topic, self._number = self.partition
+        if self._waiting is not None:
+            waiting = self._waiting
+            self._waiting = None
+            for number in range(len(waiting)):
+                if waiting[number] is not None:
+                    self._wake(number, waiting[number])
+
+    def _wake(self, number: int, future: Any) -> None:
+        if isinstance(future, RecordFuture):
+            watched = future
+            watched._wake()
+            return
+        try:
+            if self.state == _FAILED:
+                assert self._make_error is not None
+                future.set_exception(self._make_error(number))
+            else:
+                future.set_result(self._metadata(number))
+        except InvalidStateError:
+            pass  # its caller was cancelled
+
+    def _log_dropped(self) -> None:
+        dropped = self._dropped
+        self._dropped = None
+        for number in dropped or ():
+            _new_future(self, number)  # `__del__` logs the failure
+
+    def _metadata(self, number: int) -> RecordMetadata | None:
+        if self.state == _UNACKNOWLEDGED:
+            return None
+        offset = self._base_offset
+        if offset >= 0:
+            offset += number
+        stamp: object = self._log_append_time
+        kind = 1
+        if self._log_append_time < 0:
+            stamp = self.timestamps[number]
+            kind = 0
+        place = self.partition
+        fields = (self._topic, self._number, place, offset, stamp, kind, self._log_start)
+        return _cpython.make_untracked(RecordMetadata, fields)  # type: ignore[no-any-return]
+
+
+class RecordFuture:
+    """The future of one record; programs can use it as an asyncio.Future.
+
+    It holds a record number and the outcome of the batch, and loads its result when it is asked for
+    it: most futures are never looked at, or only when everything is delivered. The first `await`
+    that has to wait creates an asyncio.Future (`_twin`), since tasks wait for those faster than for
+    any other awaitable. From then on the twin has the state. Callbacks need no twin.
+
+    `isinstance(future, asyncio.Future)` is true because of `__class__`, as for proxies and mocks.
+    asyncio itself looks at methods only.
+    """
+
+    _asyncio_future_blocking = False  # asyncio recognizes futures by this attribute
+
+    def __init__(self, outcome: BatchOutcome, number: int) -> None:
+        self._outcome = outcome
+        self._number = number
+        self._state = _PENDING
+        self._value: Any = None
+        """The result, the exception, or the message of the cancellation, by `_state`."""
+        self._fn: Callable[[Any], object] | None = None
+        self._context: Context | None = None
+        self._more: list[tuple[Callable[[Any], object], Context]] | None = None
+        """Callbacks after the first one, which is `_fn`: most futures have none."""
+        self._twin: Future[Any] | None = None
+        self._is_called_first = False
+        """Whether a callback was added before the first `await`."""
+        self._is_retrieved = False
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return Future
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An attribute may make the future part of a reference cycle.
+        _cpython.set_tracked(self, name, value)
+
+    def __repr__(self) -> str:
+        if self._outcome is None:
+            return "<RecordFuture>"  # type: ignore[unreachable]
+        state = "pending"
+        if self.cancelled():
+            state = "cancelled"
+        elif self.done():
+            self._load()
+            name = "result" if self._state == _RESULT else "exception"
+            state = f"finished {name}={self._value!r}"
+        topic, partition = self._outcome.partition
+        return f"<RecordFuture {topic}-{partition} {state}>"
+
+    def __del__(self) -> None:
+        if self._outcome is None:
+            return  # type: ignore[unreachable]
+        if self._twin is not None or self._is_retrieved:
+            return
+        if self._state == _PENDING:
+            outcome = self._current_outcome()
+            if outcome.state == _OPEN:
+                outcome.note_dropped(self._number)
+                return
+            if outcome.state != _FAILED:
+                return
+        elif self._state != _EXCEPTION:
+            return
+        if not self._outcome._is_retrieved:
+            self._load()
+            self._is_retrieved = True
+            context = {
+                "message": "Future exception was never retrieved",
+                "exception": self._value,
+                "future": self,
+            }
+            self._outcome.loop.call_exception_handler(context)
+
+    def _current_outcome(self) -> BatchOutcome:
+        """Return the outcome of the batch that has the record now: another one after a split."""
+        outcome = self._outcome
+        if outcome is None:
+            text = "the future was not initialised"  # type: ignore[unreachable]
+            raise TypeError(f"{text}: __init__ was not called")
+        while outcome._parts is not None:
+            part = outcome._part(self._number)
+            self._number -= outcome._firsts[part]
+            self._outcome = outcome = outcome._parts[part]
+        return outcome
+
+    def _load(self) -> None:
+        """Load the result or the exception if the batch has an outcome."""
+        if self._state != _PENDING:
+            return
+        outcome = self._current_outcome()
+        if outcome.state == _OPEN:
+            return
+        if outcome.state == _FAILED:
+            assert outcome._make_error is not None
+            _cpython.track(self)  # the traceback of an exception may refer to this future
+            self._value = outcome._make_error(self._number)
+            self._state = _EXCEPTION
+        else:
+            self._value = outcome._metadata(self._number)
+            self._state = _RESULT
+
+    def done(self) -> bool:
+        """Return whether there is a result, an exception, or a cancellation."""
+        if self._twin is not None:
+            return self._twin.done()
+        return self._state != _PENDING or self._current_outcome().state != _OPEN
+
+    def cancelled(self) -> bool:
+        """Return whether the future was cancelled."""
+        if self._twin is not None:
+            return self._twin.cancelled()
+        return self._state == _CANCELLED
+
+    def result(self) -> Any:
+        """Return the RecordMetadata, None with acks=0; raise the error of the delivery.
+
+        Raises InvalidStateError while the future is not done, CancelledError if it was cancelled.
+        """
+        if self._twin is not None:
+            return self._twin.result()
+        self._load()
+        if self._state == _RESULT:
+            return self._value
+        if self._state == _EXCEPTION:
+            self._is_retrieved = True
+            raise self._value.with_traceback(None)
+        if self._state == _CANCELLED:
+            raise self._make_cancelled_error()
+        raise InvalidStateError("Result is not set.")
+
+    def exception(self) -> BaseException | None:
+        """Return the error of the delivery, None if it succeeded. Raises as `result` does."""
+        if self._twin is not None:
+            return self._twin.exception()
+        self._load()
+        if self._state == _RESULT:
+            return None
+        if self._state == _EXCEPTION:
+            self._is_retrieved = True
+            return self._value  # type: ignore[no-any-return]
+        if self._state == _CANCELLED:
+            raise self._make_cancelled_error()
+        raise InvalidStateError("Exception is not set.")
+
+    def get_loop(self) -> AbstractEventLoop:
+        """Return the event loop of the producer."""
+        return self._current_outcome().loop
+
+    def __await__(self) -> Iterator[Any]:
+        if self._twin is None:
+            if self.done():
+                return _cpython.ready(self.result())
+            self._twin = Future(loop=self._outcome.loop)
+            if self._fn is None:
+                self._watch()
+            else:
+                self._twin.add_done_callback(self._on_twin_done)
+        return iter(self._twin)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.__await__()
+
+    def add_done_callback(
+        self, fn: Callable[[Any], object], *, context: Context | None = None
+    ) -> None:
+        """Call `fn(future)` from the event loop once the future is done, soon if it is already."""
+        if context is None:
+            context = copy_context()
+        if self.done():
+            self._current_outcome().loop.call_soon(fn, self, context=context)
+        elif self._fn is not None:
+            if self._more is None:
+                self._more = []
+            self._more.append((fn, context))
+        else:
+            self._fn = fn
+            self._context = context
+            if self._twin is None:
+                self._is_called_first = True
+                self._watch()
+            else:
+                self._twin.add_done_callback(self._on_twin_done)
+
+    def remove_done_callback(self, fn: Callable[[Any], object]) -> int:
+        """Remove `fn` from the callbacks; return how many of them were removed."""
+        if self._fn is None:
+            return 0
+        entries = [(self._fn, self._context), *(self._more or ())]
+        left: list[Any] = [entry for entry in entries if entry[0] != fn]
+        # The outcome may have this future in `_waiting`. It stays there with an empty callback.
+        self._fn, self._context = left[0] if left else (_call_nothing, copy_context())
+        self._more = left[1:]
+        return len(entries) - len(left)
+
+    def _watch(self) -> None:
+        _cpython.track(self)
+        outcome = self._current_outcome()
+        outcome.watch(self._number, self)
+
+    def _wake(self) -> None:
+        """Run the callbacks and resolve the twin: the batch has an outcome."""
+        self._load()
+        if self._is_called_first:
+            # Run callbacks added before the first `await` first, as asyncio.Future does.
+            self._call_back()
+        if self._twin is not None:
+            try:
+                if self._state == _RESULT:
+                    self._twin.set_result(self._value)
+                elif self._state == _EXCEPTION:
+                    self._twin.set_exception(self._value)
+            except InvalidStateError:
+                pass  # a task that waited was cancelled
+        self._call_back()
+
+    def _on_twin_done(self, _: Future[Any]) -> None:
+        # Cancelling a task that awaits this future cancels the twin without calling `cancel`.
+        self._call_back()
+
+    def _call_back(self) -> None:
+        if self._fn is None:
+            return
+        call_soon = self._outcome.loop.call_soon
+        call_soon(self._fn, self, context=self._context)
+        if self._more:
+            for fn, context in self._more:
+                call_soon(fn, self, context=context)
+        self._fn = self._context = self._more = None
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the future unless it is done; return whether it was cancelled.
+
+        The record is sent all the same.
+        """
+        if self.done():
+            return False
+        _cpython.track(self)
+        self._state = _CANCELLED
+        self._value = msg
+        if self._is_called_first:
+            self._call_back()
+        if self._twin is not None:
+            self._twin.cancel(msg)
+        self._call_back()
+        return True
+
+    @property
+    def _exception(self) -> BaseException | None:
+        # Reading this attribute of an asyncio.Future does not mark its exception as retrieved.
+        if self._twin is not None:
+            return self._twin._exception
+        self._load()
+        return self._value if self._state == _EXCEPTION else None
+
+    @property
+    def _cancel_message(self) -> Any:
+        # asyncio.gather reads it.
+        if self._twin is not None:
+            return self._twin._cancel_message  # type: ignore[attr-defined]
+        return self._value if self._state == _CANCELLED else None
+
+    def _make_cancelled_error(self) -> CancelledError:
+        message = self._cancel_message
+        return CancelledError() if message is None else CancelledError(message)
+
+    def set_result(self, result: Any) -> None:
+        """Raise InvalidStateError: only the producer sets the outcome."""
+        raise InvalidStateError(_NOT_YOURS)
+
+    def set_exception(self, exception: Any) -> None:
+        """Raise InvalidStateError: only the producer sets the outcome."""
+        raise InvalidStateError(_NOT_YOURS)
+
+
+def _call_nothing(_: Any) -> None:
+    """Replace a callback that was removed."""
+
+
+def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
+    # Not by the constructor: compiled, its arguments would be converted to Python objects first.
+    future = RecordFuture.__new__(RecordFuture)
+    _cpython.spare_dict(future)
+    future._outcome = outcome
+    future._number = number
+    future._state = _PENDING
+    future._value = None
+    future._fn = None
+    future._context = None
+    future._more = None
+    future._twin = None
+    future._is_called_first = False
+    future._is_retrieved = False
+    return future
+
+
+_cpython.set_plainly(RecordFuture)
+
+
+# -- A batch
+
+
+NO_SEQUENCE = -1
+
+RECORD_OVERHEAD = 160
+"""Bytes of buffer memory counted for each record besides its data: its future and timestamp."""
+
+_OVERHEAD = RECORD_OVERHEAD  # a C number in the compiled module
+
+TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+# After these errors the batch may have been written: no response came, or one that does not exclude
+# it. (When a SASL session cannot be renewed, its connection closes with the requests in flight.)
+_OPEN_OUTCOME = (
+    KafkaConnectionError,
+    KafkaProtocolError,
+    NodeNotReadyError,
+    NotEnoughReplicasAfterAppendError,
+    RequestTimedOutError,
+    *REFUSALS,
+)
+
+# A batch that is refused with one of these errors was refused at its first attempt as well.
+_ALWAYS_REFUSED = (*TOO_LARGE, InvalidRecord, InvalidTimestampError)
+
+_new_tuple: Callable[..., Any] = tuple.__new__
+
+
+def advance(sequence: int, count: int) -> int:
+    """Return the sequence number `count` records after `sequence`: 0 follows 2**31 - 1 (KIP-98)."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+class BatchState(IntEnum):
+    """The states of a batch."""
+
+    OPEN = 0
+    """Accepts records; it is the last batch of its partition's queue."""
+    SEALED = 1
+    """Waits in its partition's queue for the first attempt, or for a retry."""
+    IN_FLIGHT = 2
+    """Part of a request without a response."""
+    ABANDONED = 3
+    """Timed out in flight: the futures have failed, the response is still to come."""
+    SETTLED = 4
+    """The futures have their results."""
+
+
+_TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
+    BatchState.OPEN: frozenset({BatchState.SEALED, BatchState.SETTLED}),
+    BatchState.SEALED: frozenset({BatchState.IN_FLIGHT, BatchState.SETTLED}),
+    BatchState.IN_FLIGHT: frozenset({BatchState.SEALED, BatchState.ABANDONED, BatchState.SETTLED}),
+    BatchState.ABANDONED: frozenset({BatchState.SETTLED}),
+    BatchState.SETTLED: frozenset(),
+}
+
+
+class ProducerBatch:
+    """Records of one partition that are sent together.
+
+    Owns every field; each change is a method here. The builder has the bytes, and the outcome
+    serves the futures of the records that came from `send`. A batch that the user filled has one
+    more future, for all of the user's records.
+
+    The transitions are triggered by `PartitionQueue.seal` (full, lingered, or flushed), `take` (put
+    into a request), `put_back` (the request failed: retry), and in `BatchCompletion` by a response,
+    a split, or the delivery timeout.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        builder: RecordBatchBuilder,
+        created: float,
+        deadline: float,
+        loop: AbstractEventLoop,
+    ) -> None:
+        """Args:
+        created: The loop time of the first record.
+        deadline: The loop time at which the delivery timeout ends.
+        """
+        self.partition = partition
+        self.builder = builder
+        self.created = created
+        self.deadline = deadline
+        self.state = BatchState.OPEN
+        self.reserved = 0
+        """Bytes of buffer memory that the batch holds."""
+        self.attempts = 0
+        """How many requests the batch was part of."""
+        self.has_grown = False
+        """Whether the batch is full by `max_batch_size`, and grows only because other batches of
+        the partition wait before it: it does not linger."""
+        self.is_doubtful = False
+        """Whether the batch is a part of one that may have been written: see `split_batch`."""
+        self.is_unanswered = False
+        """Whether a request with the batch got no response, or one that does not say whether the
+        batch was written."""
+        self.goes_alone = False
+        """Whether no other batch of the partition may be in flight with this one: it is a retry, or
+        doubtful."""
+        self.error: BaseException | None = None
+        """The error of the last attempt, or the reason why the batch cannot be sent."""
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = NO_SEQUENCE
+        self.user_future: Future[Any] | None = None
+        """The future of a batch that the user filled."""
+        self.user_timestamp = -1
+        self.outcome = BatchOutcome(partition, loop)
+
+    def __repr__(self) -> str:
+        topic, number = self.partition
+        return (
+            f"<ProducerBatch {topic}-{number} {BatchState(self.state).name} "
+            f"records={self.record_count} sequence={self.base_sequence} attempts={self.attempts}>"
+        )
+
+    @property
+    def record_count(self) -> int:
+        """The number of records."""
+        return self.builder.record_count
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch has a sequence number, so that a broker may know it."""
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the futures have their results."""
+        return self.state >= BatchState.ABANDONED
+
+    def may_be_written(self, error: BaseException) -> bool:
+        """Return whether the batch, which failed with `error`, may be in the log.
+
+        It may if it timed out in flight, or if a request before the last one left it open.
+        """
+        return self.is_done or (self.is_unanswered and not isinstance(error, _ALWAYS_REFUSED))
+
+    # -- state
+
+    def transition(self, state: BatchState) -> None:
+        """Enter `state`. Raises RuntimeError if `_TRANSITIONS` does not allow it."""
+        if state not in _TRANSITIONS[self.state]:
+            raise RuntimeError(f"{self!r} cannot become {state.name}")
+        self.state = state
+
+    def grow(self, size_limit: int) -> None:
+        """Accept records up to `size_limit` bytes."""
+        self.has_grown = True
+        self.builder.raise_limit(size_limit)
+
+    def begin_attempt(self) -> None:
+        """Become part of a request."""
+        self.transition(BatchState.IN_FLIGHT)
+        self.attempts += 1
+
+    def fail_attempt(self, error: BaseException) -> None:
+        """Wait for a retry: the last attempt failed with `error`."""
+        self.error = error
+        if isinstance(error, _OPEN_OUTCOME):
+            self.is_unanswered = True
+        self.goes_alone = True
+        self.transition(BatchState.SEALED)
+
+    def mark_appended(self) -> None:
+        """Record that a leader wrote the batch, but lost its leadership before the other replicas
+        had it. The next leader may have the batch.
+        """
+        self.is_unanswered = True
+
+    def set_error(self, error: BaseException) -> None:
+        """Record why the batch cannot be sent."""
+        self.error = error
+
+    def assign_sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Set the producer id, the epoch, and the sequence number of the first record."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+
+    def clear_sequence(self) -> None:
+        """Clear the sequence number: the batch gets another one, under another epoch."""
+        self.base_sequence = NO_SEQUENCE
+
+    def reserve(self, size: int) -> None:
+        """Hold `size` more bytes of buffer memory."""
+        self.reserved += size
+
+    def release(self) -> int:
+        """Release the buffer memory of the batch; return how many bytes it held."""
+        held = self.reserved
+        self.reserved = 0
+        return held
+
+    # -- records
+
+    def add(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        is_awaited: bool = False,
+    ) -> Future[Any] | None:
+        """Append a record and return its future; return None if the batch is full."""
+        size = self.builder.size
+        if self.builder.append(timestamp, key, value, headers) < 0:
+            return None
+        self.reserved += self.builder.size - size + _OVERHEAD
+        if is_awaited:
+            return self.outcome.promise_awaited(timestamp)
+        return self.outcome.promise(timestamp)
+
+    def set_user_future(self, future: Future[Any], timestamp: int) -> None:
+        """Resolve `future` for the records that the user put into the batch; `timestamp` is that of
+        the first one.
+        """
+        self.user_future = future
+        self.user_timestamp = timestamp
+
+    @property
+    def user_record_count(self) -> int:
+        """The number of records that the user put into the batch, before those of `send`."""
+        return self.builder.record_count - len(self.outcome.timestamps)
+
+    def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
+        """Return a batch for some of these records, with the same times and attempts."""
+        loop = self.outcome.loop
+        part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
+        part.attempts = self.attempts
+        # If the whole batch is in the log, the leader does not recognize a part of it
+        # (`split_batch`).
+        part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unanswered)
+        part.is_unanswered = self.is_unanswered
+        # Other parts are unknown to every broker, so several may be in flight. One at a time, the
+        # parts of a large batch might exceed the delivery timeout.
+        part.goes_alone = part.is_doubtful
+        part.error = self.error
+        return part
+
+    def succeed(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
+        """Resolve every future. `log_append_time` is -1 if records keep their own timestamps."""
+        if self.user_future is not None:
+            topic, number = self.partition
+            stamp, kind = self.user_timestamp, 0
+            if log_append_time >= 0:
+                stamp, kind = log_append_time, 1
+            fields = (topic, number, self.partition, base_offset, stamp, kind, log_start_offset)
+            _resolve(self.user_future, _new_tuple(RecordMetadata, fields))
+            if base_offset >= 0:
+                base_offset += self.user_record_count
+        self.outcome.write(base_offset, log_append_time, log_start_offset)
+
+    def succeed_unacknowledged(self) -> None:
+        """Resolve every future with None: with acks=0 the broker sends no response."""
+        if self.user_future is not None:
+            _resolve(self.user_future, None)
+        self.outcome.leave_unacknowledged()
+
+    def fail(self, make_error: Callable[[int], BaseException]) -> None:
+        """Fail every future with `make_error(index of the record)`, which returns a new object."""
+        if self.user_future is None:
+            self.outcome.fail(make_error)
+            return
+        if not self.user_future.done():
+            self.user_future.set_exception(make_error(0))
+        first = self.user_record_count
+        self.outcome.fail(lambda number: make_error(first + number))
+
+    def mark_retrieved(self) -> None:
+        """Log no failures of futures that the program ignores: the error is raised elsewhere."""
+        future = self.user_future
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()
+        self.outcome.mark_retrieved()
+
+
+def _resolve(future: Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+# -- Split a batch that a broker refused as too large (KIP-126)
+
+
+def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch]:
+    """Split `batch` into batches of at most half its size; return [] if that is impossible.
+
+    The parts take over the futures of the records and divide the sequence numbers of the batch
+    among them, without a gap. Records that the user put into a batch stay together, since their
+    future promises one base offset: they are the first part, and records of `send` behind them go
+    to other parts.
+
+    The parts are doubtful if the batch may have been written (`ProducerBatch.is_unanswered`):
+
+    1. The batch is written, and the response is lost.
+    2. The topic's size limit is lowered.
+    3. The batch is sent again. The leader checks the size first, so it refuses the batch, which is
+       split.
+    4. The leader refuses the first part for its sequence number: that number is in its log, but in
+       a batch that ends elsewhere.
+
+    A new epoch would not mend this: under it the records would be written twice. So the doubtful
+    part fails, and its error says that it may have been written.
+    """
+    timestamps = batch.outcome.timestamps
+    if batch.record_count < 2 or not timestamps:
+        return []
+    limit = max(1, min(sizing.limit, batch.builder.size // 2))
+    sequence = batch.base_sequence
+    # Only the bytes of the batch have the records, so they are read back from those.
+    records = RecordReader(batch.builder.build(), *batch.partition, position=0, check_crcs=False)
+    own: list[ProducerBatch] = []
+    if batch.user_future is not None:
+        part = batch.part(sizing.builder(batch.builder.size))
+        part.set_user_future(batch.user_future, batch.user_timestamp)
+        for _ in range(batch.user_record_count):
+            part.builder.append(*_fields_of_next(records))
+        own.append(part)
+    parts: list[ProducerBatch] = []
+    firsts: list[int] = []
+    for number, timestamp in enumerate(timestamps):
+        fields = _fields_of_next(records)
+        if not parts or parts[-1].builder.append(*fields) < 0:
+            part = batch.part(sizing.builder(limit))
+            part.builder.append(*fields)
+            parts.append(part)
+            firsts.append(number)
+        parts[-1].outcome.adopt(timestamp)
+    batch.outcome.divide(firsts, [part.outcome for part in parts])
+    parts = own + parts
+    for part in parts:
+        part.transition(BatchState.SEALED)
+        if batch.has_sequence:
+            part.assign_sequence(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = advance(sequence, part.record_count)
+    return parts
+
+
+def _fields_of_next(records: RecordReader) -> tuple[Any, ...]:
+    record = records.next()
+    if record is None:
+        raise RuntimeError("a batch lacks records")
+    return record.timestamp, record.key, record.value, record.headers

@@ -1,0 +1,602 @@
+"""Complete batches: acknowledge, retry, split, time out, or fail them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokafka._log import SubjectLog
+from aiokafka._reading import doubts_metadata
+from aiokafka._retry import MOST_PROMPT_ATTEMPTS
+from aiokafka.errors import (
+    BrokerResponseError,
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    RequestTimedOutError,
+    UnknownProducerId,
+    for_code,
+    renewed,
+)
+from aiokafka.net.failures import REFUSALS
+from aiokafka.producer.batch import TOO_LARGE, BatchState, ProducerBatch, split_batch
+from aiokafka.producer.transaction_manager import ProducerIdState, Transaction, is_oldest
+from aiokafka.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from aiokafka.structs import BrokerMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config.producer import ProducerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer._metrics import ProducerMeter
+    from aiokafka.producer.message_accumulator import MessageAccumulator, PartitionQueue
+    from aiokafka.producer.node_sender import ProduceInFlight
+    from aiokafka.producer.sender import Sender
+
+__all__ = ["BatchCompletion"]
+
+log = logging.getLogger("aiokafka.producer.producer")
+
+_NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
+
+_TOO_LARGE_CODES = tuple(error.errno for error in TOO_LARGE)
+_GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
+_BAD_SEQUENCE = (*_GAPS, InvalidProducerEpoch.errno)
+# Codes for records of a transaction that took too long. Brokers before KAFKA-19690 respond with the
+# second to some of them.
+_PAST = (InvalidProducerEpoch.errno, InvalidTxnState.errno)
+
+
+class BatchCompletion:
+    """Decides what happens to a batch after a response, a failure, or its timeout. Nothing here
+    waits.
+
+    Owns: whether the producer is idempotent (`id_state`), the events for the tasks that get
+    producer ids and ask the coordinator, the time of the last acknowledgement, and the last error.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ProducerConfig,
+        accumulator: MessageAccumulator,
+        meter: ProducerMeter,
+        sender: Sender,
+    ) -> None:
+        self.client = client
+        self.config = config
+        self.accumulator = accumulator
+        self.pending = accumulator.pending
+        self.meter = meter
+        self.id_state: ProducerIdState | None = None
+        """The producer id and the sequence numbers; None while the producer is not idempotent."""
+        self.identity_wanted = asyncio.Event()
+        """Set when batches wait for a producer id."""
+        self.coordinator_wanted = asyncio.Event()
+        """Set when batches wait for the transaction coordinator: it has to add their partition, or
+        to explain the error of a leader."""
+        self.delivered_at: float | None = None
+        """The loop time of the last acknowledgement."""
+        self.last_error: tuple[float, BaseException | None] = (0.0, None)
+        """The last error that prevented records from being written, and its loop time."""
+        self._sender = sender
+        self._loop = asyncio.get_running_loop()
+        self._log = SubjectLog(log, config.subject)
+
+    def set_id_state(self, id_state: ProducerIdState) -> None:
+        """Make the producer idempotent, before its first batch is sent."""
+        self.id_state = id_state
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction of all batches; None for a producer without transactions."""
+        return None if self.id_state is None else self.id_state.transaction
+
+    def keep_error(self, failure: tuple[float, BaseException | None]) -> None:
+        """Set `last_error` to the later one: `failure` is the last error of a sender that ends."""
+        self.last_error = max(self.last_error, failure, key=lambda one: one[0])
+
+    def request_identity(self) -> None:
+        """Wake the task that batches without a sequence number wait for."""
+        if self.transaction is not None:
+            if self.transaction.wanted:
+                self.coordinator_wanted.set()
+        elif self.id_state is not None and self.id_state.wants_producer_id:
+            self.identity_wanted.set()
+
+    # -- responses
+
+    def on_response(self, sent: ProduceInFlight, response: ProduceResponse | None) -> None:
+        """Complete the batches of a request; its response is None with acks=0."""
+        if response is None:
+            for queue, batch in sent.batches:
+                self._succeed(queue, batch, None)
+            return
+        self.meter.responded(sent.sent_at, response.throttle_time_ms)
+        results = _results_of(sent.request, response)
+        for queue, batch in sent.batches:
+            result = results.get(queue.partition)
+            if result is None:
+                where = f"{queue.partition.topic}-{queue.partition.partition}"
+                self._retry(queue, batch, KafkaProtocolError(f"{where}: missing in the response"))
+            elif result.error_code in (0, DuplicateSequenceNumber.errno):
+                self._succeed(queue, batch, result)
+            else:
+                self._handle_error(queue, batch, result, response)
+
+    def on_failure(self, sent: ProduceInFlight, error: KafkaError) -> None:
+        """Retry or fail the batches of a request that got no response, or could not be sent."""
+        self._refresh_metadata(error)
+        if self.transaction is not None:
+            partitions = (queue.partition for queue, _ in sent.batches)
+            self.transaction.unanswered.add_partitions(partitions)
+        # Refused credentials count as retriable: the next connection tries again.
+        is_retriable = error.retriable or isinstance(error, REFUSALS)
+        for queue, batch in sent.batches:
+            # With acks=0 it is unknown which of the batches on that connection were written.
+            if is_retriable and self.config.acks != 0:
+                self._retry(queue, batch, error)
+            else:
+                self.fail(queue, batch, error)
+
+    def _succeed(
+        self, queue: PartitionQueue, batch: ProducerBatch, result: PartitionProduceResponse | None
+    ) -> None:
+        self.delivered_at = self._loop.time()
+        if self.id_state is not None:
+            self.id_state.on_success(queue, batch)
+        queue.complete(batch)
+        # If the batch timed out in flight, its futures have failed. Its records are in the log, and
+        # the sequence continues after them.
+        was_done = batch.is_done
+        batch.transition(BatchState.SETTLED)
+        if not was_done:
+            if result is None:
+                batch.succeed_unacknowledged()
+            else:
+                # The leader recognized a duplicate, but may not know its offset.
+                if result.error_code and batch.attempts == 1:
+                    self._log.warning("%r was sent once, and its leader has it already", batch)
+                offset = -1 if result.error_code else max(-1, result.base_offset)
+                start = result.log_start_offset
+                batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
+            self.pending.finish(batch)
+        self.accumulator.release(batch)
+        self._send_next(queue)
+        if not was_done:
+            self.meter.completed(batch, result is not None)
+
+    def _handle_error(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        result: PartitionProduceResponse,
+        response: ProduceResponse,
+    ) -> None:
+        """Retry, split or fail a batch that the leader refused."""
+        error = _batch_error(queue.partition, result)
+        # First of all: during an abort nothing is sent again, whatever the error.
+        if self._is_late(batch):
+            self._retry(queue, batch, error)
+            return
+        if result.error_code in _TOO_LARGE_CODES and not batch.is_done:
+            # Before the split, which uses the limit that is learnt here.
+            self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
+            if self.split(queue, batch):
+                return
+        if result.error_code in _PAST and self.transaction is not None:
+            # The producer was fenced, or its transaction took too long: the coordinator knows.
+            self.transaction.set_doubt(queue.partition, error)
+            self.coordinator_wanted.set()
+            self._retry(queue, batch, error, pause=False)
+        elif self.id_state is not None and self._is_sequence_error(result.error_code):
+            self._handle_sequence_error(queue, batch, error, self.id_state)
+        elif error.retriable:
+            if result.base_offset >= 0:
+                batch.mark_appended()
+            knows_leader = self._learn_leader(queue, result, response)
+            if not knows_leader:
+                self._refresh_metadata(error, batch.attempts)
+            # The backoff waits for the metadata to change. Here the response has changed it.
+            is_prompt = knows_leader and batch.attempts <= MOST_PROMPT_ATTEMPTS
+            self._retry(queue, batch, error, pause=not is_prompt)
+        else:
+            self.fail(
+                queue, batch, _final_error(batch, error), _record_errors(batch, error, result)
+            )
+
+    def _is_sequence_error(self, code: int) -> bool:
+        """Return whether a code is about the sequence number, epoch or producer id of a batch.
+
+        Azure Event Hubs responds with InvalidProducerIdMapping if it does not know a producer id,
+        and never knows it again. Apache Kafka uses that code for transactional ids only.
+        """
+        if code == InvalidProducerIdMapping.errno:
+            return self.transaction is None
+        return code in _BAD_SEQUENCE
+
+    def _handle_sequence_error(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: BrokerResponseError,
+        id_state: ProducerIdState,
+    ) -> None:
+        """Retry `batch` after a sequence error; fail it if its records could be written twice."""
+        is_gap = error.errno == OutOfOrderSequenceNumber.errno
+        if error.errno == InvalidProducerIdMapping.errno:
+            id_state.discard_producer_id(batch.producer_id)
+            if batch.is_doubtful or batch.is_unanswered:
+                # If the batch was written under the old id, a retry under the next id would not be
+                # recognized as a duplicate.
+                self.fail(queue, batch, _forgotten_error(queue.partition))
+                return
+        if batch.is_doubtful and is_gap and is_oldest(queue, batch):
+            self.fail(queue, batch, _doubtful_error(queue.partition, error))
+            return
+        if self._is_too_late_to_say(queue, batch, error.errno):
+            self.fail(queue, batch, _unresolved_error(queue.partition, error))
+            return
+        # Not for the two failures above. These keep the epoch, since under the next one the batch
+        # could be written twice.
+        id_state.on_gap(queue, batch)
+        if self.transaction is not None and queue.sequence.has_gap:
+            # Only the coordinator can give a new epoch, after the transaction was aborted.
+            self.fail(queue, batch, error)
+            return
+        if error.errno == InvalidProducerEpoch.errno:
+            id_state.discard_producer_id(batch.producer_id)
+        self._retry(queue, batch, error)
+
+    def _is_too_late_to_say(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
+        """Return whether `batch`, refused as a gap, may be written all the same:
+
+        1. Two batches are in flight; the broker hangs.
+        2. The first times out, or is refused when it is sent again. It may be written.
+        3. The second is sent again on another connection, and refused: the first is missing.
+        4. The broker processes what it has received on the old connection, and writes both.
+
+        Sent under a new epoch between 3 and 4, the second batch would be written twice.
+        """
+        return (
+            code in _GAPS
+            and queue.sequence.is_unresolved
+            and batch.is_unanswered
+            and is_oldest(queue, batch)
+        )
+
+    def _refresh_metadata(self, error: KafkaError, attempts: int = 0) -> None:
+        """Request metadata if outdated metadata may have caused `error`."""
+        why = f"a produce request failed: {error}"
+        # With acks=all a leader that is cut off waits in vain for the other replicas, which know
+        # the new leader.
+        if isinstance(error, RequestTimedOutError) or doubts_metadata(error, attempts):
+            self.client.doubt_metadata(why)
+        elif error.invalid_metadata:
+            self.client.request_metadata(why)
+
+    def _learn_leader(
+        self,
+        queue: PartitionQueue,
+        result: PartitionProduceResponse,
+        response: ProduceResponse,
+    ) -> bool:
+        """Route `queue` to the leader in the response (KIP-951); return whether there is one."""
+        leader = result.current_leader
+        asked = queue.in_flight_from
+        if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
+            return False
+        endpoint = next(
+            (
+                BrokerMetadata(node.node_id, node.host, node.port, node.rack)
+                for node in response.node_endpoints
+                if node.node_id == leader.leader_id
+            ),
+            None,
+        )
+        self.client.update_leader(queue.partition, leader.leader_id, leader.leader_epoch, endpoint)
+        cluster = self.client.cluster
+        if cluster.leader_for_partition(queue.partition) != leader.leader_id:
+            return False  # older than the metadata, or an unknown broker
+        # Now, because listeners of the metadata run later: until then the batches would go to the
+        # old leader.
+        self._sender.route(queue, cluster)
+        return True
+
+    def _is_late(self, batch: ProducerBatch) -> bool:
+        """Return whether the transaction of `batch` accepts no more records."""
+        if self.id_state is None or self.transaction is None:
+            return False
+        return not self.transaction.accepts_records or self.id_state.is_past(batch)
+
+    def _retry(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, pause: bool = True
+    ) -> None:
+        """Queue `batch` to be sent again, unless it has timed out or its transaction has ended."""
+        if self._is_late(batch):
+            # Neither the abort nor the futures may wait for another attempt.
+            failure = self.transaction.error if self.transaction is not None else None
+            self.fail(queue, batch, failure or KafkaError(_NOT_DELIVERED.format(error)))
+            return
+        self.last_error = (self._loop.time(), error)
+        if batch.is_done:
+            queue.remove_in_flight(batch)
+            self._lose(queue, batch, error)
+        else:
+            queue.requeue(batch, error)
+            self.meter.returned(batch)
+            # Only for the oldest batch: the ones behind it failed because it did.
+            if pause and queue.waiting[0] is batch:
+                queue.pause(self._loop.time())
+        self._send_next(queue)
+
+    def _send_next(self, queue: PartitionQueue) -> None:
+        """Notify the sender of `queue`, or route the queue, if it has a waiting batch."""
+        if not queue.waiting:
+            return
+        if queue.node is None:
+            # The partition lost its leader while batches were in flight.
+            self._sender.route(queue, self.client.cluster)
+        else:
+            queue.node.add(queue)
+
+    # -- splits
+
+    def split_unsent(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Split a batch that is too large for a request; return whether it was split.
+
+        Not if it has a single record, or if it may have been written as a whole: the leader would
+        not recognize its parts as duplicates.
+        """
+        return not batch.has_sequence and self.split(queue, batch)
+
+    def split(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Split a batch that is too large (KIP-126); return whether it was split.
+
+        1. Batch 2 (numbers 10 to 19) is refused for its size. Batch 3 (20 to 29) is in flight, and
+           is refused as a gap.
+        2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which wait in its place, before batch 3.
+           No number between them and batch 3 is missing, so batch 3 keeps its number.
+        3. The parts take over the futures of the records. Calls of `flush` that waited for batch 2
+           wait for both parts, and the parts hold its memory.
+        4. A part can be refused as well, and is split again. A single record fails with the error.
+
+        The topic's limit was learnt before (`BatchSizing.refuse`), so later batches are smaller.
+        """
+        parts = split_batch(batch, self.accumulator.sizing(batch.partition.topic))
+        if not parts:
+            return False
+        self.accumulator.replace(batch, parts)
+        queue.replace(batch, parts)
+        self.meter.split(batch, parts)
+        if queue.node is not None:
+            queue.node.add(queue)
+        return True
+
+    # -- timeouts and failures
+
+    def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Fail the futures of `batch`, whose delivery timeout is over.
+
+        A waiting batch leaves its queue, and its memory is released. A batch in flight cannot be
+        dropped: its request may still be written, and later batches have the next numbers.
+
+        1. The batch is in flight, and the leader does not respond. The batch times out: its state
+           becomes ABANDONED, the futures fail, and the error says that it may have been written.
+        2. It stays in `in_flight` and keeps its memory, as the connection may still send it.
+        3. The response comes. If the batch was written, the sequence continues after it as usual;
+           only its futures have failed.
+        4. If it was refused, or the connection is lost, it is not sent again: its futures have
+           failed already. The sequence is uncertain then (see `transaction_manager.py`).
+        """
+        error = self._timeout_error(queue, batch)
+        if batch.state == BatchState.IN_FLIGHT:
+            self.abandon(batch, error)
+        else:
+            self.drop(queue, batch, error)
+
+    def abandon(self, batch: ProducerBatch, error: BaseException) -> None:
+        """Fail the futures of a batch in flight. The batch itself completes with its response."""
+        batch.transition(BatchState.ABANDONED)
+        batch.fail(lambda _: renewed(error))
+        if self.transaction is not None:
+            batch.mark_retrieved()  # commit_transaction() raises the error
+            self.transaction.require_new_epoch()
+            self.transaction.fail(error)
+        self.pending.finish(batch)
+        self.meter.failed(batch, error)
+
+    def reason(
+        self, queue: PartitionQueue, batch: ProducerBatch
+    ) -> tuple[str, BaseException | None]:
+        """Return why a batch is not delivered, as text, and the error of the last attempt."""
+        cause = batch.error
+        if cause is not None:
+            reason = f"the last attempt failed with: {cause}"
+        elif batch.state == BatchState.IN_FLIGHT:
+            reason = "the broker has not answered"
+        elif self.client.cluster.leader_for_partition(queue.partition) in (None, -1):
+            reason = "the partition has no leader"
+        elif self.id_state is not None and self.id_state.lacks_id(queue):
+            cause = self.id_state.id_error
+            reason = f"there is no producer id: {cause or 'no broker has answered'}"
+        elif self.transaction is not None and self.transaction.holds(queue.partition):
+            reason = "it waits for the coordinator of the transaction"
+        else:
+            reason = "it could not be sent: the leader takes no requests or cannot be reached"
+        return reason, cause
+
+    def _timeout_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
+        topic, number = queue.partition
+        limit = self.config.delivery_timeout * 1000
+        reason, cause = self.reason(queue, batch)
+        if batch.state == BatchState.IN_FLIGHT or batch.is_unanswered:
+            doubt = "; it may have been written"
+        else:
+            doubt = "; brokers have refused it each time: it was not written" * bool(batch.attempts)
+        error = KafkaTimeoutError(
+            f"{topic}-{number}: not delivered within delivery_timeout_ms={limit:g}: {reason}{doubt}"
+        )
+        error.__cause__ = cause
+        return error
+
+    def fail_waiting(self, queue: PartitionQueue, error: BaseException) -> None:
+        """Fail every batch of `queue` that is not in flight."""
+        for batch in tuple(queue.waiting):
+            self.drop(queue, batch, error)
+
+    def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
+        """Fail a waiting batch."""
+        if batch.is_done:
+            # The metrics collector, called for another failed batch, has caused this one to fail.
+            return
+        queue.drop(batch)
+        batch.fail(lambda _: renewed(error))
+        self.pending.finish(batch)
+        self._lose(queue, batch, error)
+        self.meter.failed(batch, error)
+
+    def fail(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: BaseException,
+        by_record: Callable[[int], BaseException] | None = None,
+    ) -> None:
+        """Fail a batch in flight for good. `by_record` returns the error for a record's index."""
+        queue.remove_in_flight(batch)
+        was_done = batch.is_done
+        if not was_done:
+            batch.fail(by_record or (lambda _: renewed(error)))
+            self.pending.finish(batch)
+        self._lose(queue, batch, error)
+        self._send_next(queue)
+        if not was_done:
+            self.meter.failed(batch, error)
+
+    def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
+        """Settle a failed batch that has left its queue: sequence, transaction and memory."""
+        self.last_error = (self._loop.time(), error)
+        if self.id_state is not None:
+            self.id_state.on_loss(queue, batch, error)
+        if self.transaction is not None:
+            batch.mark_retrieved()  # commit_transaction() raises the error
+        batch.transition(BatchState.SETTLED)
+        self.accumulator.release(batch)
+
+
+# -- Results and errors
+
+
+def _results_of(
+    request: ProduceRequest, response: ProduceResponse
+) -> dict[tuple[str, int], PartitionProduceResponse]:
+    """Return the result of each partition, by topic and number.
+
+    If a partition has several results, the first one with an error counts: otherwise records that
+    were not written might be acknowledged.
+    """
+    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    results: dict[tuple[str, int], PartitionProduceResponse] = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for result in topic.partition_responses:
+            other = results.get((name, result.index))
+            if other is None or not other.error_code:
+                results[name, result.index] = result
+    return results
+
+
+def _batch_error(
+    partition: TopicPartition, result: PartitionProduceResponse
+) -> BrokerResponseError:
+    text = result.error_message or for_code(result.error_code).description
+    return for_code(result.error_code)(f"{partition.topic}-{partition.partition}: {text}")
+
+
+def _final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
+    """Return the error of a refused batch, with a note if an earlier attempt may have succeeded."""
+    # The size limit may have been lowered since that attempt.
+    is_late = batch.is_unanswered and isinstance(error, TOO_LARGE)
+    if not (is_late or batch.may_be_written(error)):
+        return error
+    return type(error)(
+        f"{error.args[0]} (The response to an earlier request with the records was lost, or left "
+        "it open: they may have been written.)"
+    )
+
+
+def _doubtful_error(
+    partition: TopicPartition, error: BrokerResponseError
+) -> MessageSizeTooLargeError:
+    """Return the error of a batch that was too large, but may have been written before the limit
+    was lowered.
+    """
+    failure = MessageSizeTooLargeError(
+        f"{partition.topic}-{partition.partition}: the batch was refused for its size when it was "
+        "sent again, but it may have been written the first time"
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _forgotten_error(partition: TopicPartition) -> InvalidProducerIdMapping:
+    """Return the error of a batch that was sent under a producer id which the broker has forgotten
+    since."""
+    return InvalidProducerIdMapping(
+        f"{partition.topic}-{partition.partition}: the broker has forgotten the producer id, and "
+        "an earlier request got no response: the batch may have been written, and is not sent again"
+    )
+
+
+def _unresolved_error(
+    partition: TopicPartition, error: BrokerResponseError
+) -> OutOfOrderSequenceNumber:
+    """Return the error of a batch that was sent behind one with an unknown outcome."""
+    failure = OutOfOrderSequenceNumber(
+        f"{partition.topic}-{partition.partition}: the broker misses records before these, which "
+        "were given up without a response; these may have been written with them"
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _record_errors(
+    batch: ProducerBatch, error: BaseException, result: PartitionProduceResponse
+) -> Callable[[int], BaseException] | None:
+    """Return a function that creates the error of a record from its index in the batch (KIP-467).
+
+    Records that the user put into the batch share one future, whose error is that of index 0.
+    Returns None if the broker rejected no record in particular.
+    """
+    rejected = {
+        entry.batch_index: entry.batch_index_error_message for entry in result.record_errors
+    }
+    if not rejected:
+        return None
+    where = f"{batch.partition.topic}-{batch.partition.partition}"
+    own = 0 if batch.user_future is None else batch.user_record_count
+    first = min((index for index in rejected if index < own), default=-1)
+
+    def make_error(index: int) -> BaseException:
+        if index < own and first >= 0:
+            reason = rejected[first] or result.error_message or "refused"
+            return type(error)(f"{where}: record {first} of the batch: {reason}")
+        if index in rejected:
+            return type(error)(f"{where}: {rejected[index] or result.error_message or 'refused'}")
+        return type(error)(
+            f"{where}: not written, because the broker refused other records of its batch"
+        )
+
+    return make_error

@@ -1,1 +1,0 @@
-"""Batches: what is in them, where they wait, and how records get in."""

@@ -1,1 +1,0 @@
-"""Sending batches: whose turn it is, with which numbers, and what the response means."""

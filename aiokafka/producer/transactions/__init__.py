@@ -1,1 +1,0 @@
-"""Transactions: their state, their requests, and what belongs to them."""
