@@ -163,19 +163,20 @@ _NO_PARTITIONS = "partitions must be TopicPartition namedtuples"
 class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     """Reads records from a Kafka cluster.
 
-    Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
-    pattern. The members of a group share them; without `group_id` every partition is read.
+    Subscribe to topics with the arguments, or with `subscribe()` by name or pattern; or choose
+    partitions with `assign()`. The members of a group divide the partitions of their topics among
+    them; without `group_id` the consumer reads all partitions.
 
-    A consumer belongs to the event loop it was made in. It fetches ahead in the background, up to
-    `fetch_buffer_memory` bytes over all brokers; records are decoded in the task that asks for
-    them. A call that is cancelled or times out has taken no records: the next one gets them.
+    A consumer belongs to the event loop in which it was created. It fetches ahead in the
+    background, up to `fetch_buffer_memory` bytes over all brokers; the reading task decodes the
+    records. A call that is cancelled or times out consumes no records: the next call returns them.
 
-    The types of keys and values are those that the deserializers return, else `bytes | None`:
+    The deserializers determine the types of keys and values, by default `bytes | None`:
     `AIOKafkaConsumer(value_deserializer=as_order)` is an `AIOKafkaConsumer[bytes | None, Order]`.
 
-    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop;
-    `loop` is the one that it will be used in, where none is running yet, which is deprecated.
-    `api_version` is accepted, without effect.
+    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
+    The deprecated `loop` is the future event loop, for a consumer created before the loop runs.
+    `api_version` is accepted without effect.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -372,15 +373,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
         written after it returns are read.
 
-        Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when such a
-        topic does not come into being within `request_timeout_ms`, TopicAuthorizationFailedError
-        when all of them are denied, AuthenticationFailedError; KafkaTimeoutError when the group has
-        no coordinator for so long, or gives this member no assignment within `max_poll_interval_ms`
-        (which other members may take for a rebalance), 5/4 of `rebalance_timeout_ms` or
+        Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
+        does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
+        denied, AuthenticationFailedError; KafkaTimeoutError if the group has no coordinator for
+        `request_timeout_ms`, or no assignment for this member within `max_poll_interval_ms` (which
+        other members may take to rejoin), 5/4 of `rebalance_timeout_ms` or
         `default_api_timeout_ms`, whichever is longest; GroupAuthorizationFailedError;
-        ConsumerStoppedError when another task calls `stop()`; IllegalStateError, also an
-        AssertionError, when it was started before, or in another loop. After a failure or a
-        cancellation everything is closed; the next call begins again, with the same subscription.
+        ConsumerStoppedError if another task calls `stop()`; IllegalStateError (also an
+        AssertionError) if the consumer was started before, or in another event loop. After a
+        failure or a cancellation everything is closed, and `start()` may be called again, with the
+        same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise WrongStart("start() is called in another event loop than the constructor")
@@ -1220,7 +1222,7 @@ _ANEXT = AIOKafkaConsumer.__anext__
 def _with_epochs(
     assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return `offsets`, each with the leader epoch of the record before it, if known."""
+    """Add the leader epoch of the record before each offset, if known."""
     return {
         tp: entry
         if entry.leader_epoch >= 0

@@ -367,6 +367,7 @@ class NodeFetcher:
         self.node_id = node_id
         self.pinned = 0
         """Bytes of this broker's responses that are in memory."""
+        self.read_committed = shared.config.read_committed
         self._shared = shared
         self._fetcher = fetcher
         self._contact = contact
@@ -543,7 +544,7 @@ class NodeFetcher:
         request.max_wait_ms = int(max_wait * 1000)
         request.min_bytes = config.fetch_min_bytes
         request.max_bytes = self._max_bytes()
-        request.isolation_level = int(config.read_committed)
+        request.isolation_level = int(self.read_committed)
         if now >= self._fetcher.targets.leaders_only_until:
             request.rack_id = config.client.client_rack or ""
         sent_at, limit = self._loop.time(), max_wait + config.client.request_timeout
@@ -739,7 +740,7 @@ class FetchResponseHandler:
             state.tp.partition,
             position=state.cursor.offset,
             check_crcs=config.check_crcs,
-            read_committed=config.read_committed,
+            read_committed=self._node.read_committed,
             aborted=found.aborted,
             key_deserializer=config.key_deserializer,
             value_deserializer=config.value_deserializer,
