@@ -1,4 +1,4 @@
-"""What is said to brokers to find coordinators, in every version of the request."""
+"""FindCoordinator requests and responses in all versions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _FIRST_OF_SEVERAL = 4
 
 
 def lookup_of(version: int, kind: int, keys: Sequence[str]) -> FindCoordinatorRequest:
-    """Return the request for the coordinators of these keys, of a kind (CoordinationType).
+    """Return the request for the coordinators of these keys. `kind`: a CoordinationType.
 
-    Raises UnsupportedVersionError for more than the version has: several keys, or another kind
+    Raises UnsupportedVersionError if the version does not support several keys, or another kind
     than groups.
     """
     if version < _FIRST_WITH_KINDS and kind:
@@ -50,26 +50,27 @@ def coordinators_in(
 ) -> dict[str, BrokerMetadata | KafkaError]:
     """Return the coordinator of each key in `names`, or the error of that key.
 
-    The names are what errors call the keys, such as "group 'a'".
+    The values of `names` are for error texts, such as "group 'a'".
     """
     if not response.coordinators and len(names) == 1:
-        ((key, what),) = names.items()  # the older form
-        return {key: _home(response, what)}
+        ((key, what),) = names.items()  # versions before 4
+        return {key: _coordinator_in(response, what)}
     found = {each.key: each for each in response.coordinators}
     if len(names) == len(response.coordinators) == 1:
-        # Java does not look at the key either, which a gateway may leave out.
+        # A gateway may leave the key out. The Java client does not check it either.
         found = dict.fromkeys(names, response.coordinators[0])
+    lacks = "the response does not name its coordinator"
     return {
-        key: _home(found[key], what) if key in found else _unnamed(what)
+        key: _coordinator_in(found[key], what)
+        if key in found
+        else GroupCoordinatorNotAvailableError(f"{what}: {lacks}")
         for key, what in names.items()
     }
 
 
-def _unnamed(what: str) -> KafkaError:
-    return GroupCoordinatorNotAvailableError(f"{what}: the response does not name its coordinator")
-
-
-def _home(found: Coordinator | FindCoordinatorResponse, what: str) -> BrokerMetadata | KafkaError:
+def _coordinator_in(
+    found: Coordinator | FindCoordinatorResponse, what: str
+) -> BrokerMetadata | KafkaError:
     if found.error_code:
         reason = found.error_message or "its coordinator is not known"
         return for_code(found.error_code)(f"{what}: {reason}")

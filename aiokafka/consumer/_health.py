@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import ConsumerMeter
     from aiokafka.consumer.fetch.fetcher import FetchTargets
     from aiokafka.consumer.fetch.record_queue import RecordQueue
-    from aiokafka.consumer.group.no_group import Coordination
+    from aiokafka.consumer.group.group import GroupMembership
+    from aiokafka.consumer.group.no_group import NoGroup
     from aiokafka.consumer.subscription_state import SubscriptionState
     from aiokafka.health import ConsumerHealth
 
@@ -60,7 +61,7 @@ class ConsumerHealthMonitor:
     _queue: RecordQueue
     _tasks: TaskOwner
     _targets: FetchTargets
-    _coordination: Coordination
+    _coordination: GroupMembership | NoGroup
     _meter: ConsumerMeter
 
     def __init__(
@@ -81,7 +82,7 @@ class ConsumerHealthMonitor:
         queue: RecordQueue,
         tasks: TaskOwner,
         targets: FetchTargets,
-        coordination: Coordination,
+        coordination: GroupMembership | NoGroup,
         meter: ConsumerMeter,
     ) -> None:
         """Set the parts of the consumer; none of them may call `look` before."""
@@ -296,7 +297,7 @@ class ConsumerHealthMonitor:
 
     def _waits_for_group(self, now: float) -> Iterator[Stall]:
         coordination = self._coordination
-        error = coordination.trouble
+        error = coordination.last_error
         if coordination.phase is GroupPhase.JOINING:
             since, outage = self._states.since, self._group_trouble(now)
             reason = str(error or coordination.reason or "not all members have joined")

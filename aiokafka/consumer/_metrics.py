@@ -12,7 +12,7 @@ from aiokafka.metrics._values import GroupWriter
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.group.group import Group
+    from aiokafka.consumer.group.group import GroupMembership
 
 __all__ = ["read_consumer"]
 
@@ -32,7 +32,7 @@ _Row = tuple[TopicPartition, int, int | None, int | None, int | None, bool]
 
 
 def read_consumer(
-    shared: Shared, group: Group | None, buffered: int, now: float
+    shared: Shared, group: GroupMembership | None, buffered: int, now: float
 ) -> MetricsSnapshot:
     """Return all metrics of a consumer at `now` (loop time). `buffered` is the number of bytes of
     unread responses."""
@@ -141,7 +141,7 @@ def _values(row: _Row) -> tuple[int | None, ...]:
 
 
 def _coordinator(
-    writer: GroupWriter, meter: ConsumerMeter, group: Group, assigned: int, now: float
+    writer: GroupWriter, meter: ConsumerMeter, group: GroupMembership, assigned: int, now: float
 ) -> Iterator[Metric]:
     yield from writer.counters(
         rebalance_total=meter.rebalances,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiokafka._interception import Interception
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.record_queue import RecordQueue
-    from aiokafka.consumer.group.group import Group
+    from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
@@ -319,7 +319,7 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception |
     return Interception(config.interceptors, subject, config.introduction, drops=True)
 
 
-def telemetry_labels(config: ConsumerConfig, group: Group | None) -> dict[str, str]:
+def telemetry_labels(config: ConsumerConfig, group: GroupMembership | None) -> dict[str, str]:
     """Return the labels of the consumer for pushed metrics (KIP-714)."""
     return {
         "group_id": config.group_id or "",

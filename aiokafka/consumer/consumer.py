@@ -124,7 +124,7 @@ class ConsumerSettings:
 
 if TYPE_CHECKING:
     from aiokafka._upstream.fetcher import FetcherNames
-    from aiokafka.consumer.group.group import Group, GroupMakings, GroupView
+    from aiokafka.consumer.group.group import GroupMembership, GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
@@ -134,8 +134,7 @@ else:
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ConsumerOptions = later("aiokafka.options.ConsumerOptions")
     FetcherNames = later("aiokafka._upstream.fetcher.FetcherNames")
-    Group = later("aiokafka.consumer.group.group.Group")
-    GroupMakings = later("aiokafka.consumer.group.group.GroupMakings")
+    GroupMembership = later("aiokafka.consumer.group.group.GroupMembership")
     GroupView = later("aiokafka.consumer.group.group.GroupView")
     OffsetCommitter = later("aiokafka.consumer.position.committed.OffsetCommitter")
 
@@ -332,16 +331,21 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         # The tasks must not refer to the consumer, or `__del__` could not warn of an unclosed one.
         self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
         targets = FetchTargets(shared)
-        makings = None if config.group_id is None else _prepare_group(shared, config.group_id)
-        self._committer = None if makings is None else makings.committer
+        self._committer: OffsetCommitter | None = None
+        self._joined: GroupMembership | None = None
+        self._group_view: GroupView | None = None
+        if config.group_id is not None:
+            # Imported here, so that a consumer without a group does not load it.
+            from aiokafka.consumer.group import group
+
+            self._committer = group.make_committer(shared, config.group_id)
         self._resolver = OffsetResolver(shared, tasks, targets, self._committer)
         self._fetch = Fetcher(shared, tasks, targets, self._resolver)
-        self._joined = None if makings is None else makings.make_group(shared, self._fetch.route)
-        self._coordinator = self._joined or NoGroup(shared, self._fetch.route)
-        self._group_view: GroupView | None = None
-        if makings is not None and self._joined is not None:
-            self._group_view = makings.make_view(shared, self._joined)
+        if self._committer is not None:
+            self._joined = group.GroupMembership(shared, self._fetch, self._committer)
+            self._group_view = group.GroupView(shared, self._joined)
             add_reader(self._loop, self._group_view)
+        self._coordinator = self._joined or NoGroup(shared, self._fetch)
         health.begin(queue, tasks, targets, self._coordinator, shared.meter)
         self._all_topics: AllTopics | None = None
         self._is_started = False
@@ -556,7 +560,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Raise what keeps the consumer from working: it is stopped, or background work failed."""
         if self._closed:
             raise ConsumerStoppedError(_STOPPED)
-        failure = self._owner.failure or self._coordinator.failure
+        joined = self._joined
+        failure = self._owner.failure or (None if joined is None else joined.state.failure)
         if failure is not None:
             raise renewed(failure) from failure
 
@@ -1051,7 +1056,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 )
         if offsets is None:
             # After the other offsets are committed: the error names only the revoked partitions.
-            self._joined.refuse_forfeited()
+            self._joined.refuse_revoked()
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -1229,13 +1234,6 @@ def _with_epochs(
         else entry._replace(leader_epoch=assignment.state_value(tp).epoch_before(entry.offset))
         for tp, entry in offsets.items()
     }
-
-
-def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
-    # Imported here, so that a consumer without a group does not load it.
-    from aiokafka.consumer.group.group import prepare_group
-
-    return prepare_group(shared, group_id)
 
 
 show_options(

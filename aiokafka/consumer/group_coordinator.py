@@ -1,7 +1,7 @@
 """Import path of aiokafka: the code is in `consumer/group/`."""
 
 from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.consumer.group.group import Group as GroupCoordinator
+from aiokafka.consumer.group.group import GroupMembership as GroupCoordinator
 from aiokafka.consumer.group.no_group import NoGroup as NoGroupCoordinator
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition

@@ -381,7 +381,7 @@ class SubscribedTopics:
         self._client = shared.client
         self._config = shared.config
         self._subscriptions = shared.subscriptions
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._on_change = shared.on_change
         self._denied: dict[str, PartitionState] = {}
 
@@ -412,13 +412,13 @@ class SubscribedTopics:
         denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
             # This also removes the failures reported for the topic's partitions.
-            self._desk.buffer.pop_failure(self._denied.pop(topic))
+            self._queue.buffer.pop_failure(self._denied.pop(topic))
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
             ours = self._subscriptions.assignment.states()
             # Also for assigned partitions: a reader may ask for certain partitions only.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
-            self._desk.report_all(states, partial(TopicAuthorizationFailedError, topic))
+            self._queue.report_all(states, partial(TopicAuthorizationFailedError, topic))
 
     @property
     def partition_counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What the members of a consumer group exchange, and how partitions are assigned."""
+"""Metadata that group members exchange, and assignors."""
 
 from typing import TYPE_CHECKING
 

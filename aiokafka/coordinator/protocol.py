@@ -1,8 +1,8 @@
-"""Subscriptions and assignments as the members of a group exchange them.
+"""The encoding of subscriptions and assignments that group members exchange.
 
-The broker passes these bytes on without reading them, so any client of the group may have written
-them. Versions 0 to 3 are written and read. A newer version is read as version 3 with the rest
-ignored: newer versions only append fields.
+The broker does not read these bytes, so any client may have written them. Versions 0 to 3 are
+written and read. A newer version is read as version 3 without the additional fields: newer versions
+only append fields.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _INT32 = struct.Struct(">i")
 
 
 class ConsumerProtocolMemberMetadata:
-    """What one member wants: its topics, and with newer versions what it owns.
+    """The subscription of a member: its topics, and in newer versions its owned partitions.
 
-    `generation` is that of `owned_partitions`, or -1 when the member does not know it.
+    `generation` is that of `owned_partitions`; -1 if unknown.
     """
 
     group_instance_id: str | None = None
-    """The name of a static member, for the leader's assignor (KIP-345). It is not
-    part of the bytes: the broker adds it."""
+    """The instance id of a static member, for the leader's assignor (KIP-345). It is not part of
+    the bytes: the broker adds it."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ConsumerProtocolMemberMetadata:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that the member wants; the same as `subscription`."""
+        """The topics of the subscription; the same as `subscription`."""
         return self.subscription
 
     def owned(self) -> list[TopicPartition]:
@@ -81,12 +81,12 @@ class ConsumerProtocolMemberMetadata:
 
     @classmethod
     def decode(cls, data: bytes | io.BytesIO) -> ConsumerProtocolMemberMetadata:
-        """Read what another member has written; KafkaProtocolError when it is malformed."""
+        """Read a subscription. Raises KafkaProtocolError if it is malformed."""
         reader = _Reader(_content(data))
         version = reader.version()
         subscription = [reader.text() for _ in range(reader.count(2))]
         made = cls(version, subscription, reader.blob())
-        # Older releases of kafka-go, and others, say version 1 and write no more than that.
+        # Older releases of kafka-go, and others, write version 1 without its owned partitions.
         if reader.is_at_end:
             return made
         if version >= 1:
@@ -107,7 +107,7 @@ class ConsumerProtocolMemberMetadata:
 
 
 class ConsumerProtocolMemberAssignment:
-    """What one member gets: a list of (topic, partition numbers)."""
+    """The assignment of a member: a list of (topic, partition numbers)."""
 
     def __init__(
         self, version: int, assignment: PartitionsByTopic, user_data: bytes | None = b""
@@ -129,10 +129,10 @@ class ConsumerProtocolMemberAssignment:
 
     @classmethod
     def decode(cls, data: bytes | io.BytesIO) -> ConsumerProtocolMemberAssignment:
-        """Read what the leader has written; KafkaProtocolError when it is malformed.
+        """Read an assignment. Raises KafkaProtocolError if it is malformed.
 
-        No bytes at all is an empty assignment, which the broker sends to a member that the leader
-        has left out.
+        Empty bytes are an empty assignment: the broker sends them to a member that the leader has
+        left out.
         """
         content = _content(data)
         if not content:
@@ -152,7 +152,7 @@ class ConsumerProtocolMemberAssignment:
 
 
 class ConsumerProtocol:
-    """Names of the protocol that consumers speak in a group."""
+    """Constants of the group protocol of consumers."""
 
     PROTOCOL_TYPE: ClassVar[str] = "consumer"
     ASSIGNMENT_STRATEGIES: ClassVar[tuple[str, ...]] = ("range", "roundrobin")
@@ -194,7 +194,7 @@ def _put_partitions(out: bytearray, partitions: PartitionsByTopic) -> None:
 
 
 def write_partitions(partitions: PartitionsByTopic) -> bytes:
-    """Return the bytes of an array of (topic, partitions), as assignors put into user data."""
+    """Return the bytes of an array of (topic, partitions), for the user data of assignors."""
     out = bytearray()
     _put_partitions(out, partitions)
     return bytes(out)
@@ -208,12 +208,12 @@ def read_partitions(data: bytes) -> tuple[list[tuple[str, list[int]]], bytes]:
 
 
 def _content(data: bytes | io.BytesIO) -> bytes:
-    """Return the bytes; aiokafka takes a file of them as well."""
+    """Return the bytes; aiokafka accepts a file, too."""
     return data.read() if isinstance(data, io.BytesIO) else data
 
 
 class _Reader:
-    """Reads fields in order. Lengths are checked against what is left before they are used."""
+    """Reads fields in order. Each length is compared with the remaining bytes before it is used."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -249,7 +249,7 @@ class _Reader:
         return min(version, NEWEST_VERSION)
 
     def count(self, smallest: int) -> int:
-        """Read the length of an array whose elements take at least `smallest` bytes each."""
+        """Read the length of an array whose elements have at least `smallest` bytes each."""
         count = self.int32()
         if count < 0 or count * smallest > len(self._data) - self._at:
             raise KafkaProtocolError(f"group metadata claims an array of {count} elements")

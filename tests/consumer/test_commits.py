@@ -14,8 +14,8 @@ from aiokafka import AIOKafkaConsumer, OffsetAndMetadata
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.consumer.group.commits import Turn, Turns
-from aiokafka.consumer.position.committed import OffsetsWay
+from aiokafka.consumer.group.commits import CommitQueue, QueuedCommit
+from aiokafka.consumer.position.committed import OffsetConnection
 from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
@@ -289,9 +289,9 @@ async def test_every_release(start: Start, version: str) -> None:
 # -- partitions that are given up ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["assign", "unsubscribe", "subscribe", "stop"])
+@pytest.mark.parametrize("connection", ["assign", "unsubscribe", "subscribe", "stop"])
 async def test_auto_commit_takes_along_what_was_finished_of_partitions_that_are_given_up(
-    cluster: FakeCluster, start: Start, way: str
+    cluster: FakeCluster, start: Start, connection: str
 ) -> None:
     """It looked at the partitions of now only: a program that goes through partitions one by one
     committed next to nothing."""
@@ -302,17 +302,17 @@ async def test_auto_commit_takes_along_what_was_finished_of_partitions_that_are_
     await read(consumer, 5)
     fill(cluster, 1, 1)
     assert (await consumer.getone()).partition == 1
-    if way == "assign":
+    if connection == "assign":
         consumer.assign([T1])
     else:
         consumer.unsubscribe()
-    if way == "subscribe":
+    if connection == "subscribe":
         consumer.subscribe(["u"])
-    elif way == "stop":
+    elif connection == "stop":
         await consumer.stop()
     await until(cluster, lambda: cluster.groups.committed("g", "t") == 5)
     # What is in hand counts as finished with `stop()` only.
-    expected = {"assign": None, "stop": 1}.get(way, 0)
+    expected = {"assign": None, "stop": 1}.get(connection, 0)
     assert cluster.groups.committed("g", "t", 1) == expected
 
 
@@ -478,19 +478,19 @@ def test_auto_commit_keeps_the_offset_of_a_quiet_partition() -> None:
 
 
 class Line:
-    """Turns that wait in tasks, and the order in which they have come."""
+    """Commits that wait in tasks, and the order in which their turn came."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
-        self.came: list[Turn] = []
+        self.queue = CommitQueue()
+        self.came: list[QueuedCommit] = []
 
-    def join(self, *partitions: object) -> tuple[Turn, asyncio.Task[bool]]:
-        """A turn, and the task that waits for it."""
-        turn = self.turns.join(partitions)  # type: ignore[arg-type]
+    def join(self, *partitions: object) -> tuple[QueuedCommit, asyncio.Task[bool]]:
+        """A commit, and the task that waits for its turn."""
+        turn = self.queue.add(partitions)  # type: ignore[arg-type]
         return turn, asyncio.create_task(self._wait(turn))
 
-    async def _wait(self, turn: Turn) -> bool:
-        found = await self.turns.wait(turn, None)
+    async def _wait(self, turn: QueuedCommit) -> bool:
+        found = await self.queue.wait(turn, None)
         self.came.append(turn)
         return found
 
@@ -508,15 +508,15 @@ async def test_each_waits_for_those_of_its_partitions_only() -> None:
     free, _ = line.join(T2)
     await settle()
     assert line.came == [first, other, free]
-    line.turns.leave(first)
+    line.queue.remove(first)
     await settle()
     assert both not in line.came
-    line.turns.leave(other)
+    line.queue.remove(other)
     await settle()
     assert line.came[-1] is both
     for turn in (both, free):
-        line.turns.leave(turn)
-    assert not line.turns
+        line.queue.remove(turn)
+    assert not line.queue
 
 
 @pytest.mark.parametrize("comes_after", [True, False])
@@ -530,13 +530,13 @@ async def test_behind_one_that_has_not_waited_comes_nobody_earlier(comes_after: 
         third, _ = line.join(T0)
     await settle()
     waiting.cancel()
-    line.turns.leave(second)
+    line.queue.remove(second)
     if comes_after:
         third, _ = line.join(T0)
     elsewhere, _ = line.join(T1)
     await settle()
     assert line.came == [first, elsewhere]
-    line.turns.leave(first)
+    line.queue.remove(first)
     await settle()
     assert line.came == [first, elsewhere, third]
 
@@ -544,8 +544,8 @@ async def test_behind_one_that_has_not_waited_comes_nobody_earlier(comes_after: 
 async def test_a_turn_that_does_not_come_in_time() -> None:
     line = Line()
     line.join(T0)
-    late = line.turns.join([T0])
-    assert not await line.turns.wait(late, asyncio.get_running_loop().time())
+    late = line.queue.add([T0])
+    assert not await line.queue.wait(late, asyncio.get_running_loop().time())
 
 
 async def test_a_thousand_commits_of_one_partition() -> None:
@@ -555,7 +555,7 @@ async def test_a_thousand_commits_of_one_partition() -> None:
     for turn in turns:
         await settle()
         assert line.came[-1] is turn
-        line.turns.leave(turn)
+        line.queue.remove(turn)
     assert line.came == turns
     assert not any(turn.before for turn in turns)
 
@@ -581,7 +581,7 @@ async def shared(client: AIOKafkaClient) -> BrokerConnection:
     return await client.connection(0, ConnectionGroup.COORDINATION)
 
 
-def commit(way: OffsetsWay, offset: int) -> asyncio.Task[object]:
+def commit(connection: OffsetConnection, offset: int) -> asyncio.Task[object]:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
@@ -589,7 +589,7 @@ def commit(way: OffsetsWay, offset: int) -> asyncio.Task[object]:
     request = OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=[topic]
     )
-    sent = way.commit(0, lambda _: request, _WITH_NAMES, {})
+    sent = connection.commit(0, lambda _: request, _WITH_NAMES, {})
     return asyncio.get_running_loop().create_task(sent)
 
 
@@ -601,10 +601,10 @@ def synchronise(connection: BrokerConnection) -> asyncio.Future[SyncGroupRespons
 async def test_a_membership_that_waits_for_nothing_shares_its_connection(
     cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
 ) -> None:
-    way = OffsetsWay(client, (SyncGroupRequest,))
+    connection = OffsetConnection(client, (SyncGroupRequest,))
     opened = cluster.connections
-    await commit(way, 1)
-    assert await way.for_look_up(0) is shared
+    await commit(connection, 1)
+    assert await connection.select(0) is shared
     assert cluster.groups.committed("g", "t") == 1
     assert cluster.connections == opened
 
@@ -612,32 +612,32 @@ async def test_a_membership_that_waits_for_nothing_shares_its_connection(
 async def test_a_commit_passes_what_the_coordinator_keeps(
     cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
 ) -> None:
-    way = OffsetsWay(client, (SyncGroupRequest,))
+    connection = OffsetConnection(client, (SyncGroupRequest,))
     others_sync = asyncio.Event()
     with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
         sync = synchronise(shared)
-        await commit(way, 1)
+        await commit(connection, 1)
         assert cluster.groups.committed("g", "t") == 1
         assert not sync.done()
         # The response to one that was cancelled is still due.
         sync.cancel()
-        assert await way.for_look_up(0) is not shared
+        assert await connection.select(0) is not shared
         others_sync.set()
         await until(cluster, lambda: not shared.in_flight)
-    assert await way.for_look_up(0) is shared
+    assert await connection.select(0) is shared
 
 
 async def test_no_commit_passes_a_cancelled_one_before_a_join(
     cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
 ) -> None:
-    way = OffsetsWay(client, (SyncGroupRequest,))
+    connection = OffsetConnection(client, (SyncGroupRequest,))
     is_over = asyncio.Event()
     with cluster.intercept(OffsetCommitRequest, Hold(is_over), times=1) as script:
-        first = commit(way, 1)
+        first = commit(connection, 1)
         await script.wait()
         first.cancel()
         sync = synchronise(shared)
-        second = commit(way, 2)
+        second = commit(connection, 2)
         await until(cluster, lambda: shared.in_flight == 3)
         is_over.set()
         await asyncio.wait([sync])
@@ -648,19 +648,19 @@ async def test_no_commit_passes_a_cancelled_one_before_a_join(
 async def test_no_commit_passes_a_cancelled_one_after_a_join(
     cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
 ) -> None:
-    way = OffsetsWay(client, (SyncGroupRequest,))
+    connection = OffsetConnection(client, (SyncGroupRequest,))
     is_over, others_sync = asyncio.Event(), asyncio.Event()
     with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
         sync = synchronise(shared)
         with cluster.intercept(OffsetCommitRequest, Hold(is_over), times=1) as script:
-            first = commit(way, 1)
+            first = commit(connection, 1)
             await script.wait()
             first.cancel()
             others_sync.set()
             await asyncio.wait([sync])
-            aside = await way.for_look_up(0)
+            aside = await connection.select(0)
             assert aside is not shared
-            second = commit(way, 2)
+            second = commit(connection, 2)
             await until(cluster, lambda: aside.in_flight == 2)
             is_over.set()
             await second
@@ -673,18 +673,18 @@ async def test_no_commit_passes_one_that_a_throttled_connection_sends_later(
     def throttle(response: OffsetCommitResponse) -> None:
         response.throttle_time_ms = 3_600_000
 
-    way = OffsetsWay(client, (SyncGroupRequest,))
+    connection = OffsetConnection(client, (SyncGroupRequest,))
     others_sync = asyncio.Event()
     with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
         sync = synchronise(shared)
-        aside = await way.for_look_up(0)
+        aside = await connection.select(0)
         with cluster.intercept(OffsetCommitRequest, Edit(throttle), times=1):
-            await commit(way, 1)
-        second = commit(way, 2)
+            await commit(connection, 1)
+        second = commit(connection, 2)
         others_sync.set()
         await sync
         assert not aside.in_flight
-        assert await way.for_look_up(0) is aside
+        assert await connection.select(0) is aside
         second.cancel()
         await asyncio.wait([second])
-    assert await way.for_look_up(0) is shared
+    assert await connection.select(0) is shared

@@ -294,16 +294,16 @@ async def test_commit_says_that_what_was_handed_out_is_not_ours_any_more(
         await consumer.stop()
 
 
-def forfeits_in_memory() -> int:
+def revoked_in_memory() -> int:
     gc.collect()
-    return sum(type(each).__name__ == "Forfeit" for each in gc.get_objects())
+    return sum(type(each).__name__ == "RevokedInHand" for each in gc.get_objects())
 
 
 async def test_what_was_taken_away_before_the_last_call_is_not_kept(
     cluster: FakeCluster, start: Start
 ) -> None:
     """The application goes from topic to topic, and commits without `commit()`, or not at all."""
-    before = forfeits_in_memory()
+    before = revoked_in_memory()
 
     def has(topic: str) -> bool:
         return {tp.topic for tp in consumer.assignment()} == {topic}
@@ -320,7 +320,7 @@ async def test_what_was_taken_away_before_the_last_call_is_not_kept(
     await cluster.create_topic("last")
     consumer.subscribe(["last"])
     await until(cluster, partial(has, "last"))
-    assert forfeits_in_memory() - before <= 1
+    assert revoked_in_memory() - before <= 1
     with pytest.raises(CommitFailedError, match=r"taken away .*: of-day-9-0;"):
         await consumer.commit()
 

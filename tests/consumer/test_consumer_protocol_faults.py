@@ -12,11 +12,13 @@ from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._health import NodeHealth
+from aiokafka._log import SubjectLog
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer._shared import ConsumerMeter
 from aiokafka.consumer.group.group import log
 from aiokafka.consumer.group.kip848 import Interest, Kip848Member, MemberState
-from aiokafka.consumer.group.membership import GroupLink
+from aiokafka.consumer.group.membership import GroupCoordinatorClient
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -520,7 +522,9 @@ async def test_every_step_may_be_cancelled(four: FakeCluster, start: Start) -> N
 async def make_membership() -> Kip848Member:
     config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
     client = AIOKafkaClient(config.client)
-    return Kip848Member(config, GroupLink(client, config, "g", NodeHealth("coordinator", log)))
+    health = NodeHealth("coordinator", log)
+    meter = ConsumerMeter(SubjectLog(log, "Consumer"), config)
+    return Kip848Member(config, GroupCoordinatorClient(client, config, "g", health, meter))
 
 
 async def test_what_cannot_be_is_refused() -> None:

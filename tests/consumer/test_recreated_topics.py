@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.fetch.fetcher import OtherTopic, TopicIds
-from aiokafka.consumer.position.committed import LateCommits
+from aiokafka.consumer.position.committed import FormerTopicOffsets
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import (
     CommitFailedError,
@@ -615,7 +615,7 @@ async def test_a_position_in_a_topic_that_is_known_to_be_gone_is_not_one_in_the_
 
 def test_topics_that_are_gone_for_ever_do_not_fill_the_memory() -> None:
     """A pattern may find new topics every minute, which are deleted a minute later."""
-    commits, cluster = LateCommits(), ClusterMetadata()
+    commits, cluster = FormerTopicOffsets(), ClusterMetadata()
     before, now = bytes(16), bytes([1] * 16)
     tps = [TopicPartition(f"t{number}", 0) for number in range(10_001)]
     for tp in tps:

@@ -43,7 +43,7 @@ def test_nothing_moves_in_the_first_step(
     given: dict[str, set[int]],
 ) -> None:
     members = {name: claiming(*claim) for name, claim in claims.items()}
-    encoded = GroupAssignors([kind]).share_out(kind.name, make_cluster(t=4), members)
+    encoded = GroupAssignors([kind]).assign(kind.name, make_cluster(t=4), members)
     shares = {
         name: {tp.partition for tp in ConsumerProtocolMemberAssignment.decode(data).partitions()}
         for name, data in encoded.items()

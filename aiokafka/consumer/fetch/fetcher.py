@@ -352,7 +352,7 @@ class Fetcher:
     def route(self) -> None:
         """Fetch every assigned partition from its current target, after a change of the assignment
         or of the metadata."""
-        self.resolver.look_for_newcomers()
+        self.resolver.update_new_partitions()
         if not self.is_running:
             return
         # The topic ids first: a position in a deleted topic must not be fetched from the new topic

@@ -1,4 +1,4 @@
-"""The assignors of one consumer: its own, Java's, or whatever an application brings along."""
+"""The assignors of one consumer: those of this package, of programs, and of kafka-python."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ _METHODS = ("assign", "metadata", "on_assignment", "on_generation_assignment")
 class GroupAssignors:
     """The assignors in the order of preference, one instance of each.
 
-    `is_cooperative`: whether partitions are kept during a rebalance (KIP-429). Only if every
-    assignor supports it: with a list of both kinds a group can move from one to the other.
+    `is_cooperative`: whether the member keeps its partitions during a rebalance (KIP-429). All
+    assignors have to support it: with a list of both kinds a group can migrate from one to the
+    other.
 
-    Owns: the last assignment and its generation, which a cooperative member tells with the name of
-    each assignor. Only the one that the group has chosen hears of it, and the next choice may be
-    another: its leader would give away what this member still reads.
+    Owns: the last assignment and its generation. A cooperative member reports them in the metadata
+    of each assignor. Assignors cannot do that: only the chosen one learns of the assignment, and
+    the next choice may be another one, whose leader would assign the partitions to other members.
     """
 
     def __init__(self, strategies: Iterable[Any], rack: str | None = None) -> None:
@@ -50,46 +51,47 @@ class GroupAssignors:
         self._generation = -1
 
     def protocols(self, topics: Iterable[str], generation: int = -1) -> list[tuple[str, bytes]]:
-        """Return name and subscription of each, for one JoinGroup request; with the member's
-        `generation`, if that is not -1, so that no join before said the same."""
+        """Return the name and encoded subscription of each assignor for a JoinGroup. A `generation`
+        other than -1 is included, so that the metadata differs from that of earlier joins."""
         if not self.is_cooperative:
-            # An eager member has given up everything. What it claimed nevertheless a cooperative
-            # assignor would keep for it, and wait in vain for the join that follows a revocation.
+            # An eager member has revoked everything. A cooperative leader would leave claimed
+            # partitions with it, and wait for a rejoin that does not follow.
             self.forget()
         names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
-        told = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]
+        found = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]
         return [
-            (name, _encoded(self._with_rack(_of(generation, metadata)))) for name, metadata in told
+            (name, _encoded(self._with_rack(_with_generation(generation, metadata))))
+            for name, metadata in found
         ]
 
     def _with_claims(self, metadata: Any) -> Any:
-        """Tell the leader what we have, if this member keeps it while it joins."""
+        """Add the owned partitions, if this member keeps them during the join."""
         if not self.is_cooperative or not isinstance(metadata, ConsumerProtocolMemberMetadata):
             return metadata
-        told = copy.copy(metadata)
-        told.version = max(told.version, _FIRST_VERSION_WITH_GENERATION)
-        told.owned_partitions = [(topic, list(numbers)) for topic, numbers in self._assigned]
-        told.generation = self._generation
-        return told
+        copied = copy.copy(metadata)
+        copied.version = max(copied.version, _FIRST_VERSION_WITH_GENERATION)
+        copied.owned_partitions = [(topic, list(numbers)) for topic, numbers in self._assigned]
+        copied.generation = self._generation
+        return copied
 
     def _with_rack(self, metadata: Any) -> Any:
-        """Tell the leader where we are: Java's assignors give members partitions with a replica in
-        their rack (KIP-881)."""
+        """Add the rack: Java's assignors prefer partitions with a replica in the member's rack
+        (KIP-881)."""
         if self._rack is None or not isinstance(metadata, ConsumerProtocolMemberMetadata):
             return metadata
-        told = copy.copy(metadata)
-        told.version = max(told.version, _FIRST_VERSION_WITH_RACK)
-        told.rack = self._rack
-        return told
+        copied = copy.copy(metadata)
+        copied.version = max(copied.version, _FIRST_VERSION_WITH_RACK)
+        copied.rack = self._rack
+        return copied
 
-    def share_out(
+    def assign(
         self,
         protocol: str,
         cluster: ClusterMetadata,
         members: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> dict[str, bytes]:
-        """Return each member's assignment, encoded for SyncGroup. Raises whatever the assignor
-        does."""
+        """Return the encoded assignment of each member for SyncGroup. Raises the exceptions of the
+        assignor."""
         assignor = self._named(protocol)
         if _is_of_kafka_python(assignor):
             shares = assignor.assign(cluster, _listed(members))
@@ -107,15 +109,15 @@ class GroupAssignors:
         assignment = ConsumerProtocolMemberAssignment.decode(data)
         if self.is_cooperative:
             self._assigned, self._generation = assignment.assignment, generation
-        _tell(assignor, generation, assignment)
+        _notify(assignor, generation, assignment)
         return assignment
 
     def forget(self) -> None:
-        """Let the assignors claim nothing with the next join: the member has lost everything."""
+        """Claim no partitions in the next join: the member has lost everything."""
         self._assigned, self._generation = (), -1
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
-                _tell(assignor, -1, ConsumerProtocolMemberAssignment(0, []))
+                _notify(assignor, -1, ConsumerProtocolMemberAssignment(0, []))
 
     def _named(self, protocol: str) -> Any:
         for assignor in self._assignors:
@@ -127,8 +129,8 @@ class GroupAssignors:
 def subscriptions_of(
     members: Mapping[str, bytes], instances: Mapping[str, str]
 ) -> tuple[dict[str, ConsumerProtocolMemberMetadata], dict[str, KafkaProtocolError]]:
-    """Return what the members want; `instances` are the names of static ones. One whose bytes are
-    malformed wants nothing, and is returned with the error as well."""
+    """Return the subscriptions of the members, and the errors of malformed ones, which count as
+    empty. `instances`: the instance ids of static members."""
     found: dict[str, ConsumerProtocolMemberMetadata] = {}
     malformed: dict[str, KafkaProtocolError] = {}
     for member, data in members.items():
@@ -145,9 +147,9 @@ def subscriptions_of(
 def _in_two_steps(
     shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> dict[str, Any]:
-    """Leave out what others claim: they are to give it up first, and join again then.
+    """Leave out partitions that other members claim. Those members first revoke them, and rejoin.
 
-    CooperativeStickyAssignor has done so already; a program's own may not have thought of it.
+    CooperativeStickyAssignor has left them out already; an assignor of a program may not.
     """
     claims = claims_of(members)
     known = {
@@ -164,7 +166,7 @@ def _in_two_steps(
 
 
 def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return an assignment of these partitions, as a leader would write it."""
+    """Return the encoded assignment of these partitions."""
     return ConsumerProtocolMemberAssignment(0, _by_topic(sorted(partitions))).encode()
 
 
@@ -176,12 +178,12 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]
 
 
 def partitions_of(data: bytes) -> frozenset[TopicPartition]:
-    """Return the partitions of an assignment."""
+    """Return the partitions of an encoded assignment."""
     return frozenset(ConsumerProtocolMemberAssignment.decode(data).partitions())
 
 
 class _Member(NamedTuple):
-    """A member as the assignors of kafka-python know it."""
+    """A member in the form that assignors of kafka-python take."""
 
     member_id: str
     metadata: ConsumerProtocolMemberMetadata
@@ -192,12 +194,12 @@ def _listed(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> list[_Memb
     return [_Member(name, found, found.group_instance_id) for name, found in members.items()]
 
 
-def _tell(assignor: Any, generation: int, assignment: ConsumerProtocolMemberAssignment) -> None:
-    """Tell an assignor what this member has; one of a program may not want to hear of
-    generations."""
-    note_generation = getattr(assignor, "on_generation_assignment", None)
-    if note_generation is not None:
-        note_generation(generation)
+def _notify(assignor: Any, generation: int, assignment: ConsumerProtocolMemberAssignment) -> None:
+    """Pass this member's assignment to an assignor. `on_generation_assignment` is optional in
+    assignors of programs."""
+    on_generation = getattr(assignor, "on_generation_assignment", None)
+    if on_generation is not None:
+        on_generation(generation)
     if _is_of_kafka_python(assignor):
         assignor.on_assignment(assignment, generation)
     else:
@@ -205,15 +207,14 @@ def _tell(assignor: Any, generation: int, assignment: ConsumerProtocolMemberAssi
 
 
 def _is_of_kafka_python(assignor: Any) -> bool:
-    """Return whether it takes a list of members, and the generation: kafka-python 3."""
+    """Return whether `assign` takes a list of members, and `on_assignment` the generation, as in
+    kafka-python 3."""
     return hasattr(assignor, "supported_protocols")
 
 
 def _instance(strategy: Any) -> Any:
-    """Return an instance of a class, unless class methods of its own are all that it has.
-
-    A class method that overrides one notes what it notes on the class, and calls the others there.
-    """
+    """Return an instance of a class. A class that has only class methods is used as it is: they
+    keep their state on the class, and call each other there."""
     if not isinstance(strategy, type) or _is_of_class_methods(strategy):
         return strategy
     try:
@@ -231,15 +232,14 @@ def _is_of_class_methods(strategy: type[Any]) -> bool:
     )
 
 
-def _of(generation: int, metadata: Any) -> Any:
-    """Return the subscription of a member of this generation; as it is if it names one, or cannot
-    name any."""
+def _with_generation(generation: int, metadata: Any) -> Any:
+    """Add the generation to a subscription, unless that has one, or has another type."""
     if generation < 0 or not isinstance(metadata, ConsumerProtocolMemberMetadata):
         return metadata
-    told = copy.copy(metadata)
-    told.version = max(told.version, _FIRST_VERSION_WITH_GENERATION)
-    told.generation = max(told.generation, generation)
-    return told
+    copied = copy.copy(metadata)
+    copied.version = max(copied.version, _FIRST_VERSION_WITH_GENERATION)
+    copied.generation = max(copied.generation, generation)
+    return copied
 
 
 def _encoded(value: Any) -> bytes:

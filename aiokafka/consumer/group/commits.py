@@ -1,20 +1,12 @@
-"""Commit offsets around rebalances, and for a consumer that chose its partitions itself."""
+"""Commits of a group: their order, commits during rebalances, auto-commit, late commits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-)
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._health import Wait
 from aiokafka._log import SubjectLog
@@ -28,7 +20,7 @@ from aiokafka.consumer.position.committed import (
     CommittedOffset,
     Identity,
     OffsetCommitter,
-    Positions,
+    OffsetsToCommit,
 )
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import (
@@ -44,356 +36,322 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
 
-__all__ = ["ChosenPartitions", "Forfeit", "GivenUp", "GroupCommits", "Stored", "Turn", "Turns"]
+__all__ = ["CommitQueue", "GroupCommits", "QueuedCommit", "RevokedAssignment"]
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+TopicIds = Mapping[str, bytes]
 
 
 # -- The order of commits
 
 
-class Turn:
-    """One call that commits, in the order of the calls. Written by `Turns`, but for `ended`."""
+class QueuedCommit:
+    """One call that commits. Written by `CommitQueue`, except `revoked` and `in_flight`."""
 
-    __slots__ = ("_ended", "before", "over", "partitions")
+    __slots__ = ("_removed", "before", "in_flight", "partitions", "revoked")
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = frozenset(partitions)
-        self.before: dict[TopicPartition, Turn] = {}
-        """Of each partition, the call to wait for; empty when this one has its turn."""
-        self.over = Signal()
-        self._ended: frozenset[TopicPartition] = frozenset()
+        self.before: dict[TopicPartition, QueuedCommit] = {}
+        """The commit to wait for, by partition; empty at the head of the queue."""
+        self.revoked: frozenset[TopicPartition] = frozenset()
+        """Partitions that were revoked since the call, even if they were assigned again."""
+        self.in_flight: Collection[TopicPartition] = ()
+        """Partitions in the request that has no response yet."""
+        self._removed: Signal | None = None
 
-    @property
-    def ended(self) -> frozenset[TopicPartition]:
-        """Those of the partitions that were not the member's for a while since the call."""
-        return self._ended
+    async def wait_until_removed(self, deadline: float | None) -> bool:
+        """Return True when the commit leaves the queue, False at `deadline` (loop time)."""
+        if self._removed is None:
+            self._removed = Signal()
+        return await self._removed.wait(deadline)
 
-    def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
-        """Note that the member has these partitions only."""
-        self._ended |= self.partitions - kept
-
-    def concerns(self, other: Turn) -> bool:
-        """Return whether both commit for one partition."""
-        return not self.partitions.isdisjoint(other.partitions)
+    def wake_waiters(self) -> None:
+        """Wake the commits that wait for this one."""
+        if self._removed is not None:
+            self._removed.notify()
 
 
-class Turns:
-    """Owns the calls that are not over, and of each partition which of them is the last.
+class CommitQueue:
+    """The order of commits: one at a time for each partition.
 
-    A call waits for that one alone, so the end of a call wakes only those behind it, however many
-    there are: an application may commit for each record.
+    Owns: the unfinished commits, and the last of them for each partition. A commit waits for these
+    predecessors only, so its end wakes few others, even if an application commits each record.
     """
 
     def __init__(self) -> None:
-        self._all: dict[Turn, None] = {}
-        self._last: dict[TopicPartition, Turn] = {}
+        self._all: dict[QueuedCommit, None] = {}
+        self._last: dict[TopicPartition, QueuedCommit] = {}
 
-    def __iter__(self) -> Iterator[Turn]:
+    def __iter__(self) -> Iterator[QueuedCommit]:
         return iter(self._all)
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def join(self, partitions: Iterable[TopicPartition]) -> Turn:
-        """Return a turn behind all that concern these partitions."""
-        turn = Turn(partitions)
-        for tp in turn.partitions:
+    def add(self, partitions: Iterable[TopicPartition]) -> QueuedCommit:
+        """Return a new commit, behind all commits of these partitions."""
+        queued = QueuedCommit(partitions)
+        for tp in queued.partitions:
             if tp in self._last:
-                turn.before[tp] = self._last[tp]
-            self._last[tp] = turn
-        self._all[turn] = None
-        return turn
+                queued.before[tp] = self._last[tp]
+            self._last[tp] = queued
+        self._all[queued] = None
+        return queued
 
-    async def wait(self, turn: Turn, deadline: float | None) -> bool:
-        """Return once `turn` is the first of all its partitions; False at `deadline`."""
-        # Only calls from before it are waited for: no two ever wait for each other.
-        while (other := self._first_before(turn)) is not None:
-            if not await other.over.wait(deadline):
+    async def wait(self, queued: QueuedCommit, deadline: float | None) -> bool:
+        """Return True when `queued` is the first commit of each of its partitions, False at
+        `deadline`."""
+        # A commit waits for earlier commits only, so there is no deadlock.
+        while (other := self._first_before(queued)) is not None:
+            if not await other.wait_until_removed(deadline):
                 return False
-        turn.before.clear()
+        queued.before.clear()
         return True
 
-    def leave(self, turn: Turn) -> None:
-        """Let those behind `turn` go on: it is over, or has not waited to the end."""
-        del self._all[turn]
-        for tp in turn.partitions:
-            if self._last[tp] is turn:
-                other = self._live(tp, turn.before.get(tp))
+    def remove(self, queued: QueuedCommit) -> None:
+        """Let the next commits proceed: `queued` has ended, or its wait was cancelled."""
+        del self._all[queued]
+        for tp in queued.partitions:
+            if self._last[tp] is queued:
+                other = self._unfinished(tp, queued.before.get(tp))
                 if other is None:
                     del self._last[tp]
                 else:
                     self._last[tp] = other
-        turn.over.notify()
+        queued.wake_waiters()
 
-    def _first_before(self, turn: Turn) -> Turn | None:
-        for tp, before in turn.before.items():
-            other = self._live(tp, before)
+    def _first_before(self, queued: QueuedCommit) -> QueuedCommit | None:
+        for tp, before in queued.before.items():
+            other = self._unfinished(tp, before)
             if other is not None:
                 return other
         return None
 
-    def _live(self, tp: TopicPartition, turn: Turn | None) -> Turn | None:
-        """Return `turn`, or what it has waited for itself if it has gone without its turn."""
-        while turn is not None and turn not in self._all:
-            turn = turn.before.get(tp)
-        return turn
+    def _unfinished(self, tp: TopicPartition, queued: QueuedCommit | None) -> QueuedCommit | None:
+        """Return `queued`. If its wait was cancelled, return the commit that it waited for."""
+        while queued is not None and queued not in self._all:
+            queued = queued.before.get(tp)
+        return queued
 
 
-# -- What a consumer has committed last of a partition, and when; what it had not when that went
+# -- What is known of a partition's commits
 
 
-# Brokers drop offsets that were committed too long ago: those of a group without members (KIP-211),
-# and before Kafka 2.1 all of them, by default after a day before 2.0.
+# Brokers delete old offsets: those of a group without members (KIP-211), and before Kafka 2.1 all
+# of them, after a day by default before 2.0.
 _LONGEST_REST = 3600.0
 
 
-class Stored(NamedTuple):
-    """An offset in the group's store."""
+class LastCommit(NamedTuple):
+    """The last offset that this consumer has committed for a partition."""
 
     entry: CommittedOffset
     epoch: int
-    """That of the position when it was stored."""
+    """Epoch of the PartitionState at that time; -1 if the partition was not assigned."""
     at: float
-    """When that was (loop time)."""
-
-    @classmethod
-    def now(cls, entry: CommittedOffset, epoch: int) -> Stored:
-        """Return what was stored at this moment."""
-        return cls(entry, epoch, _now())
+    """Loop time of the response."""
 
     def offset_for(self, state: PartitionState) -> int:
-        """Return the offset; -1 if it says nothing any more.
+        """Return the offset; -1 if a later `seek()` or reset has made it meaningless.
 
-        An application may commit beyond its position. But one that has gone back since, by `seek()`
-        or because the topic was made again, has still to commit what it has in hand.
+        An application may commit beyond its position. But after it has gone back, by `seek()` or
+        because the topic was recreated, the records that it reads now are not committed.
         """
         offset, position = self.entry.offset, state.position
         is_void = self.epoch != state.epoch and position is not None and offset > position
         return -1 if is_void else offset
 
     def is_due(self, state: PartitionState) -> bool:
-        """Return whether to store it again, as it is."""
+        """Return whether to commit the same offset again, before the broker deletes it."""
         return state.epoch == self.epoch and _now() - self.at > _LONGEST_REST
 
-    def is_before(self, state: PartitionState) -> bool:
-        """Return whether the position was sought or reset since, and is still wanted."""
+    def is_before_seek(self, state: PartitionState) -> bool:
+        """Return whether the position was sought or reset since, and the partition is still
+        assigned."""
         return state.epoch != self.epoch and state.phase is not Phase.RETIRED
 
 
-class Forfeit(NamedTuple):
-    """What the application had in hand of a partition when it was revoked: the number of the call
-    that got it, and the position after it."""
+class RevokedInHand(NamedTuple):
+    """Records of a revoked partition that the application had not committed."""
 
     call: int
+    """Number of the call that returned them."""
     position: int
+    """The position after them."""
+
+
+class RevokedAssignment(NamedTuple):
+    """An assignment that has ended, and the ids that its topics had at that time."""
+
+    assignment: Assignment
+    topic_ids: TopicIds
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-# -- Partitions that the application chose by `assign()`, and what is left to do when it gives them
-
-
-class GivenUp(NamedTuple):
-    """An assignment that the application has ended, and the ids that its topics had then."""
-
-    assignment: Assignment
-    topic_ids: Mapping[str, bytes]
-
-
-class ChosenPartitions:
-    """Has committed what was finished of them, if so configured. They are no member's, so nothing
-    waits for that but `stop()`.
-
-    Owns: the last of these assignments; the tasks of the commits.
-    """
-
-    def __init__(
-        self,
-        shared: Shared,
-        give_up: Callable[[Assignment], GivenUp],
-        commit: Callable[[GivenUp], Coroutine[Any, Any, None]],
-    ) -> None:
-        """Commit what is left by `commit`, of what `give_up` says of the moment of its end."""
-        self._subscriptions = shared.subscriptions
-        self._is_auto = shared.config.enable_auto_commit
-        self._give_up = give_up
-        self._commit = commit
-        self._tasks = TaskOwner(f"{shared.config.client.client_id}-chosen")
-        self._latest: Assignment | None = None
-
-    def follow(self) -> None:
-        """Look at the assignment of now: the application has perhaps changed it."""
-        latest, now = self._latest, self._subscriptions.assignment
-        self._latest = now if self._subscriptions.is_manual else None
-        if latest is None or not self._is_auto or self._tasks.is_stopping:
-            return
-        gone = {state.tp: state for state in latest.states() if now.get(state.tp) is not state}
-        if gone:
-            given_up = self._give_up(Assignment(gone, -1))
-            self._tasks.start(self._commit(given_up), name="commit")
-
-    def cancel(self) -> None:
-        """End the commits that are not made yet."""
-        self._tasks.cancel()
-
-
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
-# The next heartbeat brings what is needed for the next attempt.
-_PASSING = (RebalanceInProgressError, StaleMemberEpoch)
+# A heartbeat response brings the generation or epoch for the next attempt.
+_RETRIED = (RebalanceInProgressError, StaleMemberEpoch)
 
-# Seconds. An auto-commit interval of 0 means "at once", but not "all the time".
+# In seconds. With an auto-commit interval of 0, commits are made at least so far apart.
 _SHORTEST_INTERVAL = 0.01
+# With an interval of 0, an application that always finds records gives no signal: check at least so
+# often for finished records.
 _LONGEST_LOOK = 0.1
-# Before the last look for late commits.
+# The wait before the last check for late commits.
 _LAST_LOOK = 1.0
-# An attempt has at least this time, however short the interval: a coordinator may be slow.
+# Shortest timeout of an auto-commit, however short the interval: a coordinator may be slow.
 _SHORTEST_ATTEMPT = 1.0
 
 
 class GroupCommits:
-    """Commits with the identity that the member has at that moment.
+    """Commits offsets with the member's current identity.
 
-    A commit that meets a rebalance, in `_commit()`:
+    A commit during a rebalance, in `_commit()`:
 
-    1. The member begins to join: `suspend()`. Commits wait from here on. With the old generation
-       they would be refused once the new one begins, and with the new one the partitions may be
-       another member's.
-    2. A commit sent just before may be refused with REBALANCE_IN_PROGRESS or a stale generation. It
-       goes back to waiting, and says so to the group, which joins if it did not know.
-    3. The assignment arrives: `resume()`. Whatever waits looks at the assignment again. A commit of
-       a partition that went to another member is refused, here, before it is sent.
-    4. The others are sent as a member of the new generation. Their records were read by this
-       member, which has had the partitions all the while, so no other member can have gone further.
-    5. A partition may go to another member and come back while a commit waits, or is tried again.
-       Then the other member may have committed more. So what a commit is about ends for good when
-       the partition goes (`end_all_but()`).
-    6. If the group removed the member meanwhile (`lose()`), every commit that was called before is
-       refused: another member may have read the same records, and committed.
+    1. The member begins to join: `suspend()`. Commits wait from here on. The old generation is
+       rejected once the new one begins, and in the new one the partitions may belong to another
+       member.
+    2. A commit that was sent just before may be rejected with REBALANCE_IN_PROGRESS or a stale
+       generation. The group protocol learns of the error, and joins. The commit waits again.
+    3. The assignment arrives: `resume()`. Each waiting commit is checked against the assignment. A
+       commit of a partition that another member has now fails here, before it is sent.
+    4. The other commits are sent in the new generation. This member has had their partitions all
+       the while, so no other member has committed a later offset.
+    5. A partition may go to another member and come back while a commit waits or is retried. The
+       other member may have committed a later offset. So a commit that was called before the
+       revocation fails even if the partition is assigned again (`revoke_all_but()`).
+    6. If the group removes the member (`on_removed()`), all commits called so far fail: another
+       member may have read and committed the same records.
 
-    Commits of the same partition are made one after the other, in the order of the calls: one that
-    is retried must not put back what a later one has stored.
+    Commits of one partition are sent one after the other, in the order of the calls. Otherwise a
+    retried commit could overwrite a later one.
 
-    When the consumer stops, commits that are not made in time end before it leaves the group
-    (`close()`): after that they would be those of a client outside it, which the coordinator takes
-    as soon as the group has no members, whatever these have committed meanwhile.
+    When the consumer stops, unfinished commits end before the member leaves (`close()`). After
+    LeaveGroup they would be commits of a client that is no member. The coordinator accepts those
+    when the group is empty, whatever its members have committed before.
 
-    Owns: the offsets committed last, by partition; the commits under way, and which of them are
-    sent; which partitions were taken away with records in the application's hands, and at which of
-    its calls; the task that looks for commits that were carried out late.
+    With `assign()` no member has the partitions. When such partitions are unassigned, auto-commit
+    commits their finished records in a task; only `stop()` waits for it.
+
+    Owns: the last commit of each partition; the queue of commits; the revoked partitions with
+    uncommitted records; the last manual assignment; the tasks of its commits; the task that checks
+    for late commits.
     """
 
     def __init__(
         self,
         shared: Shared,
         committer: OffsetCommitter,
-        identity: Callable[[], Identity],
-        on_refused: Callable[[Identity, CommitFailedError], None],
+        on_refused: Callable[[CommitFailedError], None],
         tasks: TaskOwner,
     ) -> None:
+        """Args: on_refused: Called when the coordinator no longer accepts the member's identity."""
         self._config = shared.config
         self._log = SubjectLog(log, shared.config.subject)
         self._committer = committer
+        self._member = committer.member
         self._waits = shared.client.waits
         self._subscriptions = shared.subscriptions
-        self._desk = shared.desk
-        self._identity = identity
+        self._queue = shared.desk
         self._on_refused = on_refused
         self._tasks = tasks
-        self._guard: asyncio.Task[None] | None = None
-        self._committed: dict[TopicPartition, Stored] = {}
-        self._turns = Turns()
-        self._out: set[Turn] = set()
-        self._forfeited: dict[TopicPartition, Forfeit] = {}
+        self._late_check: asyncio.Task[None] | None = None
+        self._committed: dict[TopicPartition, LastCommit] = {}
+        self._commits = CommitQueue()
+        self._revoked_in_hand: dict[TopicPartition, RevokedInHand] = {}
         self._is_closed = False
         self._is_failing = False
         self._is_suspended = False
-        self._is_lost = False
-        self._losses = 0
+        self._is_removed = False
+        self._removals = 0
         self._changed = Signal()
-        self._chosen = ChosenPartitions(shared, self.give_up, self._commit_chosen)
+        self._manual: Assignment | None = None
+        self._manual_tasks = TaskOwner(f"{shared.config.client.client_id}-chosen")
+
+    # -- the membership ----------------------------------------------------------------------------
 
     @property
-    def is_suspended(self) -> bool:
-        """Whether commits wait for an assignment."""
-        return self._is_suspended
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the group has removed the member, and has assigned nothing to it since."""
-        return self._is_lost
+    def is_removed(self) -> bool:
+        """Whether the group has removed the member, without an assignment since."""
+        return self._is_removed
 
     def suspend(self) -> None:
-        """Let commits wait: the member joins."""
+        """Make commits wait: a join begins."""
         self._is_suspended = True
 
     def resume(self) -> None:
-        """Let commits go on: the member has its assignment, or has left."""
-        self._is_suspended = self._is_lost = False
+        """Let commits proceed: the member has its assignment, or has left."""
+        self._is_suspended = self._is_removed = False
         self._changed.notify()
 
     def close(self) -> None:
-        """Send no commit from here on: those that wait raise ConsumerStoppedError."""
+        """Send no more commits. Waiting ones raise ConsumerStoppedError."""
         self._is_closed = True
-        self._chosen.cancel()
+        self._manual_tasks.cancel()
         self.resume()
 
-    def lose(self) -> None:
-        """Refuse the commits called so far: the group has removed the member, and others read
-        again what it has in hand."""
-        # Partitions chosen by hand it cannot lose, and others have ended with `unsubscribe()`.
+    def on_removed(self) -> None:
+        """Fail all commits called so far: the group has removed the member, and other members read
+        the same records."""
+        # Manual assignments are not lost, and earlier subscriptions ended with `unsubscribe()`.
         if self._subscriptions.is_by_group:
-            self._is_lost = True
-            self._losses += 1
+            self._is_removed = True
+            self._removals += 1
             self._changed.notify()
-            # A rebalance may be waiting for the application, for a commit that is refused now.
-            self._desk.polls.notify()
+            # A revocation may wait for a commit of the application, which fails now.
+            self._queue.polls.notify()
 
-    def end_loss(self) -> None:
-        """Take commits from here on: they are not about what the group had assigned."""
-        self._is_lost = False
+    def clear_removal(self) -> None:
+        """Accept commits again: they are for partitions that the group has not assigned."""
+        self._is_removed = False
 
     def follow_subscription(self) -> None:
-        """End what the application has given up by its new subscription."""
-        self.end_all_but(self._subscriptions.assignment.tps)
-        self._chosen.follow()
+        """Fail the commits of partitions that a new subscription has ended. Auto-commit the
+        finished records of unassigned manual partitions."""
+        self.revoke_all_but(self._subscriptions.assignment.tps)
+        self._commit_unassigned()
 
-    def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
-        """Refuse the commits called so far for other partitions than these, also if the member has
-        them again when they could be sent."""
+    def revoke_all_but(self, kept: frozenset[TopicPartition]) -> None:
+        """Fail the commits called so far for other partitions, even if these are assigned again
+        before the commit is sent."""
         self._committer.forget_all_but(kept)
-        for turn in self._turns:
-            turn.end_all_but(kept)
+        for queued in self._commits:
+            queued.revoked |= queued.partitions - kept
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what was committed of partitions that are about to be revoked or assigned: others
-        may commit for them from now on, or have done so. Remember those of which the application
-        has records in hand."""
-        call = self._desk.buffer.call
-        # Those of an earlier call count no more: see `refuse_forfeited()`.
-        self._forfeited = {tp: each for tp, each in self._forfeited.items() if each.call == call}
-        # A reader that waits for records has done with those before.
-        is_done = self._desk.has_readers
+    def forget_committed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the last commits of partitions that are about to be revoked or assigned: other
+        members may commit for them. Remember which of them have uncommitted records."""
+        call = self._queue.buffer.call
+        # Those of an earlier call no longer matter: see `refuse_revoked()`.
+        self._revoked_in_hand = {
+            tp: in_hand for tp, in_hand in self._revoked_in_hand.items() if in_hand.call == call
+        }
+        # A reader that waits for records has finished those before.
+        is_done = self._queue.has_readers
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
-            position = None if is_done or state is None else self._in_hand_before(state)
+            position = None if is_done or state is None else self._uncommitted_position(state)
             if position is not None:
-                self._forfeited[tp] = Forfeit(call, position)
+                self._revoked_in_hand[tp] = RevokedInHand(call, position)
             self._committed.pop(tp, None)
 
-    def _in_hand_before(self, state: PartitionState) -> int | None:
-        """Return the position, if records before it were returned that are not committed."""
-        # `call` is 0 if nothing of it was returned, so that there is nothing to lose.
+    def _uncommitted_position(self, state: PartitionState) -> int | None:
+        """Return the position if records before it were returned and are not committed."""
+        # `call` is 0 if no record of the partition was returned.
         position = state.position if state.call else None
         return None if position is None or self._last_committed(state) >= position else position
 
-    def refuse_forfeited(self) -> None:
-        """Raise CommitFailedError, once, if partitions were taken away with records in hand."""
-        forfeited, self._forfeited = self._forfeited, {}
-        call = self._desk.buffer.call
-        # With any later call the application has finished these records uncommitted: there is no
-        # commit of them left that this one could be taken for.
-        lost = [tp for tp, forfeit in forfeited.items() if forfeit.call == call]
+    def refuse_revoked(self) -> None:
+        """Raise CommitFailedError, once, if partitions were revoked with uncommitted records."""
+        in_hand, self._revoked_in_hand = self._revoked_in_hand, {}
+        call = self._queue.buffer.call
+        # With a later call the application has finished these records without a commit, so this
+        # commit cannot be meant for them.
+        lost = [tp for tp, revoked in in_hand.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
                 f"group {self._committer.group_id!r}: {ALREADY_REBALANCED}: taken away since their "
@@ -401,69 +359,72 @@ class GroupCommits:
                 "partitions read them again"
             )
 
+    # -- commits of the application ----------------------------------------------------------------
+
     async def commit(
         self,
-        offsets: Mapping[TopicPartition, CommittedOffset],
+        offsets: Offsets,
         deadline: float,
         optional: Collection[TopicPartition] = frozenset(),
     ) -> None:
-        """Store `offsets`, after the commits of the same partitions that were called before. Raises
-        as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away, unless
-        it is an `optional` one: that is left out then."""
-        # Of now: these offsets are about the assignment of now, and the topics of now.
-        losses = self._losses
-        positions = Positions(offsets, self._committer.topic_ids(offsets))
-        async with self._turn(offsets, deadline) as turn:
+        """Commit `offsets` after all earlier commits of the same partitions.
 
-            def what_is_left() -> Positions:
-                gone = turn.ended | (offsets.keys() - self._subscriptions.assignment.tps)
-                _refuse_foreign(gone.difference(optional))
-                left = {tp: entry for tp, entry in offsets.items() if tp not in gone}
-                return positions._replace(offsets=left)
+        Raises as `OffsetCommitter.commit`, and CommitFailedError when a partition was revoked.
+        `optional` partitions are left out then.
+        """
+        # Read before any wait: the offsets belong to the assignment and the topics of the call.
+        removals = self._removals
+        topic_ids = self._committer.topic_ids(offsets)
+        async with self._turn(offsets, deadline) as queued:
 
-            await self._commit(what_is_left, deadline, losses)
+            def still_assigned() -> tuple[Offsets, TopicIds]:
+                revoked = queued.revoked | (offsets.keys() - self._subscriptions.assignment.tps)
+                _refuse_foreign(revoked.difference(optional))
+                return {tp: e for tp, e in offsets.items() if tp not in revoked}, topic_ids
 
-    async def commit_positions(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
-    ) -> None:
-        """Store positions, as `commit()`. Those of which the application has nothing in hand are
-        optional: when they are taken away no member reads anything again."""
+            await self._commit(queued, still_assigned, deadline, removals)
+
+    async def commit_positions(self, offsets: Offsets, deadline: float) -> None:
+        """Commit positions, as `commit()`. Partitions without uncommitted records are optional: if
+        they are revoked, no other member reads a record again."""
         states = self._subscriptions.assignment.states()
-        optional = {state.tp for state in states if self._in_hand_before(state) is None}
+        optional = {state.tp for state in states if self._uncommitted_position(state) is None}
         await self.commit(offsets, deadline, optional)
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit was called that is not made yet."""
-        return bool(self._turns)
+        """Whether there is an unfinished commit."""
+        return bool(self._commits)
 
     def pause(self) -> AbstractAsyncContextManager[object]:
-        """Return a block in which what is assigned now is not committed. Raises
+        """Return a block during which the assigned partitions are not committed. Raises
         KafkaTimeoutError."""
-        deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
+        deadline = _now() + self._config.default_api_timeout
         return self._turn(self._subscriptions.assignment.tps, deadline)
 
     @asynccontextmanager
     async def _turn(
         self, partitions: Iterable[TopicPartition], deadline: float
-    ) -> AsyncIterator[Turn]:
-        turn = self._turns.join(partitions)
+    ) -> AsyncIterator[QueuedCommit]:
+        """Wait for the earlier commits of these partitions; later ones wait for the block."""
+        queued = self._commits.add(partitions)
         try:
-            if turn.before and not await self._wait_for_turn(turn, deadline):
-                raise self._late_for_its_turn()
-            yield turn
+            if queued.before and not await self._wait_for_turn(queued, deadline):
+                raise self._earlier_commit_unfinished()
+            yield queued
         finally:
-            self._turns.leave(turn)
-            self._changed.notify()
+            self._commits.remove(queued)
+            if self._changed.waiters:
+                self._changed.notify()
 
-    async def _wait_for_turn(self, turn: Turn, deadline: float) -> bool:
-        # The commit that it waits for is logged.
+    async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> bool:
+        # The cause is logged by the commit that this one waits for.
         what = f"an earlier commit of group {self._committer.group_id!r}"
         reason = "it is still tried"
-        with self._waits.on(what, turn.partitions, reason, is_logged=lambda: True):
-            return await self._turns.wait(turn, deadline)
+        with self._waits.on(what, queued.partitions, reason, is_logged=lambda: True):
+            return await self._commits.wait(queued, deadline)
 
-    def _late_for_its_turn(self) -> KafkaTimeoutError:
+    def _earlier_commit_unfinished(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(
             f"group {self._committer.group_id!r}: offsets not committed in time: "
             "an earlier commit of the same partitions is still tried"
@@ -473,280 +434,305 @@ class GroupCommits:
         is_waiting = self._is_suspended and not self._is_closed
         return RebalanceInProgressError("the group is rebalancing") if is_waiting else None
 
-    async def _commit(self, choose: Callable[[], Positions], deadline: float, losses: int) -> None:
-        """Commit what `choose` returns in the moment before it is sent.
+    async def _commit(
+        self,
+        queued: QueuedCommit,
+        choose: Callable[[], tuple[Offsets, TopicIds]],
+        deadline: float,
+        removals: int,
+    ) -> None:
+        """Commit the offsets that `choose` returns just before each request is sent.
 
-        `losses` is how often the group had removed the member when the commit was called, which may
-        have waited for its turn since. Raises CommitFailedError if it has done so again.
+        `removals`: how often the group had removed the member when the commit was called. Raises
+        CommitFailedError if the group has removed it since.
         """
         what = f"OffsetCommit of group {self._committer.group_id!r}"
         with self._waits.on(what, why=self._why_waiting) as waiting:
-            await self._commit_in_turn(choose, deadline, losses, waiting)
+            await self._commit_in_turn(queued, choose, deadline, removals, waiting)
 
     async def _commit_in_turn(
-        self, choose: Callable[[], Positions], deadline: float, losses: int, waiting: Wait
+        self,
+        queued: QueuedCommit,
+        choose: Callable[[], tuple[Offsets, TopicIds]],
+        deadline: float,
+        removals: int,
+        waiting: Wait,
     ) -> None:
-        client = self._config.client
-        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
-        # `_is_lost` forgets: meanwhile the group may remove the member and take it back, with the
-        # same partitions. Then only the count shows that others had them.
+        delays: Backoff | None = None
         while True:
-            await self._wait_for_assignment(deadline, losses)
+            if self._is_suspended:
+                await self._wait_for_assignment(deadline, removals)
             if self._is_closed:
                 raise ConsumerStoppedError("the consumer was stopped meanwhile")
-            # No await until the identity is known: offsets of one assignment must not go out in the
-            # name of another. What changes after that, the coordinator sees by the identity.
-            if self._is_late(losses):
+            # No await until the identity is read: offsets of one assignment must not be sent with
+            # the identity of another one. The coordinator rejects an identity that changes later.
+            if self._is_removed_since(removals):
                 raise CommitFailedError(f"{ALREADY_REBALANCED}: it removed this member")
-            positions = choose()
-            offsets = positions.offsets
+            offsets, topic_ids = choose()
             if not offsets:
                 return
             identity = self._identity()
-            noted = positions._replace(on_stored=self._note_stored(offsets))
+            note_stored = self._note_stored(offsets)
+            queued.in_flight = offsets.keys()
             try:
-                with self._sending(offsets):
-                    await self._committer.commit(noted, identity, deadline)
-                self._maybe_guard()
+                await self._committer.commit(
+                    OffsetsToCommit(offsets, topic_ids, identity, note_stored), deadline
+                )
+                self._maybe_check_late_commits()
                 return
             except CommitFailedError as error:
-                # A refusal of who we were says nothing about who we are. A join that is under way,
-                # or through by now, mends it, and the next attempt goes out under the new identity.
+                # The identity was rejected. If it has changed since, by a join that is in progress
+                # or complete, the next attempt has the new identity.
                 is_same = identity == self._identity() and not self._is_suspended
                 if is_same:
-                    self._on_refused(identity, error)
-                    if not self._is_suspended and not isinstance(error.__cause__, _PASSING):
+                    if identity.generation >= 0:
+                        self._on_refused(error)
+                    if not self._is_suspended and not isinstance(error.__cause__, _RETRIED):
                         raise
                 refusal = error
                 waiting.note(error)
+            finally:
+                # In any other case than a retry, `_turn()` notifies of this at once.
+                queued.in_flight = ()
+            self._changed.notify()
+            if delays is None:
+                client = self._config.client
+                delays = Backoff(client.retry_backoff, client.retry_backoff_max)
             await self._pause(delays.next(), deadline, refusal)
 
-    def _note_stored(
-        self, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> Callable[[TopicPartition], None]:
-        """Return what notes that one of these is stored: auto-commit must not store what lies
-        before an offset of the application's own, though others of the same call are refused."""
+    def _identity(self) -> Identity:
+        """Return the member's identity; that of no member for a manual assignment."""
+        return self._member.identity if self._subscriptions.is_by_group else Identity()
+
+    def _note_stored(self, offsets: Offsets) -> Callable[[TopicPartition], None]:
+        """Return a function that records that an offset is committed. Auto-commit must not commit
+        an earlier offset, even if other partitions of the same commit failed."""
         assignment = self._subscriptions.assignment
-        # Of now: a position that is sought or reset on the way is another one, which is not stored.
+        # Epochs at the time of the request: after a seek or reset the position is another one.
         epochs = {tp: assignment.state_value(tp).epoch for tp in offsets}
 
         def note(tp: TopicPartition) -> None:
             entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
-            self._committed[tp] = Stored.now(entry, epochs[tp] if is_ours else -1)
-            # The partition came back, and what was in hand when it went is stored now.
-            forfeit = self._forfeited.get(tp)
-            if forfeit is not None and entry.offset >= forfeit.position:
-                del self._forfeited[tp]
-            # `Handover.revoke` may be waiting for the application to finish what it has.
-            self._desk.polls.notify()
+            self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, _now())
+            # The partition was assigned again, and its records are committed after all.
+            in_hand = self._revoked_in_hand.get(tp)
+            if in_hand is not None and entry.offset >= in_hand.position:
+                del self._revoked_in_hand[tp]
+            # `Rebalance.revoke` may wait for the application to finish its records.
+            if self._queue.polls.waiters:
+                self._queue.polls.notify()
 
         return note
 
     async def _pause(self, delay: float, deadline: float, refusal: CommitFailedError) -> None:
-        """Wait before another attempt. Raises KafkaTimeoutError if there is no time for one."""
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, min(delay, deadline - loop.time())))
-        if loop.time() >= deadline:
+        """Wait before another attempt. Raises KafkaTimeoutError at `deadline`."""
+        await asyncio.sleep(max(0.0, min(delay, deadline - _now())))
+        if _now() >= deadline:
             raise KafkaTimeoutError(
                 f"group {self._committer.group_id!r}: offsets not committed in time: "
                 f"{refusal.__cause__ or refusal}"
             ) from refusal
 
-    @contextmanager
-    def _sending(self, partitions: Iterable[TopicPartition]) -> Iterator[None]:
-        turn = Turn(partitions)
-        self._out.add(turn)
-        try:
-            yield
-        finally:
-            self._out.remove(turn)
-            self._changed.notify()
+    def _is_removed_since(self, removals: int) -> bool:
+        """Return whether the group has removed the member since there were so many removals."""
+        # The count is needed: the group may have removed the member, and given it the same
+        # partitions again, which clears `_is_removed`. Other members had them in between.
+        return self._is_removed or removals != self._removals
 
-    # -- commits without a response --------------------------------------------------------------
-
-    def _maybe_guard(self) -> None:
-        """See to it, in the background, that the commit that was just confirmed stays in place."""
-        is_guarded = self._guard is not None and not self._guard.done()
-        if self._committer.to_look_up and not is_guarded and not self._tasks.is_stopping:
-            self._guard = self._tasks.start(self._guard_commits(), name="late-commits")
-
-    async def _guard_commits(self) -> None:
-        while self._committer.to_look_up:
-            await asyncio.sleep(self._committer.look_up_pause)
-            now = asyncio.get_running_loop().time()
-            await self.restore_overwritten(now + self._config.client.request_timeout)
-
-    async def look_once_more(self, deadline: float) -> None:
-        """Look for late commits once more, a moment later, before this consumer is gone: no
-        generation ends with it, so that they would be refused."""
-        left = deadline - asyncio.get_running_loop().time()
-        if self._committer.to_look_up and left > 0:
-            await asyncio.sleep(min(_LAST_LOOK, left / 2))
-            await self.restore_overwritten(deadline)
-
-    async def restore_overwritten(self, deadline: float) -> None:
-        """Store again what an older commit has overwritten that the coordinator carried out later,
-        until `deadline` (loop time) at most; see `UnansweredCommits`. Failures are logged."""
-        partitions = self._committer.to_look_up & self._subscriptions.assignment.tps
-        if not partitions:
-            return
-        try:
-            # Commits of the application do not wait for the look, which may take its time.
-            found = await self._committer.fetch(partitions, deadline)
-            if not self._committer.overwritten(found):
-                return
-            async with self._turn(partitions, deadline):
-                # What is confirmed by now, with no other commit on its way. Of partitions that the
-                # member has not had all the while, nothing is in doubt any more; and in a new
-                # generation the older commit is refused.
-                offsets = self._committer.overwritten(found)
-                if not offsets or self._is_suspended or self._is_lost or self._is_closed:
-                    return
-                names = some_names(offsets)
-                self._log.info("Stored again, as a late commit has overwritten it: %s", names)
-                positions = Positions(offsets, self._committer.topic_ids(offsets))
-                with self._sending(offsets):
-                    await self._committer.commit(positions, self._identity(), deadline)
-        except KafkaError as error:
-            self._log.debug("Not looked for late commits: %s", error)
-
-    def _is_late(self, losses: int) -> bool:
-        """Return whether the group has removed the member since a commit was called, after so many
-        losses, or has assigned nothing to it since the last."""
-        return self._is_lost or losses != self._losses
-
-    async def _wait_for_assignment(self, deadline: float, losses: int) -> None:
-        while self._is_suspended and not self._is_late(losses):
-            # In a listener it would wait for the listener to return.
-            refuse_in_listener(self._desk, "commit() of what was assigned since unsubscribe()")
+    async def _wait_for_assignment(self, deadline: float, removals: int) -> None:
+        while self._is_suspended and not self._is_removed_since(removals):
+            # A listener would wait for a commit that waits for the listener.
+            refuse_in_listener(self._queue, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
                     f"group {self._committer.group_id!r}: offsets not committed in time: "
                     "the group is rebalancing"
                 )
 
-    # -- what the application has finished -------------------------------------------------------
+    # -- late commits: an earlier request that the coordinator processes after a later one ---------
+
+    def _maybe_check_late_commits(self) -> None:
+        """Start a task that checks that the confirmed commit is not overwritten."""
+        is_checking = self._late_check is not None and not self._late_check.done()
+        if self._committer.to_look_up and not is_checking and not self._tasks.is_stopping:
+            self._late_check = self._tasks.start(self._check_late_commits(), name="late-commits")
+
+    async def _check_late_commits(self) -> None:
+        while self._committer.to_look_up:
+            await asyncio.sleep(self._committer.look_up_pause)
+            await self.restore_overwritten(_now() + self._config.client.request_timeout)
+
+    async def check_late_commits_once_more(self, deadline: float) -> None:
+        """Check for late commits a moment before the consumer stops. Needed where the generation
+        does not end with it, so that the coordinator would still accept them."""
+        left = deadline - _now()
+        if self._committer.to_look_up and left > 0:
+            await asyncio.sleep(min(_LAST_LOOK, left / 2))
+            await self.restore_overwritten(deadline)
+
+    async def restore_overwritten(self, deadline: float) -> None:
+        """Commit again the offsets that a late commit has overwritten; see `UnansweredCommits`.
+        Ends at `deadline` (loop time). Errors are logged."""
+        partitions = self._committer.to_look_up & self._subscriptions.assignment.tps
+        if not partitions:
+            return
+        try:
+            # Outside the queue: commits of the application must not wait for this request.
+            found = await self._committer.fetch(partitions, deadline)
+            if not self._committer.overwritten(found):
+                return
+            async with self._turn(partitions, deadline) as queued:
+                # Computed again, now that no other commit is in flight. Partitions that were
+                # revoked since are not included, and a new generation rejects the late commit.
+                offsets = self._committer.overwritten(found)
+                if not offsets or self._is_suspended or self._is_removed or self._is_closed:
+                    return
+                names = some_names(offsets)
+                self._log.info("Stored again, as a late commit has overwritten it: %s", names)
+                topic_ids = self._committer.topic_ids(offsets)
+                queued.in_flight = offsets.keys()
+                try:
+                    await self._committer.commit(
+                        OffsetsToCommit(offsets, topic_ids, self._identity()), deadline
+                    )
+                finally:
+                    queued.in_flight = ()
+        except KafkaError as error:
+            self._log.debug("Not looked for late commits: %s", error)
+
+    # -- finished records: returned before the latest call of the application ----------------------
 
     async def run(self) -> None:
-        """Commit what is finished every `auto_commit_interval`, until cancelled; if that is 0,
-        whenever something has been finished."""
+        """Auto-commit every `auto_commit_interval`, until cancelled. With an interval of 0, commit
+        whenever records are finished."""
         interval = self._config.auto_commit_interval
-        # One attempt does not keep the next from taking along what was finished since.
+        # A slow attempt ends after one interval, so that the next one includes newer records.
         limit = min(self._config.client.request_timeout, max(interval, _SHORTEST_ATTEMPT))
-        self._chosen.follow()
+        self._commit_unassigned()
         while True:
             await asyncio.sleep(max(interval, _SHORTEST_INTERVAL))
             if not interval:
-                # An application that always finds records says nothing: look from time to time.
-                now = asyncio.get_running_loop().time()
-                await self._desk.polls.wait(now + _LONGEST_LOOK)
-            # It would wait for the assignment while it has its turn, and commits of the application
-            # with it.
-            if not self._is_suspended and not self._is_lost:
+                await self._queue.polls.wait(_now() + _LONGEST_LOOK)
+            # A suspended commit would wait in the queue, and block commits of the application.
+            if not self._is_suspended and not self._is_removed:
                 await self.commit_finished(limit)
 
     async def commit_finished(self, timeout: float) -> None:
-        """Commit what is finished and was not committed yet; failures are logged."""
+        """Commit finished records. Errors are logged."""
         partitions = self._subscriptions.assignment.tps
         if not self._finished(self._subscriptions.assignment):
             return
 
-        def finished() -> Positions:
-            # Not before: an earlier commit may have stored it, or more; and positions of an
-            # assignment that was given up meanwhile are not those of the one that follows.
+        def finished() -> tuple[Offsets, TopicIds]:
+            # Computed when it is sent: an earlier commit may have stored these offsets or later
+            # ones, and another assignment has other positions.
             found = self._finished(self._subscriptions.assignment)
             kept = {tp: entry for tp, entry in found.items() if tp in partitions}
-            return Positions(kept, self._committer.topic_ids(kept))
+            return kept, self._committer.topic_ids(kept)
 
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = _now() + timeout
         try:
-            async with self._turn(partitions, deadline):
-                # Chosen when it is sent, from what the member has then: no older loss concerns it.
-                await self._commit(finished, deadline, self._losses)
+            async with self._turn(partitions, deadline) as queued:
+                # An earlier removal does not matter, because the offsets are computed later.
+                await self._commit(queued, finished, deadline, self._removals)
             self._is_failing = False
         except (KafkaError, ConsumerStoppedError) as error:
-            self.complain(error)
+            self.log_failure(error)
 
     async def finish(self, deadline: float, *, auto: bool) -> None:
-        """Wait until the commits that were called are made, with `auto` also one of what is
-        finished; until `deadline` (loop time) at most."""
+        """Wait until all commits have ended, at most until `deadline` (loop time). `auto`: first
+        commit finished records."""
         if auto:
-            await self.commit_finished(deadline - asyncio.get_running_loop().time())
-        while self._turns and await self._changed.wait(deadline):
+            await self.commit_finished(deadline - _now())
+        while self._commits and await self._changed.wait(deadline):
             pass
         await self.restore_overwritten(deadline)
 
-    def complain(self, error: Exception) -> None:
-        """Log what keeps commits from being made, once until one is."""
+    def log_failure(self, error: Exception) -> None:
+        """Log that an auto-commit failed: as a WARNING the first time, until one succeeds."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         self._log.log(level, "auto-commit failed: %s", error)
 
-    async def commit_abandoned(self, given_up: GivenUp, identity: Identity, timeout: float) -> None:
-        """Commit what is finished of an assignment that the application has given up, after the
-        commits of it that are sent, or sent again, already. Raises as `OffsetCommitter.commit`.
+    async def commit_revoked(
+        self, revoked: RevokedAssignment, identity: Identity, timeout: float
+    ) -> None:
+        """Commit the finished records of an assignment that the application has ended, after the
+        in-flight commits of its partitions. Raises as `OffsetCommitter.commit`.
 
-        Commits that wait for an assignment are not waited for: they wait for this to end.
+        Commits that wait for an assignment are not waited for: they wait for this commit.
         """
-        deadline = asyncio.get_running_loop().time() + timeout
-        turn = Turn(given_up.assignment.tps)
-        while any(other.concerns(turn) for other in self._out):
+        deadline = _now() + timeout
+        partitions = revoked.assignment.tps
+        while any(not partitions.isdisjoint(queued.in_flight) for queued in self._commits):
             if not await self._changed.wait(deadline):
-                raise self._late_for_its_turn()
-        finished = self._finished(given_up.assignment)
+                raise self._earlier_commit_unfinished()
+        finished = self._finished(revoked.assignment)
         if finished:
-            positions = Positions(finished, given_up.topic_ids)
-            await self._committer.commit(positions, identity, deadline)
+            commit = OffsetsToCommit(finished, revoked.topic_ids, identity)
+            await self._committer.commit(commit, deadline)
 
-    async def _commit_chosen(self, given_up: GivenUp) -> None:
-        """Commit what is finished of partitions that were no member's; failures are logged."""
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+    def _commit_unassigned(self) -> None:
+        """Auto-commit the finished records of manual partitions that are no longer assigned."""
+        latest, now = self._manual, self._subscriptions.assignment
+        self._manual = now if self._subscriptions.is_manual else None
+        is_auto = self._config.enable_auto_commit
+        if latest is None or not is_auto or self._manual_tasks.is_stopping:
+            return
+        gone = {state.tp: state for state in latest.states() if now.get(state.tp) is not state}
+        if gone:
+            revoked = self.as_revoked(Assignment(gone, -1))
+            self._manual_tasks.start(self._commit_manual(revoked), name="commit")
+
+    async def _commit_manual(self, revoked: RevokedAssignment) -> None:
+        """Commit the finished records of an ended manual assignment. Errors are logged."""
+        deadline = _now() + self._config.client.request_timeout
         try:
-            async with self._turn(given_up.assignment.tps, deadline):
-                await self._wait_for_assignment(deadline, self._losses)
-                # What the application has again, it has perhaps committed, or sought.
+            async with self._turn(revoked.assignment.tps, deadline):
+                await self._wait_for_assignment(deadline, self._removals)
+                # Partitions that are assigned again may have been committed, or sought.
                 again = self._subscriptions.assignment.tps
-                found = self._finished(given_up.assignment)
+                found = self._finished(revoked.assignment)
                 finished = {tp: entry for tp, entry in found.items() if tp not in again}
                 if finished:
-                    positions = Positions(finished, given_up.topic_ids)
-                    await self._committer.commit(positions, Identity(), deadline)
+                    commit = OffsetsToCommit(finished, revoked.topic_ids, Identity())
+                    await self._committer.commit(commit, deadline)
         except KafkaError as error:
-            self.complain(error)
+            self.log_failure(error)
 
-    def give_up(self, assignment: Assignment) -> GivenUp:
-        """Return what `commit_abandoned()` needs of an assignment that ends now: its positions do
-        not follow the topics from here on."""
-        return GivenUp(assignment, self._committer.topic_ids(assignment, assignment.topic_ids))
+    def as_revoked(self, assignment: Assignment) -> RevokedAssignment:
+        """Return an assignment that ends now, with the present ids of its topics: its positions do
+        not follow later changes of the topics."""
+        topic_ids = self._committer.topic_ids(assignment, assignment.topic_ids)
+        return RevokedAssignment(assignment, topic_ids)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
-        """Return the positions before what the latest call got, where they moved since the last
-        commit; and what was committed long ago, as it was."""
-        call = self._desk.buffer.call
+        """Return the offsets before the records of the latest call, where they differ from the last
+        commit; and old commits that are due again."""
+        call = self._queue.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
             if offset < 0:
                 continue
             committed = self._last_committed(state)
-            # The application may have committed more than we know to be finished.
+            # The application may have committed a later offset, up to its position.
             most = committed if state.position is None else state.position
-            stored = self._committed[state.tp] if offset <= committed <= most else None
-            if stored is not None and stored.is_due(state):
-                finished[state.tp] = stored.entry
-            # As far as before in a topic that was made again: its offsets went with the former one.
-            elif stored is None or (offset == committed and stored.is_before(state)):
-                metadata = "" if stored is None else stored.entry.metadata
+            last = self._committed[state.tp] if offset <= committed <= most else None
+            if last is not None and last.is_due(state):
+                finished[state.tp] = last.entry
+            # The same offset in a recreated topic: the former commit was deleted with the topic.
+            elif last is None or (offset == committed and last.is_before_seek(state)):
+                metadata = "" if last is None else last.entry.metadata
                 epoch = state.epoch_before(offset)
                 finished[state.tp] = CommittedOffset(offset, metadata, epoch)
         return finished
 
-    def in_work(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Return whether the application may still be at work on records of these partitions: they
-        came with its latest call and are not committed.
-        """
-        call = self._desk.buffer.call
-        # Nothing was ever returned, and call 0 would count as the latest of each partition.
+    def has_in_hand(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Return whether the application may still process records of these partitions: its latest
+        call has returned them, and they are not committed."""
+        call = self._queue.buffer.call
+        # No record was ever returned, and call 0 would match every partition.
         if not call:
             return False
         for tp in partitions:
@@ -760,9 +746,9 @@ class GroupCommits:
         return False
 
     def _last_committed(self, state: PartitionState) -> int:
-        """Return the offset of the last commit of a partition; -1 if there is none."""
-        stored = self._committed.get(state.tp)
-        return -1 if stored is None else stored.offset_for(state)
+        """Return the last committed offset of a partition; -1 if there is none."""
+        last = self._committed.get(state.tp)
+        return -1 if last is None else last.offset_for(state)
 
 
 def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:

@@ -1,35 +1,27 @@
-"""Membership in a group, whatever its protocol: when to take part, and what becomes of the
-assignment when the application subscribes to something else."""
+"""The membership task of a consumer: join, rebalance, commit and leave, by either protocol."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout_at
 from aiokafka._health import NodeHealth
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
+from aiokafka._upstream.coordinator import CoordinatorNames
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import AllPositions
 from aiokafka.consumer.group.commits import GroupCommits
-from aiokafka.consumer.group.coordinator_names import CoordinatorNames
-from aiokafka.consumer.group.handover import Handover
-from aiokafka.consumer.group.membership import (
-    GroupLink,
-    GroupParts,
-    GroupProtocol,
-    Membership,
-    MendableErrors,
-    PollWatch,
-)
+from aiokafka.consumer.group.membership import GroupCoordinatorClient, PollTimer
 from aiokafka.consumer.group.no_group import GroupPhase
-from aiokafka.consumer.group.state import Standing, StandingState
-from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
+from aiokafka.consumer.group.rebalance import Rebalance
+from aiokafka.consumer.group.state import MembershipState, MembershipStateMachine
+from aiokafka.consumer.position.committed import CommittedOffset, OffsetCommitter
 from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import (
     CommitFailedError,
@@ -42,108 +34,116 @@ from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPart
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.subscription_state import SubscriptionState
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.group.classic import ClassicMember
+    from aiokafka.consumer.group.kip848 import Kip848Member
 
-__all__ = ["Farewell", "Group", "GroupMakings", "GroupView", "prepare_group"]
-
-
-# -- Say the last goodbye of a member, also if the call that wanted it is cancelled
-
-
-class Farewell:
-    """The goodbye of `stop()`: it goes on when that call is cancelled, and the next one waits for
-    it. Cut short, it would be missed until the end of the member's session.
-
-    Owns: its task.
-    """
-
-    def __init__(self, name: str) -> None:
-        """Begin without one. `name` is that of the task's owner."""
-        self._owner = TaskOwner(name)
-
-    async def say(self, goodbye: Coroutine[Any, Any, None]) -> None:
-        """Run `goodbye` to its end, also if this call is cancelled."""
-        if self._owner.is_stopping:
-            await goodbye
-        else:
-            await asyncio.shield(self._owner.start(goodbye, name="goodbye"))
-
-    async def wait(self) -> None:
-        """Wait for the end of what a cancelled call has begun."""
-        await self._owner.wait()
-
-    def cancel(self) -> None:
-        """End it now."""
-        self._owner.cancel()
-
+__all__ = ["GroupMembership", "GroupView", "LeaveGroup", "make_committer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# Seconds that stop() may take for its background work, and any member to tell the group.
+# In seconds: the time of stop() for background work, the timeout of LeaveGroup, and the time to
+# learn the generation of the last commit.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
 _CATCH_UP_TIMEOUT = 3.0
-# The broker ends a join when the rebalance timeout is over, and takes a moment.
+# The broker completes a join a moment after the rebalance timeout.
 _JOIN_SHARE = 1.25
-# Parts of the time that is left.
+# Parts of the remaining time of stop().
 _PART_TO_CATCH_UP, _PART_TO_LEAVE = 0.3, 0.2
 
 
-class Group(CoordinatorNames):
-    """Takes part in a group for subscriptions by topics or pattern, and commits offsets to it: the
-    Coordination of a consumer with `group_id`. It has a GroupProtocol, which knows how members come
-    to their partitions.
+class LeaveGroup:
+    """Leaves the group. The request of `stop()` continues when that call is cancelled, and the next
+    call waits for it: otherwise the group would miss the member only when its session expires.
 
-    One task, `run()`, does all that changes the membership and the assignment, one after the
-    other, by the state of its Standing: join, revoke, take over, leave. A second one sends
-    heartbeats and tells the first what they bring. Partitions chosen by `assign()` belong to no
-    member: any client that knows the group's name may commit for them.
+    Owns: the task of this request; the event that an in-flight request sets at its end.
     """
 
     def __init__(
-        self,
-        shared: Shared,
-        route: Callable[[], None],
-        committer: OffsetCommitter,
-        identify: Callable[[], Identity],
-        make_protocol: Callable[[GroupParts], GroupProtocol],
+        self, member: ClassicMember | Kip848Member, log: SubjectLog, task_name: str
     ) -> None:
+        self._member = member
+        self._log = log
+        self._owner = TaskOwner(task_name)
+        self._in_flight: asyncio.Event | None = None
+
+    @property
+    def is_in_flight(self) -> bool:
+        return self._in_flight is not None
+
+    async def leave(self, reason: str, deadline: float | None = None) -> None:
+        """Leave if this is a member, and end the membership. Errors are logged."""
+        if not self._member.is_member:
+            return
+        limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
+        self._in_flight = in_flight = asyncio.Event()
+        try:
+            async with timeout_at(limit if deadline is None else min(limit, deadline)):
+                await self._member.leave(reason)
+        except (KafkaError, asyncio.TimeoutError) as error:
+            self._log.info("LeaveGroup failed: %s", str(error) or "no answer")
+        finally:
+            self._member.forget_member()
+            self._in_flight = None
+            in_flight.set()
+
+    async def leave_uncancelled(self, reason: str, deadline: float) -> None:
+        """Do as `leave()`, in a task that continues if this call is cancelled."""
+        if self._owner.is_stopping:
+            await self.leave(reason, deadline)
+        else:
+            task = self._owner.start(self.leave(reason, deadline), name="goodbye")
+            await asyncio.shield(task)
+
+    async def wait(self) -> None:
+        """Wait for in-flight requests."""
+        await self._owner.wait()
+        while self._in_flight is not None:
+            await self._in_flight.wait()
+
+    def cancel(self) -> None:
+        """Cancel the request of `stop()`."""
+        self._owner.cancel()
+
+
+class GroupMembership(CoordinatorNames):
+    """The membership of a consumer with `group_id`: joins the group for subscriptions by topics or
+    pattern, and commits offsets to it. Its ClassicProtocol or Kip848Protocol determines how a
+    member gets its partitions.
+
+    One task, `run()`, makes all changes of the membership and the assignment, one after the other,
+    by the state of its MembershipStateMachine. A second task sends heartbeats, and wakes the first
+    one. Partitions of `assign()` belong to no member: any client with the group's name may commit
+    for them.
+    """
+
+    def __init__(self, shared: Shared, fetcher: Fetcher, committer: OffsetCommitter) -> None:
+        self.shared = shared
         self.group_id = committer.group_id
         self.contact: NodeHealth = committer.contact
         self._config = shared.config
         self._subscriptions = shared.subscriptions
-        self._desk = shared.desk
-        self._route = route
+        self._queue = shared.desk
+        self._fetcher = fetcher
         self._log = SubjectLog(log, shared.config.subject)
         self._topics = SubscribedTopics(shared)
         self._tasks = TaskOwner(f"{shared.config.client.client_id}-group", self._fail)
-        self._standing = Standing(shared)
-        self._polls = PollWatch(shared, self._standing)
+        self.state = MembershipStateMachine(shared)
+        self.poll_timer = PollTimer(shared, self.state)
         self._committer = committer
-        self._commits = GroupCommits(
-            shared, committer, identify, self._on_commit_refused, self._tasks
-        )
-        self._handover = Handover(shared, route, self._commits, self._tasks)
-        parts = GroupParts(
-            shared,
-            self._standing,
-            self._commits,
-            self._handover,
-            MendableErrors(shared, self._standing),
-            self._polls,
-            self.on_metadata,
-        )
-        self._protocol = make_protocol(parts)
-        self._member = self._protocol.member
-        self._goodbye: asyncio.Event | None = None
-        self._farewell = Farewell(self._tasks.name)
+        self._member = committer.member
+        self.commits = GroupCommits(shared, committer, self._on_commit_refused, self._tasks)
+        self.rebalance = Rebalance(shared, fetcher, self.commits, self._tasks)
+        self._protocol = committer.member.protocol(self)
+        self._leaving = LeaveGroup(self._member, self._log, self._tasks.name)
 
-    # -- what others read --------------------------------------------------------------------------
+    # -- for `health()`, metrics and programs ------------------------------------------------------
 
     @property
     def coordinator_id(self) -> int | None:
         """Node id of the group's coordinator; None while it is not known."""
-        return self._member.link.coordinator_id
+        return self._member.coordinator.coordinator_id
 
     @property
     def member_id(self) -> str:
@@ -157,250 +157,244 @@ class Group(CoordinatorNames):
 
     @property
     def beat_at(self) -> float | None:
-        """When the coordinator last answered as to a member (loop time)."""
-        return self._member.link.beat_at
+        """Loop time at which the coordinator last counted this consumer as a member."""
+        return self._member.coordinator.beat_at
 
     @property
     def session_timeout(self) -> float:
-        """Seconds without a heartbeat after which the group drops a member."""
+        """Seconds without a heartbeat after which the group removes a member."""
         return self._protocol.session_timeout
 
     @property
     def phase(self) -> GroupPhase:
-        """How the consumer stands with its group."""
-        return self._standing.phase(self._protocol.has_work())
+        """The state for `health()`."""
+        return self.state.phase(self._protocol.has_work())
 
     @property
     def reason(self) -> str:
         """Why the member joins, "" if it does not."""
-        return self._standing.reason or ""
+        return self.state.reason or ""
 
     @property
-    def trouble(self) -> KafkaError | None:
-        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
-        known."""
-        return self._standing.trouble or self._member.link.refusal
+    def last_error(self) -> KafkaError | None:
+        """Why there is no assignment yet, or why heartbeats are rejected; None if unknown."""
+        return self.state.join_error or self._member.coordinator.refusal
 
     @property
     def failure(self) -> BaseException | None:
         """The error that ended the membership."""
-        return self._standing.failure
+        return self.state.failure
 
     def check(self) -> None:
         """Raise the error that ended the membership."""
-        if (failure := self._standing.failure) is not None:
+        if (failure := self.state.failure) is not None:
             raise renewed(failure) from failure
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     async def start(self, tasks: TaskOwner) -> None:
-        """Work in the background; wait for the first assignment if there is a subscription.
+        """Start the background tasks. With a subscription, wait for the first assignment.
 
         Raises KafkaTimeoutError if no coordinator is found within `request_timeout_ms` or there is
-        no assignment in time, ConsumerStoppedError after `stop()`, errors that no retry mends.
+        no assignment in time, ConsumerStoppedError after `stop()`, errors that are not retriable.
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
-        self._polls.note_call()
-        # Before the tasks begin: `start()` raises what they meet from here on, not a reader.
-        self._standing.begin_start()
+        self.poll_timer.restart()
+        # Before the tasks start: from here on `start()` raises their errors, not a reader.
+        self.state.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
         if self._config.enable_auto_commit:
-            self._tasks.start(self._commits.run(), name="auto-commit")
+            self._tasks.start(self.commits.run(), name="auto-commit")
         await self._wait_until_joined()
-        # The application could ask for no records while it waited: the interval begins again.
-        self._standing.finish_start()
-        self._polls.note_call()
+        # The application could not poll during the wait: start a new interval.
+        self.state.finish_start()
+        self.poll_timer.restart()
         self.check()
 
     async def _wait_until_joined(self) -> None:
-        # A join waits for the slowest member, which may be gone without a word: as long as this one
-        # says itself, and the broker takes a moment; other clients say the poll interval.
+        # A join waits for the slowest member, which may be dead: for this member's rebalance
+        # timeout and a moment. Other clients use the poll interval as rebalance timeout.
         rebalance = _JOIN_SHARE * (self._config.rebalance_timeout or 0.0)
         limit = max(self._config.default_api_timeout, self._config.max_poll_interval, rebalance)
         deadline = asyncio.get_running_loop().time() + limit
-        while self._subscriptions.is_by_group and not self._standing.is_joined:
+        while self._subscriptions.is_by_group and not self.state.is_joined:
             self.check()
-            if self._standing.is_stopping:
+            if self.state.is_stopping:
                 raise ConsumerStoppedError("the consumer was stopped while it started")
-            if not await self._standing.signal.wait(deadline):
-                why = self._standing.trouble or "members have not joined, or the broker is silent"
+            if not await self.state.signal.wait(deadline):
+                why = self.state.join_error or "members have not joined, or the broker is silent"
                 raise KafkaTimeoutError(
                     f"group {self.group_id!r}: no assignment within {limit:g} s: {why}"
                 )
 
     async def stop(self, deadline: float) -> None:
-        """End the background work, commit what is finished if so configured, leave the group
-        unless a static member; until `deadline` (loop time) at most."""
-        self._standing.begin_stop()
+        """End the background tasks, auto-commit, and leave the group unless a static member; until
+        `deadline` (loop time) at most."""
+        self.state.begin_stop()
         loop = asyncio.get_running_loop()
-        # The order of what follows:
-        # 1. The group is left, if that is under way: cut short, the goodbye may never arrive.
-        # 2. Commits are made past a join: see `_commit_while_joining()`.
-        # 3. A member that others wait for goes through with a join.
-        # 4. The membership's task ends, so that nothing is revoked or assigned any more.
-        # 5. A heartbeat that was cut short is repeated: it may have raised the epoch of commits.
-        # 6. What `unsubscribe()` left to do, if it was called just before. The group is left with
-        #    it: until then it refuses commits of partitions chosen by hand since.
-        # 7. What is finished is committed, while this is a member; a join may have suspended that,
-        #    and what other tasks commit.
-        # 8. The group is left, last of all: from then on it refuses commits, and others read on.
-        await self._finish_goodbye(deadline)
+        # The order of these steps:
+        # 1. Wait for a LeaveGroup in flight: a cancelled request may never arrive.
+        # 2. Commit during a join: see `_commit_while_joining()`.
+        # 3. Complete a join that other members wait for.
+        # 4. End the membership task, so that no more partitions are revoked or assigned.
+        # 5. Repeat a heartbeat that was cancelled: it may have raised the epoch for commits.
+        # 6. Finish an `unsubscribe()` that was called just before, and leave for it: until then the
+        #    group rejects commits of partitions that were assigned manually since.
+        # 7. Commit finished records, and wait for the commits of other tasks, while this is a
+        #    member. A join may have suspended these commits.
+        # 8. Leave last: from then on the group rejects commits, and other members read on.
+        await self._wait_for_leave(deadline)
         join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
         await self._commit_while_joining(join_by)
         if self._protocol.is_awaited:
-            await self._protocol.catch_up(join_by - loop.time())
+            await self._protocol.await_generation(join_by - loop.time())
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         left = deadline - loop.time()
-        # Without a goodbye: the group misses this member by the end of its session.
+        # Without LeaveGroup: the group removes this member when its session expires.
         if left <= 0:
             self._member.forget_member()
             return
         commit_by = deadline - left * _PART_TO_LEAVE
-        await self._protocol.catch_up(min(left * _PART_TO_CATCH_UP, _CATCH_UP_TIMEOUT))
-        if self._standing.state is StandingState.LEAVING:
-            await self._hand_over_in_time(commit_by)
+        await self._protocol.await_generation(min(left * _PART_TO_CATCH_UP, _CATCH_UP_TIMEOUT))
+        if self.state.current is MembershipState.LEAVING:
+            await self._revoke_unsubscribed_in_time(commit_by)
         if not self._subscriptions.is_by_group:
-            await self._farewell.say(self._leave("the consumer unsubscribed", deadline))
-        self._commits.resume()
-        await self._commits.finish(commit_by, auto=self._may_commit_finished())
+            await self._leaving.leave_uncancelled("the consumer unsubscribed", deadline)
+        self.commits.resume()
+        await self.commits.finish(commit_by, auto=self._may_commit_finished())
         if self.generation < 0 or self._config.group_instance_id is not None:
-            await self._commits.look_once_more(commit_by)
-        self._commits.close()
-        await self._farewell.say(self._leave("the consumer is stopped", deadline))
+            await self.commits.check_late_commits_once_more(commit_by)
+        self.commits.close()
+        await self._leaving.leave_uncancelled("the consumer is stopped", deadline)
 
     async def _commit_while_joining(self, deadline: float) -> None:
-        """Commit what is finished and what other tasks commit, until `deadline` at most, if a join
-        is under way; a cooperative member has its partitions meanwhile.
+        """Commit finished records, and wait for the commits of other tasks, during a join of a
+        cooperative member, which keeps its partitions. Ends at `deadline`.
 
-        1. Until all members have joined, the generation that the commit names is still the present
-           one: it is stored, and nothing waits for the others.
-        2. When all have joined, the coordinator begins the next generation. The commit is refused,
-           and the response that brings the new number is under way.
-        3. The protocol suspends commits again. So the membership's task must not end yet: it goes
-           through with JoinGroup and SyncGroup, and takes over nothing.
-        4. The commit is sent as of the new generation, in which the partitions are still this
-           member's: the group gives them to others only when a later join claims them no more.
+        1. Until all members have joined, the coordinator accepts the present generation: the commit
+           is stored, and does not wait for other members.
+        2. When all have joined, the coordinator begins the next generation. It rejects the commit,
+           and the response with the new generation is in flight.
+        3. The protocol suspends commits again. So the membership task must not end yet: it
+           completes JoinGroup and SyncGroup, and applies no assignment.
+        4. The commit is sent in the new generation, in which this member still has the partitions:
+           the group gives them away only after a later join that does not claim them.
 
-        An eager member has given them up to join. In the new generation they may be another
-        member's, which has committed more: it commits in the old one, or not at all.
+        An eager member has revoked its partitions to join. In the new generation they may belong to
+        another member, which has committed later offsets. It commits in the old generation only.
         """
         has_partitions = self.generation >= 0 and self._protocol.keeps_partitions
         is_late = deadline <= asyncio.get_running_loop().time()
         if is_late or not self._protocol.is_joining or not has_partitions:
             return
-        if self._standing.state is StandingState.LEAVING:
-            await self._commit_abandoned_while_joining(deadline)
+        if self.state.current is MembershipState.LEAVING:
+            await self._commit_unsubscribed_while_joining(deadline)
         else:
-            self._commits.resume()
-            await self._commits.finish(deadline, auto=self._may_commit_finished())
+            self.commits.resume()
+            await self.commits.finish(deadline, auto=self._may_commit_finished())
 
-    async def _commit_abandoned_while_joining(self, deadline: float) -> None:
-        """Commit what was finished before `unsubscribe()` was called in the same way: by step 1
-        here, or, when the join is through, with the rest of what that call left to do."""
+    async def _commit_unsubscribed_while_joining(self, deadline: float) -> None:
+        """Commit the finished records of ended subscriptions in the same way: in step 1, or after
+        the join with the other work of `unsubscribe()`."""
         try:
             async with timeout_at(deadline):
-                await self._handover.commit_abandoned(self._member.identity)
+                await self.rebalance.commit_unsubscribed(self._member.identity)
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.debug("Not committed during the join: %s", error)
-            await self._protocol.catch_up(deadline - asyncio.get_running_loop().time())
+            await self._protocol.await_generation(deadline - asyncio.get_running_loop().time())
 
     def _may_commit_finished(self) -> bool:
-        """Return whether `stop()` commits. Outside the group, others may have these partitions by
-        now, and may have committed more."""
+        """Return whether `stop()` auto-commits. After the group has removed the member, other
+        members may have committed later offsets."""
         is_lost = self._subscriptions.is_by_group and self.generation < 0
         return self._config.enable_auto_commit and not is_lost and self.failure is None
 
-    async def _finish_goodbye(self, deadline: float) -> None:
-        """Wait until the group has heard that this member leaves, if it is being told."""
+    async def _wait_for_leave(self, deadline: float) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             async with timeout_at(deadline):
-                await self._farewell.wait()
-                while self._goodbye is not None:
-                    await self._goodbye.wait()
+                await self._leaving.wait()
 
-    async def _hand_over_in_time(self, deadline: float) -> None:
-        """Hand over what the application gave up by `unsubscribe()` just before."""
+    async def _revoke_unsubscribed_in_time(self, deadline: float) -> None:
         try:
             async with timeout_at(deadline):
-                await self._handover.abandon(self._member.identity)
+                await self.rebalance.revoke_unsubscribed(self._member.identity)
         except asyncio.TimeoutError:
             self._log.warning("Stopped before its listener had returned")
 
     async def close(self, deadline: float | None = None) -> None:
-        """End what `stop()` left, if it was cancelled, or had no time."""
-        self._commits.close()
+        """End the background tasks after a `stop()` that was cancelled, or late."""
+        self.commits.close()
         await self._tasks.stop(deadline)
 
     def abandon(self) -> None:
-        """End the background work without waiting for it."""
-        self._farewell.cancel()
-        self._commits.close()
+        """Cancel the background tasks without waiting for their end."""
+        self._leaving.cancel()
+        self.commits.close()
         self._tasks.cancel()
 
     def _fail(self, error: BaseException) -> None:
-        """End the membership; whatever reads or commits is told."""
-        # Nothing else wakes what waits:
-        # 1. The state first, for it is what those look at who are woken.
+        """End the membership, and wake readers and commits."""
+        # 1. The state first: woken tasks look at it.
         # 2. Commits that wait for an assignment would wait until their deadline.
-        # 3. Readers are woken last, and held before: they are to find the failure, not a record
-        #    that was buffered before it.
-        self._standing.fail(error)
-        self._commits.resume()
-        self._desk.hold()
-        self._desk.wake_all()
+        # 3. Readers last, and held before: they must find the failure, not a buffered record.
+        self.state.fail(error)
+        self.commits.resume()
+        self._queue.hold()
+        self._queue.wake_all()
 
     # -- subscription and metadata -----------------------------------------------------------------
 
     def on_subscribed(self) -> None:
-        """Follow the subscription: the application has changed it."""
-        self._polls.note_call()
+        """Follow a new subscription."""
+        self.poll_timer.restart()
         self._follow_subscription()
-        self._standing.signal.notify()
-        self._desk.polls.notify()
+        self.state.signal.notify()
+        self._queue.polls.notify()
         self._topics.request()
         self.on_metadata()
         self._protocol.on_subscribed()
 
     def _follow_subscription(self) -> None:
-        standing = self._standing
-        # Of none after `unsubscribe()`, also if another subscription follows before they are sent.
-        self._commits.follow_subscription()
-        is_owed = self._handover.is_owed
-        is_member = self._member.is_member or is_owed
-        if not self._subscriptions.is_by_group and standing.state is not StandingState.LEAVING:
-            self._handover.let_go()
-        if standing.state is not StandingState.FAILED:
-            standing.follow_subscription(is_member, is_owed)
-        # One that failed because a background task did stays failed: nothing would do the work.
+        state = self.state
+        # After `unsubscribe()` all earlier commits fail, even if another subscription follows
+        # before they are sent.
+        self.commits.follow_subscription()
+        is_call_due = self.rebalance.is_call_due
+        is_member = self._member.is_member or is_call_due
+        is_by_group = self._subscriptions.is_by_group
+        if not is_by_group and state.current is not MembershipState.LEAVING:
+            self.rebalance.on_unsubscribed()
+        if state.current is not MembershipState.FAILED:
+            state.follow_subscription(is_member, is_call_due)
+        # If a background task died, stay FAILED: no task is left that could join.
         elif self._tasks.failure is None:
-            standing.follow_subscription(is_member, is_owed)
-            self._desk.release()
-        if self._subscriptions.is_by_group:
-            standing.request_join("the subscription changed")
+            state.follow_subscription(is_member, is_call_due)
+            self._queue.release()
+        if is_by_group:
+            state.request_join("the subscription changed")
             return
-        self._commits.end_loss()
-        if is_member or self._goodbye is not None:
-            # Until the group is left it refuses commits of partitions chosen by hand.
-            self._commits.suspend()
+        self.commits.clear_removal()
+        if is_member or self._leaving.is_in_flight:
+            # Until the member has left, the group rejects commits of manual assignments.
+            self.commits.suspend()
 
     def on_metadata(self) -> None:
-        """Join again if the metadata is a reason to, then have everything fetched from the right
-        broker."""
+        """Rejoin if the metadata requires it, and route fetches to the present leaders."""
         if self._subscriptions.is_by_group:
             if self._topics.match_pattern():
-                self._standing.request_join("topics that match the pattern changed")
+                self.state.request_join("topics that match the pattern changed")
             self._protocol.on_metadata()
         self._topics.report_denied()
-        self._route()
+        self._fetcher.route()
 
-    # -- membership --------------------------------------------------------------------------------
+    # -- the membership task -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take part, leave, take part again, as it becomes necessary; until cancelled.
+        """Join, rebalance and leave as needed, until cancelled.
 
-        After an error that no retry mends everything is dropped, the group left if it still counts
-        us, and nothing done until the application subscribes again.
+        After an error that is not retriable, drop all partitions, leave the group, and wait for
+        another subscription.
         """
         while True:
             try:
@@ -411,142 +405,127 @@ class Group(CoordinatorNames):
                 self._log.error("The membership ends: %s", error, exc_info=trace)
                 await self._leave_with_nothing("its membership has failed")
                 self._member.fail()
-                # The listener has returned before readers hear of the error: an application that
-                # ends itself because of it should not find its own listener at work.
-                await self._handover.lose()
+                # The listener returns before readers get the error: an application that exits
+                # because of it should not find its own listener running.
+                await self.rebalance.lose_all()
                 self._fail(error)
-                # What the application has chosen itself meanwhile does not end with it.
+                # A manual assignment since then continues.
                 if not self._subscriptions.is_by_group:
                     self._follow_subscription()
-            while self._standing.state is StandingState.FAILED:
-                await self._standing.signal.wait()
-            # A failed member has no way back but from the very beginning.
+            while self.state.current is MembershipState.FAILED:
+                await self.state.signal.wait()
+            # A failed member starts again as a new one.
             self._member.forget_member()
 
     async def _follow_states(self) -> None:
-        standing = self._standing
-        # A listener may have swallowed the cancellation.
-        while not standing.is_stopping:
-            if standing.state is StandingState.FAILING and standing.error is not None:
-                raise standing.error
-            if standing.state is StandingState.LEAVING:
-                await self._hand_over_and_leave()
-            elif standing.state is StandingState.OUTSIDE or not self._subscriptions.is_by_group:
+        state = self.state
+        # The condition is needed: a listener may have swallowed the cancellation.
+        while not state.is_stopping:
+            if state.current is MembershipState.FAILING and state.error is not None:
+                raise state.error
+            if state.current is MembershipState.LEAVING:
+                await self._revoke_and_leave()
+            elif state.current is MembershipState.OUTSIDE or not self._subscriptions.is_by_group:
                 await self._stay_outside()
-            elif standing.state is StandingState.IDLE:
+            elif state.current is MembershipState.IDLE:
                 await self._go_idle()
             elif self._protocol.has_work():
                 await self._protocol.advance()
             else:
-                await standing.signal.wait()
+                await state.signal.wait()
 
     async def _stay_outside(self) -> None:
-        """Wait for a subscription. A first join may have been under way when the application
-        unsubscribed: the group did not know us yet, and does now, so leave it."""
-        self._standing.take_reason()
-        if self._standing.state is StandingState.OUTSIDE and self._member.is_member:
+        """Wait for a subscription. Leave first if `unsubscribe()` was called during the first join,
+        whose response has made this consumer a member since."""
+        self.state.take_reason()
+        if self.state.current is MembershipState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
-            await self._leave("the consumer unsubscribed")
+            await self._leaving.leave("the consumer unsubscribed")
         else:
-            self._commits.resume()
-            await self._standing.signal.wait()
+            self.commits.resume()
+            await self.state.signal.wait()
 
-    async def _hand_over_and_leave(self) -> None:
-        """Finish with what was unsubscribed from; there may be another subscription by now."""
-        # The listener and the last commit come first: both need what the membership gives.
+    async def _revoke_and_leave(self) -> None:
+        """Revoke the partitions of an ended subscription, and leave. Join again if there is another
+        subscription by now."""
+        # The listener and the last commit come first: both need the membership.
         if self._config.enable_auto_commit:
-            await self._protocol.catch_up(_CATCH_UP_TIMEOUT)
-        await self._handover.abandon(self._member.identity)
-        # Before the group is left: the application's part is over, and while the request is out it
-        # may subscribe to something else, which the state has to follow.
-        self._standing.finish_leaving()
-        self._handover.release()
+            await self._protocol.await_generation(_CATCH_UP_TIMEOUT)
+        await self.rebalance.revoke_unsubscribed(self._member.identity)
+        # Before LeaveGroup: the application's part is complete, and it may subscribe to other
+        # topics while the request is in flight.
+        self.state.finish_leaving()
+        self.rebalance.release()
         if self._member.is_member:
             self._forget_assignment()
-            await self._leave("the consumer unsubscribed")
+            await self._leaving.leave("the consumer unsubscribed")
         if self._subscriptions.is_by_group:
-            self._standing.request_join("the subscription changed")
+            self.state.request_join("the subscription changed")
 
     async def _go_idle(self) -> None:
-        """Let others have the partitions until the application asks for records again."""
-        if self._member.is_member or self._handover.owned:
+        """Leave the group until the application polls again."""
+        if self._member.is_member or self.rebalance.owned:
             await self._leave_with_nothing("the application did not ask for records in time")
-            # After the goodbye, which only a member can say.
+            # After LeaveGroup, which only a member can send.
             self._member.become_stale()
-            await self._handover.lose()
-            self._handover.release()
-        await self._polls.wait_for_call()
-        self._standing.finish_idling()
-        self._standing.request_join("the application asks for records again")
+            await self.rebalance.lose_all()
+            self.rebalance.release()
+        await self.poll_timer.wait_for_poll()
+        self.state.finish_idling()
+        self.state.request_join("the application asks for records again")
 
     def _forget_assignment(self) -> None:
-        """Drop the pending reason to join; the assignment no longer counts."""
-        self._standing.unsettle()
-        self._standing.take_reason()
-        self._protocol.forget()
+        """Invalidate the assignment, and drop the pending reason to join."""
+        self.state.invalidate_assignment()
+        self.state.take_reason()
+        self._protocol.forget_assignment()
 
     async def _leave_with_nothing(self, reason: str) -> None:
-        # Before the goodbye, with which others get the partitions: what the application asks for or
-        # finishes meanwhile must not be returned here as well, nor stored over what they store.
-        self._commits.lose()
-        self._desk.hold()
+        # Before LeaveGroup, after which other members have the partitions: from here on readers
+        # must get no record of them, and no commit may overwrite theirs.
+        self.commits.on_removed()
+        self._queue.hold()
         self._forget_assignment()
-        await self._leave(reason)
-
-    async def _leave(self, reason: str, deadline: float | None = None) -> None:
-        if not self._member.is_member:
-            return
-        limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
-        self._goodbye = goodbye = asyncio.Event()
-        try:
-            async with timeout_at(limit if deadline is None else min(limit, deadline)):
-                await self._member.leave(reason)
-        except (KafkaError, asyncio.TimeoutError) as error:
-            self._log.info("LeaveGroup failed: %s", str(error) or "no answer")
-        finally:
-            self._member.forget_member()
-            self._goodbye = None
-            goodbye.set()
+        await self._leaving.leave(reason)
 
     # -- offsets -----------------------------------------------------------------------------------
 
     async def commit_offsets(
         self, assignment: object, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Store `offsets`. Raises as `GroupCommits.commit`, or as `commit_positions` if they are
+        """Commit `offsets`. Raises as `GroupCommits.commit`, or as `commit_positions` for
         `AllPositions`. Tracers replace this method by functions with exactly these parameters."""
-        self.check()
+        if self.state.failure is not None:
+            self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
         found = {tp: CommittedOffset(*each, each.leader_epoch) for tp, each in offsets.items()}
         if isinstance(offsets, AllPositions):
-            await self._commits.commit_positions(found, deadline)
+            await self.commits.commit_positions(found, deadline)
         else:
-            await self._commits.commit(found, deadline)
+            await self.commits.commit(found, deadline)
 
-    def refuse_forfeited(self) -> None:
-        """Raise CommitFailedError if what the application has in hand cannot be committed now."""
+    def refuse_revoked(self) -> None:
+        """Raise CommitFailedError if partitions were revoked with uncommitted records."""
         self.check()
-        self._commits.refuse_forfeited()
+        self.commits.refuse_revoked()
 
-    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
-        if identity.generation >= 0:
-            self._protocol.on_commit_refused(identity, error)
+    def _on_commit_refused(self, error: CommitFailedError) -> None:
+        self._protocol.on_commit_refused(error)
 
 
-# -- A consumer's membership as a transactional producer needs it (KIP-447)
+# -- The membership as a transactional producer needs it (KIP-447)
 
 
 class GroupView:
-    """Says for a transaction which offsets this consumer may commit; see
-    `aiokafka._group_members.GroupReader`. Owns nothing.
+    """Tells a transactional producer which offsets this consumer may commit. Owns nothing.
 
-    Brokers fence offsets in transactions by generation alone, and rebalances go on in the
-    background: by the time an application commits, its consumer may be a good member of a
-    generation in which the records are another member's. So the records that were returned are
-    compared with what is assigned now.
+    Brokers fence offsets in transactions by generation only, and rebalances happen in the
+    background: when an application commits, its consumer may be a valid member of a generation in
+    which another member has the partition. So the returned records are compared with the present
+    assignment.
     """
 
-    def __init__(self, shared: Shared, group: Group) -> None:
+    def __init__(self, shared: Shared, group: GroupMembership) -> None:
         self._client = shared.client
         self._buffer = shared.desk.buffer
         self._subscriptions = shared.subscriptions
@@ -555,12 +534,11 @@ class GroupView:
 
     @property
     def group_id(self) -> str:
-        """The id of the group."""
         return self._group.group_id
 
     @property
     def cluster_id(self) -> str | None:
-        """The id of the cluster; None if it is not known."""
+        """The id of the cluster, None if unknown. Groups of two clusters may have one name."""
         return self._client.cluster.cluster_id
 
     @property
@@ -569,9 +547,8 @@ class GroupView:
         return self._group.member_id
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Return who the consumer is to its group now; only the group's name if it assigns its
-        partitions itself. Raises CommitFailedError when the group does not count it as a member.
-        """
+        """Return the present identity of the consumer; only the group's name for a manual
+        assignment. Raises CommitFailedError when the group does not have it as a member."""
         if not self._subscriptions.is_by_group:
             return ConsumerGroupMetadata(self.group_id)
         generation = self._group.generation
@@ -585,64 +562,60 @@ class GroupView:
         )
 
     @property
-    def _counts(self) -> bool:
+    def _is_valid(self) -> bool:
         """Whether the assignment is valid as far as the consumer knows."""
         return not self._subscriptions.is_by_group or self._group.generation >= 0
 
     def owns(self, partition: TopicPartition) -> bool:
-        """Return whether the partition is assigned, by a membership that still counts."""
-        return self._counts and partition in self._subscriptions.assignment.tps
+        """Return whether the partition is assigned, and the membership is valid."""
+        return self._is_valid and partition in self._subscriptions.assignment.tps
 
-    def stands_for(self, partition: TopicPartition, offset: int) -> bool:
+    def may_commit(self, partition: TopicPartition, offset: int) -> bool:
         """Return whether this consumer may commit an offset: it returned records of the partition
-        under this assignment, or the offset is its position and the application has no older
-        records in hand.
+        in this assignment, or the offset is its position and the application has no records of an
+        earlier assignment in hand.
 
-        The position alone proves nothing while the application still has records that it got
-        before the partition was revoked and assigned again:
+        The position alone is not enough:
 
-        1. The application gets the records 0 to 9 and works on them for long.
-        2. The group revokes the partition. Another member gets the same records and commits 10.
-        3. The partition comes back. The position is the committed offset, 10.
-        4. The application commits 10, in a transaction with what it made of the records 0 to 9.
-           Their results would count twice.
+        1. The application gets the records 0 to 9, and processes them for long.
+        2. The group revokes the partition. Another member gets the same records, and commits 10.
+        3. The partition is assigned again. The position is the committed offset, 10.
+        4. The application commits 10, in a transaction with its results of the records 0 to 9.
+           These results would count twice.
 
-        With its next call for records the application is done with them. Then its position is as
-        good as any member's.
+        With its next call for records the application has finished them. From then on its position
+        is as valid as that of any member.
         """
         state = self._subscriptions.assignment.get(partition)
-        if state is None or not self._counts:
+        if state is None or not self._is_valid:
             return False
         if state.call > 0:
             return True
-        given_up = self._subscriptions.given_up.get(partition)
-        return state.position == offset and given_up != self._buffer.call
+        revoked_call = self._subscriptions.given_up.get(partition)
+        return state.position == offset and revoked_call != self._buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
-        """Return whether the partition was revoked after records of it were returned, or the
-        membership has ended since.
-        """
+        """Return whether the partition was revoked after records of it were returned, though it may
+        be assigned again, or the membership has ended since."""
         if partition in self._subscriptions.given_up:
             return True
         state = self._subscriptions.assignment.get(partition)
-        return state is not None and state.call > 0 and not self._counts
+        return state is not None and state.call > 0 and not self._is_valid
 
     def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
-        """Return the leader epoch of the record before `offset`; -1 if the consumer has not fetched
-        it."""
+        """Return the leader epoch of the record before `offset`; -1 if it was not fetched."""
         state = self._subscriptions.assignment.get(partition)
         return -1 if state is None else state.epoch_before(offset)
 
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raise CommitFailedError if a partition was revoked since its records were returned,
-        though it may have come back.
-        """
+        even if it is assigned again."""
         if self._subscriptions.is_manual:
-            return  # what the application takes and leaves is its own affair
+            return  # the application itself decides about manual assignments
         lost = [
             tp
             for tp, entry in offsets.items()
-            if self.has_lost(tp) and not self.stands_for(tp, entry.offset)
+            if self.has_lost(tp) and not self.may_commit(tp, entry.offset)
         ]
         if lost:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))
@@ -653,8 +626,8 @@ class GroupView:
         cluster, assignment = self._client.cluster, self._subscriptions.assignment
         foreign = sorted(tp for tp in offsets if assignment.is_foreign(tp.topic, cluster))
         if foreign:
-            # Stored by name, it would be a position in the topic that has the name now. Unless a
-            # broker that lags behind has named one of before.
+            # Committed by name, the offset would belong to the topic that has the name now. Or the
+            # metadata is outdated, and names a former topic.
             text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may be another one by now"
             self._client.doubt_metadata(text)
             raise CommitFailedError(
@@ -663,59 +636,25 @@ class GroupView:
             )
 
 
-# -- Make the parts of a consumer that has a group, for the protocol that it is configured for
-
-
-class GroupMakings(NamedTuple):
-    """What is made of a group before there is a Fetcher: positions need the committer."""
-
-    committer: OffsetCommitter
-    identify: Callable[[], Identity]
-    make_protocol: Callable[[GroupParts], GroupProtocol]
-
-    def make_group(self, shared: Shared, route: Callable[[], None]) -> Group:
-        """Make the group. `route` is called when the assignment has changed."""
-        return Group(shared, route, self.committer, self.identify, self.make_protocol)
-
-    def make_view(self, shared: Shared, group: Group) -> GroupView:
-        """Make what a transactional producer reads of the consumer."""
-        return GroupView(shared, group)
-
-
-def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
-    """Make a member for the configured protocol, and the committer of its group."""
-    contact = _contact(shared, group_id)
-    link = GroupLink(shared.client, shared.config, group_id, contact, shared.meter.coordinated)
-    # Only what the configured protocol needs is imported.
-    if shared.config.group_protocol == "classic":
-        from aiokafka.consumer.group.classic import KEPT, ClassicMember, ClassicProtocol
-
-        classic = ClassicMember(shared.config, link)
-        identify = partial(_identify, classic, shared.subscriptions)
-        # OffsetFetch has no field for a member of the classic protocol.
-        committer = OffsetCommitter(shared, group_id, contact, Identity, KEPT)
-        return GroupMakings(committer, identify, partial(ClassicProtocol, member=classic))
-    from aiokafka.consumer.group.kip848 import Kip848Member, Kip848Protocol
-
-    member = Kip848Member(shared.config, link)
-    identify = partial(_identify, member, shared.subscriptions)
-    committer = OffsetCommitter(shared, group_id, contact, identify)
-    return GroupMakings(committer, identify, partial(Kip848Protocol, member=member))
-
-
-def _identify(member: Membership, subscriptions: SubscriptionState) -> Identity:
-    """Return who commits now: the member, or no member for partitions that the application has
-    chosen itself."""
-    return member.identity if subscriptions.is_by_group else Identity()
-
-
-def _contact(shared: Shared, group_id: str) -> NodeHealth:
-    """Return what is known of whether a group's coordinator answers; nothing yet."""
+def make_committer(shared: Shared, group_id: str) -> OffsetCommitter:
+    """Return the OffsetCommitter of a group, with a member of the configured protocol."""
     client, kind = shared.client, CoordinationType.GROUP
-    return NodeHealth(
+    contact = NodeHealth(
         f"The coordinator of group {group_id}",
         SubjectLog(log, shared.config.subject),
         shared.on_change,
         partial(client.address_of_coordinator, kind, group_id),
         lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
     )
+    coordinator = GroupCoordinatorClient(client, shared.config, group_id, contact, shared.meter)
+    member: ClassicMember | Kip848Member
+    # Only the configured protocol is imported.
+    if shared.config.group_protocol == "classic":
+        from aiokafka.consumer.group.classic import ClassicMember
+
+        member = ClassicMember(shared.config, coordinator)
+    else:
+        from aiokafka.consumer.group.kip848 import Kip848Member
+
+        member = Kip848Member(shared.config, coordinator)
+    return OffsetCommitter(shared, group_id, contact, member)

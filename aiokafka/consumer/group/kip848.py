@@ -1,4 +1,4 @@
-"""The consumer protocol: the coordinator assigns, members follow step by step (KIP-848)."""
+"""The consumer protocol: the coordinator assigns, and members reconcile in steps (KIP-848)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff, RetryNodes
 from aiokafka._tasks import unless
 from aiokafka.consumer._shared import Signal
-from aiokafka.consumer.group.membership import GroupLink, GroupParts
-from aiokafka.consumer.position.committed import Identity
+from aiokafka.consumer.group.membership import GroupCoordinatorClient, GroupProtocol, Member
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -45,23 +44,27 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
+    from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
 
-__all__ = ["Interest", "Kip848Member", "Kip848Protocol", "MemberState", "Slots", "TopicNames"]
-
-
-# -- Names of the topics that a broker calls by their ids
-
+__all__ = [
+    "Interest",
+    "Kip848Member",
+    "Kip848Protocol",
+    "MemberState",
+    "TopicIdPartitions",
+    "TopicNames",
+]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 
 class TopicNames:
-    """Looks in the metadata first, then asks a broker.
+    """Finds the names of topic ids: in the metadata, or by a request to a broker.
 
-    Owns: the names of the ids that it was asked for last, so that a topic that is deleted keeps its
-    name for as long as it is assigned.
+    Owns: the names of the ids of the last call, so that a deleted topic keeps its name while it is
+    assigned.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -74,11 +77,10 @@ class TopicNames:
         return self._names.get(topic_id)
 
     async def learn(self, topic_ids: Iterable[bytes]) -> set[bytes]:
-        """Learn the names of these ids and forget all others. Returns those without a known
+        """Find the names of these ids, and forget all other names. Return the ids without a known
         name."""
         cluster = self._client.cluster
-        # What is known goes first: the metadata forgets a deleted topic, whose partitions are
-        # assigned for a moment longer.
+        # Known names first: metadata forgets a deleted topic before the group revokes it.
         found = ((i, self._names.get(i) or cluster.topic_name(i)) for i in topic_ids)
         names = dict(found)
         self._names = {i: name for i, name in names.items() if name is not None}
@@ -103,35 +105,37 @@ class TopicNames:
         }
 
 
-# -- The consumer protocol from a member's side (KIP-848): heartbeats that say what has changed, and
+# -- The member and its heartbeats
 
 
-Slots = frozenset[tuple[bytes, int]]
-"""Partitions as the broker names them: topic id and number."""
+TopicIdPartitions = frozenset[tuple[bytes, int]]
+"""Partitions as the coordinator names them: by topic id and number."""
 
-_NOTHING: Slots = frozenset()
+_NO_PARTITIONS: TopicIdPartitions = frozenset()
 
+# Special epochs.
 _JOINING = 0
 _LEAVING = -1
 _LEAVING_FOR_A_WHILE = -2
 
 _FIRST_REGEX_VERSION = 1
 
-# Until the broker has said how often it wants to hear of us.
+# Heartbeat interval in seconds before the first response, and the shortest one accepted.
 _DEFAULT_INTERVAL = 5.0
 _SHORTEST_INTERVAL = 0.01
-# Heartbeats are answered at once: wait for two intervals, but not less than this.
+# Shortest timeout of a heartbeat in seconds; otherwise two intervals, because the coordinator
+# responds at once.
 _SHORTEST_LIMIT = 5.0
-# For so long a system tries to deliver what was sent on a connection that was given up.
+# Operating systems try to deliver the bytes of a closed connection for so many seconds.
 _LONGEST_WAY = 900.0
 
-# What says that this member is not in the group.
+# Errors by which the coordinator says that this is no member.
 _NOT_IN = (UnknownMemberIdError, GroupIdNotFound, FencedInstanceId)
 _NOT_IN_CODES = frozenset(error.errno for error in _NOT_IN)
 
 
 class MemberState(enum.Enum):
-    """Where a member stands, with the names of Java's client."""
+    """The state of the member, with the names of the Java client."""
 
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
@@ -158,75 +162,73 @@ _TRANSITIONS = {
     _S.FATAL: {_S.UNSUBSCRIBED},
 }
 _IN_GROUP = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
-# The coordinator waits for these.
+# In these states the coordinator waits for a heartbeat.
 _URGENT = frozenset({_S.JOINING, _S.ACKNOWLEDGING})
 
 
 class Interest(NamedTuple):
-    """What the application wants to read: topics, or a regular expression for the broker."""
+    """The subscription: topics, or a regular expression that the broker matches."""
 
     topics: frozenset[str]
     regex: str | None = None
 
 
-class _Said(NamedTuple):
-    """What the broker was told last; it need not hear it again."""
+class _Sent(NamedTuple):
+    """The contents of the last heartbeat with a response, which the next one need not repeat."""
 
     interest: Interest
-    owned: Slots
-    is_answer: bool
-    """Whether this was the acknowledgement of an assignment."""
+    owned: TopicIdPartitions
+    is_acknowledgement: bool
+    """Whether it acknowledged an assignment."""
 
 
-class Kip848Member:
-    """Who this consumer is in a group of the consumer protocol: a Membership.
+class Kip848Member(Member):
+    """A member of the consumer protocol.
 
-    Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082), unless a
-    goodbye may arrive behind the next join; the member's epoch; `target`, what the broker wants us
-    to have; `owned`, what we have told it, or will tell it next, that we have; `interval`, seconds
-    between heartbeats; until when requests without a response may reach the coordinator; whether it
-    may count us when we join: a static member, or one whose goodbye had no response, or whose
-    join was refused for its epoch; whether it may know a regular expression of ours.
+    Owns: `state`; `member_id`, which is made here and kept for the life of the consumer (KIP-1082),
+    except when an earlier leave request may arrive after the next join; the member epoch; `target`,
+    the assignment by the coordinator; `owned`, the partitions that heartbeats report; `interval`,
+    the seconds between heartbeats; until when requests without a response may reach the
+    coordinator; whether the coordinator may still count this member when it joins: a static member,
+    or one whose leave request had no response, or whose join was rejected for its epoch; whether
+    the coordinator may have a regular expression of this member.
     """
 
-    def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
-        self.link = link
-        self._group_id = link.group_id
-        self._config = config
+    is_named_in_fetches = True
+
+    def __init__(self, config: ConsumerConfig, coordinator: GroupCoordinatorClient) -> None:
+        super().__init__(config, coordinator)
         self._log = SubjectLog(log, config.subject)
-        self._instance_id = config.group_instance_id
-        self.generation = -1
         self.state = MemberState.UNSUBSCRIBED
         self.member_id = _new_id()
-        self.target = _NOTHING
-        self.owned = _NOTHING
+        self.target = _NO_PARTITIONS
+        self.owned = _NO_PARTITIONS
         self.interval = _DEFAULT_INTERVAL
         self._epoch = _JOINING
-        self._said: _Said | None = None
-        # Counts memberships: a response that comes after its own ended says nothing about the next.
+        self._sent: _Sent | None = None
+        # Counts memberships: a late response belongs to a former one.
         self._life = 0
-        # Of the consumer, not of one membership: each has the same member id.
-        self._strays_until = 0.0
+        # Of the consumer, not of one membership: all have the same member id.
+        self._late_until = 0.0
         self._may_be_counted = False
         self._may_have_regex = config.group_instance_id is not None
 
-    @property
-    def identity(self) -> Identity:
-        """Who commits."""
-        return self.link.identity(self.generation, self.member_id)
+    def protocol(self, group: GroupMembership) -> Kip848Protocol:
+        """Return the protocol of this member."""
+        return Kip848Protocol(group, self)
 
     @property
     def is_member(self) -> bool:
-        """Whether the group counts, or may count, this consumer as a member."""
+        """Whether the group has, or may have, this consumer as a member."""
         return self.state in _IN_GROUP
 
     def is_urgent(self, interest: Interest) -> bool:
-        """Return whether to send a heartbeat before the interval is over."""
+        """Return whether to send a heartbeat before the end of the interval."""
         if not self.is_member:
             return False
-        # Without a response to the last one (None) there is no hurry: the next says all, in its
-        # time.
-        return self.state in _URGENT or (self._said is not None and self._said[0] != interest)
+        # If the last heartbeat has no response (None), the next one has full contents and is sent
+        # at the usual time.
+        return self.state in _URGENT or (self._sent is not None and self._sent[0] != interest)
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -236,27 +238,29 @@ class Kip848Member:
         self._forget(_JOINING)
 
     def fence(self) -> None:
-        """Note that the group has removed us. We join again once everything is given up."""
+        """End the membership: the group has removed the member. It joins again after all partitions
+        are revoked."""
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
     def has_claimed(self, partitions: Iterable[tuple[bytes, int]]) -> bool:
-        """Return whether the next heartbeat says that we own all of these partitions, and none
-        since the coordinator assigned them has said otherwise."""
+        """Return whether all heartbeats since the assignment of these partitions have reported them
+        as owned."""
         return self.owned.issuperset(partitions)
 
-    def claim_only(self, owned: Slots) -> None:
-        """Say from the next heartbeat on that we own these partitions and no others: those of the
-        target that are left cannot be taken over now, nor before the next response."""
+    def claim_only(self, owned: TopicIdPartitions) -> None:
+        """Report exactly these partitions as owned from the next heartbeat on. The other partitions
+        of the target cannot be assigned before the next response."""
         self.owned = owned
 
-    def reconciled(self, owned: Slots) -> None:
-        """Let the next heartbeat say that we own exactly these partitions."""
+    def reconciled(self, owned: TopicIdPartitions) -> None:
+        """Acknowledge the assignment with the next heartbeat, which reports exactly these
+        partitions as owned."""
         self._transition(MemberState.ACKNOWLEDGING)
         self.owned = owned
 
     def forget_member(self) -> None:
-        """Note that we are no member any more, by our own choice."""
+        """End the membership on this side: the consumer left, or is about to leave."""
         if self.state is not MemberState.UNSUBSCRIBED:
             if self.is_member:
                 self._transition(MemberState.LEAVING)
@@ -264,11 +268,11 @@ class Kip848Member:
         self._forget(_JOINING)
 
     def become_stale(self) -> None:
-        """Note that we have left because the application does not ask for records."""
+        """Mark that the member has left because the application does not poll."""
         self._transition(MemberState.STALE)
 
     def fail(self) -> None:
-        """Note that we are no member any more, and that nothing we do by ourselves mends it."""
+        """End the membership on this side, because of an error that is not retriable."""
         if self.state is not MemberState.FATAL:
             self._transition(MemberState.FATAL)
         self._forget(_JOINING)
@@ -277,8 +281,8 @@ class Kip848Member:
         self._life += 1
         self._epoch = epoch
         self.generation = -1
-        self.target = self.owned = _NOTHING
-        self._said = None
+        self.target = self.owned = _NO_PARTITIONS
+        self._sent = None
 
     def _transition(self, state: MemberState) -> None:
         if state not in _TRANSITIONS[self.state]:
@@ -288,38 +292,38 @@ class Kip848Member:
     # -- requests ----------------------------------------------------------------------------------
 
     async def heartbeat(self, interest: Interest) -> None:
-        """Send what is new to the coordinator, and take in its response. Raises errors of the
-        connection and of the response, with a hint where the broker has to be changed.
+        """Send a heartbeat and apply its response. Raises errors of the connection and of the
+        response, with a hint if the broker has to be reconfigured.
 
         What may happen while it is in flight:
 
-        1. `_said` is None from the first step on: it is not known what the coordinator knows.
-        2. The application reaches the target, and `reconciled()` changes `owned`. The request says
-           what we had before. It was no acknowledgement (`is_answer`), so its response confirms
-           nothing; the next request names what we have.
-        3. The membership ends, and the next one may begin: `_life` has changed. The response, or
-           the error, belongs to the one that is over, and is dropped. Its epoch would otherwise be
-           taken for that of the next one.
-        4. The response comes: `_accept()` takes target, epoch and interval. The next request has
-           only what differs from `said`.
-        5. An acknowledgement names what we have even if that is as before. Partitions may have been
-           assigned and taken away again while the listener was at work: the coordinator waits to
-           hear that we do not have them, and gives them to no other member until then.
-        6. There is no response. The coordinator may have taken the request or not, so the next one
-           says all again (`_news()`).
-        7. It takes the request later, behind the next one: the connection was given up, not what
-           was on its way. The coordinator may assign partitions in a response that does not reach
-           us, and does not repeat them unless it is told all. So for as long as that can happen,
-           each request says all.
-        8. The request was the first one of a static member. The coordinator refuses another one
-           while it counts the member, so the member leaves for a while before (`_take_back()`). It
-           does so too if it joins again after a goodbye without a response, or because of an epoch
-           that is over: the coordinator counts it all the while.
-        9. The request was a goodbye. It may arrive behind the next join, and remove the member in
-           the middle of its work. So the member leaves once more before it joins, and comes back
-           under another id, to which the first goodbye means nothing. With another id alone its
-           former partitions would wait for the end of its session. It does so, too, if its join was
-           refused for its epoch: brokers before KAFKA-19233 do that while they count the member.
+        1. `_sent` is None from the first step on: it is unknown what the coordinator knows.
+        2. The member reconciles, and `reconciled()` changes `owned`. The request has the former
+           partitions. It was no acknowledgement, so its response confirms nothing; the next request
+           has the new partitions.
+        3. The membership ends, and the next one may begin: `_life` has changed. The response or
+           error belongs to the former membership and is dropped. Its epoch would otherwise be used
+           in the new one.
+        4. The response arrives: `_accept()` applies target, epoch and interval. The next request
+           has only the differences to `sent`.
+        5. An acknowledgement always has the owned partitions, even unchanged ones. Partitions may
+           have been assigned and revoked while the listener was running: the coordinator waits for
+           the report that this member does not own them before it assigns them to another member.
+        6. There is no response. The coordinator may have processed the request, so the next one has
+           full contents (`_next_request()`).
+        7. The coordinator processes the request late, after the next one: its connection was
+           closed, but its bytes were still delivered. The coordinator may assign partitions in a
+           response that is lost, and repeats them only to a request with full contents. So while
+           that can happen, each request has full contents.
+        8. The request was the first one of a static member. The coordinator rejects another one
+           while it counts the member, so the member first leaves for a while (`_take_back()`). It
+           also does so when it joins again after a leave request without a response, or because of
+           an outdated epoch: the coordinator still counts it.
+        9. The request was a leave request. It may arrive after the next join, and remove the new
+           member. So the member leaves once more before it joins, and joins under another id, which
+           the first leave request does not affect. With another id alone, the former partitions
+           would be free only when the former session expires. It also does so if its join was
+           rejected for its epoch: brokers before KAFKA-19233 do that while they count the member.
         """
         life = self._life
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
@@ -328,56 +332,55 @@ class Kip848Member:
                 await self._take_back(limit)
                 if life != self._life:
                     return
-            said = _Said(interest, self.owned, self.state is MemberState.ACKNOWLEDGING)
-            request = self._news(said)
-            # Until there is a response it is not known what arrived; without one all is said again.
-            self._said = None
+            sent = _Sent(interest, self.owned, self.state is MemberState.ACKNOWLEDGING)
+            request = self._next_request(sent)
+            self._sent = None
             response = await self._exchange(request, limit)
         except KafkaError:
             if life == self._life:
                 raise
             return
         if life == self._life:
-            self._accept(response, said)
+            self._accept(response, sent)
 
     async def _take_back(self, limit: float) -> None:
-        """Leave, if the coordinator counts this member, so that another one can join."""
+        """Leave, if the coordinator counts this member, so that it can join again."""
         with contextlib.suppress(*_NOT_IN):
-            await self._exchange(self._request(self._goodbye), limit)
+            await self._exchange(self._request(self._leave_epoch), limit)
         self.member_id = _new_id()
 
     @property
-    def _goodbye(self) -> int:
-        """The epoch by which a member leaves: for good, or for a while if a static one."""
+    def _leave_epoch(self) -> int:
+        """The epoch of a leave request: for good, or for a while if a static member."""
         return _LEAVING if self._instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last heartbeat had no response, and may have raised our epoch."""
-        return self.is_member and self.generation >= 0 and self._said is None
+        """Whether the last heartbeat had no response, and may have raised the epoch."""
+        return self.is_member and self.generation >= 0 and self._sent is None
 
     async def leave(self, reason: str) -> None:
         """Leave the group: for good, or for a while if a static member. Raises errors of the
         connection and of the response.
 
-        It goes the way of the heartbeats, so that it cannot overtake one that joins.
+        The request uses the connection of the heartbeats, so it cannot overtake a join.
         """
         self._transition(MemberState.LEAVING)
-        self._forget(self._goodbye)
-        goodbye, limit = self._request(self._epoch), self._config.client.request_timeout
-        await self.link.insist(lambda: self._exchange(goodbye, limit))
+        self._forget(self._leave_epoch)
+        request, limit = self._request(self._epoch), self._config.client.request_timeout
+        await self.coordinator.retry_until_ready(lambda: self._exchange(request, limit))
 
     async def _exchange(
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
         was_counted = self._may_be_counted
-        # Until there is a response: a wait that is cancelled brings none.
+        # Until there is a response, which a cancelled wait never gets.
         self._may_be_counted = self._instance_id is not None or request.member_epoch < 0
         try:
-            response = await self.link.send(request, limit, pick=_pick)
+            response = await self.coordinator.send(request, limit, pick=_pick)
         except KafkaError:
-            self._strays_until = asyncio.get_running_loop().time() + _LONGEST_WAY
+            self._late_until = asyncio.get_running_loop().time() + _LONGEST_WAY
             raise
         if response.error_code:
             is_fenced = response.error_code == FencedMemberEpoch.errno
@@ -386,8 +389,10 @@ class Kip848Member:
         elif request.member_epoch < 0:
             self._may_be_counted = False
         if response.error_code == UnsupportedVersionError.errno:
-            raise UnsupportedVersionError(_lacks_protocol(f"node {self.link.coordinator_id}"))
-        self.link.check(response.error_code, response.error_message)
+            raise UnsupportedVersionError(
+                _lacks_protocol(f"node {self.coordinator.coordinator_id}")
+            )
+        self.coordinator.check(response.error_code, response.error_message)
         return response
 
     def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
@@ -398,39 +403,39 @@ class Kip848Member:
             request.instance_id = self._instance_id
         return request
 
-    def _news(self, saying: _Said) -> ConsumerGroupHeartbeatRequest:
-        """Return a request with everything, or with what differs from what the coordinator
-        knows."""
+    def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:
+        """Return a heartbeat with full contents, or with the differences to the last one."""
         request = self._request(self._epoch)
-        may_have_strays = asyncio.get_running_loop().time() < self._strays_until
-        said = None if may_have_strays else self._said
-        if said is None:
+        may_be_late = asyncio.get_running_loop().time() < self._late_until
+        sent = None if may_be_late else self._sent
+        if sent is None:
             config = self._config
             timeout = config.rebalance_timeout or config.max_poll_interval
             request.rebalance_timeout_ms = round(timeout * 1000)
             request.server_assignor = config.group_remote_assignor
-            # None for "", which the coordinator refuses.
+            # None for "", which the coordinator rejects.
             request.rack_id = config.client.client_rack or None
-        if said is None or said.interest.topics != saying.interest.topics:
-            request.subscribed_topic_names = sorted(saying.interest.topics)
-        regex = saying.interest.regex
+        if sent is None or sent.interest.topics != next_sent.interest.topics:
+            request.subscribed_topic_names = sorted(next_sent.interest.topics)
+        regex = next_sent.interest.regex
         self._may_have_regex |= regex is not None
-        # One that is not taken back stays beside the names. Whether it was is not known any more,
-        # and a static member that is back has that of its former life.
-        may_differ = self._may_have_regex if said is None else regex != said.interest.regex
+        # A regular expression remains until it is replaced by "". It is unknown whether it was,
+        # and a restarted static member still has the one of its former process.
+        may_differ = self._may_have_regex if sent is None else regex != sent.interest.regex
         if may_differ:
             request.subscribed_topic_regex = regex or ""
-        if said is None or said.owned != saying.owned or saying.is_answer:
-            request.topic_partitions = _by_topic(saying.owned)
+        if sent is None or sent.owned != next_sent.owned or next_sent.is_acknowledgement:
+            request.topic_partitions = _by_topic(next_sent.owned)
         return request
 
-    def _accept(self, response: ConsumerGroupHeartbeatResponse, said: _Said) -> None:
+    def _accept(self, response: ConsumerGroupHeartbeatResponse, sent: _Sent) -> None:
         if response.member_epoch <= 0:
             raise KafkaProtocolError(f"a heartbeat was answered with epoch {response.member_epoch}")
         if response.assignment is not None:
-            self.target = _slots(response.assignment.topic_partitions)
-        self._said = said
-        self.member_id = response.member_id or self.member_id  # before KIP-1082 the broker's
+            self.target = _partitions_in(response.assignment.topic_partitions)
+        self._sent = sent
+        # Before KIP-1082 the broker chooses the id.
+        self.member_id = response.member_id or self.member_id
         if response.member_epoch != self.generation:
             self._log.info(
                 "Member %s at epoch %d, assignor %s of the coordinator",
@@ -441,24 +446,24 @@ class Kip848Member:
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
-        # The one before the other: a response may confirm what we have and bring the next target.
-        if self.state is MemberState.ACKNOWLEDGING and said.is_answer:
+        # In this order: a response may confirm the assignment and have the next target.
+        if self.state is MemberState.ACKNOWLEDGING and sent.is_acknowledgement:
             self._transition(MemberState.STABLE)
-        is_news = self.state is MemberState.STABLE and self.target != self.owned
-        if is_news or self.state is MemberState.JOINING:
+        is_new = self.state is MemberState.STABLE and self.target != self.owned
+        if is_new or self.state is MemberState.JOINING:
             self._transition(MemberState.RECONCILING)
         if self.state is MemberState.RECONCILING:
             self._claim_target()
 
     def _claim_target(self) -> None:
-        """Say from the next heartbeat on that we own the target, too: the application is about to
-        get it.
+        """Report the target as owned from the next heartbeat on, because the application is about
+        to get it.
 
-        1. That takes as long as its listener, or has not begun. A heartbeat is due that says
-           everything, since the coordinator has moved or a response was lost.
-        2. If it left the target out, the coordinator would take it for given up, and assign it to
-           another member at once.
-        3. The application has it in the end, and the records are read by both.
+        1. Reconciling takes as long as the listener, or has not begun. A heartbeat with full
+           contents is due, since the coordinator has moved or a response was lost.
+        2. Without the target in it, the coordinator would take the target for revoked, and assign
+           it to another member at once.
+        3. The application then gets the target, and both members read its records.
         """
         self.owned |= self.target
 
@@ -467,9 +472,9 @@ def _new_id() -> str:
     return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
 
 
-def _by_topic(slots: Slots) -> list[TopicPartitions]:
+def _by_topic(partitions: TopicIdPartitions) -> list[TopicPartitions]:
     topics: dict[bytes, list[int]] = {}
-    for topic_id, number in sorted(slots):
+    for topic_id, number in sorted(partitions):
         topics.setdefault(topic_id, []).append(number)
     return [
         TopicPartitions(topic_id=topic_id, partitions=numbers)
@@ -477,11 +482,11 @@ def _by_topic(slots: Slots) -> list[TopicPartitions]:
     ]
 
 
-def _slots(topics: Iterable[TopicPartitions]) -> Slots:
-    slots = frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)
-    if any(number < 0 for _, number in slots):
+def _partitions_in(topics: Iterable[TopicPartitions]) -> TopicIdPartitions:
+    found = frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)
+    if any(number < 0 for _, number in found):
         raise KafkaProtocolError("a heartbeat's answer assigns a partition with a negative number")
-    return slots
+    return found
 
 
 def _lacks_protocol(peer: str) -> str:
@@ -493,7 +498,8 @@ def _lacks_protocol(peer: str) -> str:
 
 
 def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
-    """Return the version to use. Raises UnsupportedVersionError, with what the broker lacks."""
+    """Return the version to use. Raises UnsupportedVersionError with the feature that the broker
+    lacks."""
     try:
         version = connection.pick(type(request))
     except UnsupportedVersionError:
@@ -501,7 +507,7 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
     is_old = version < _FIRST_REGEX_VERSION
     if is_old and isinstance(request, ConsumerGroupHeartbeatRequest):
         if not request.subscribed_topic_regex:
-            request.subscribed_topic_regex = None  # there is none to take back
+            request.subscribed_topic_regex = None  # an old broker has none to replace
             return version
         raise UnsupportedVersionError(
             f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
@@ -510,58 +516,62 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
     return version
 
 
+# -- The protocol: reconciliation, heartbeats, errors
+
+
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
-# Heartbeats in a session, which members are not told the length of, by the broker's defaults.
+# Heartbeats in a session, by the defaults of the broker, which does not report its session timeout.
 _BEATS_IN_A_SESSION = 9
 
-# Seconds. The first members of a classic group wait for others, 3 s by the brokers' default, and
-# again for each that comes meanwhile.
+# In seconds. The first members of a classic group wait for others, 3 s by the broker's default, and
+# again for each one that joins meanwhile.
 _FIRST_REBALANCE = 15.0
 
 
-class Kip848Protocol:
-    """Sends heartbeats, and brings the assignment to the target in their responses: the
-    GroupProtocol of brokers since Kafka 4.0.
+class Kip848Protocol(GroupProtocol):
+    """Sends heartbeats, and reconciles the assignment with the target in their responses. For
+    brokers since Kafka 4.0.
 
-    1. The response to a heartbeat has a new target (RECONCILING). The membership's task wakes up.
-    2. Partitions that are not in it are revoked: the application finishes, commits, its listener is
-       called. The member keeps its epoch, so the commits are taken.
-    3. Partitions that are new in it are taken over, and the listener is called.
-    4. A heartbeat says what we have now (ACKNOWLEDGING). Only then the coordinator assigns to
-       others what was revoked.
+    1. The response to a heartbeat has a new target (RECONCILING). The membership task wakes up.
+    2. Partitions that are not in the target are revoked: the application finishes its records,
+       commits, and its listener is called. The member keeps its epoch, so the commits are accepted.
+    3. New partitions of the target are assigned, and the listener is called.
+    4. A heartbeat reports the owned partitions (ACKNOWLEDGING). Only then the coordinator assigns
+       the revoked ones to other members.
     5. The response confirms it (STABLE).
 
-    Heartbeats go on all along, so each of these may come in between:
+    Heartbeats continue all the time, so the following may happen in between:
 
-    - The target changes while we work towards it. `ConsumerGroupHeartbeat` says what we had before
-      and what we take over, and after the acknowledgement the next target is reconciled.
-    - A heartbeat has no response. The coordinator may have raised our epoch, or not, so the next
-      one says everything again (`Kip848Member.heartbeat`), and the last commit waits for one
-      (`catch_up`).
-    - The coordinator fences the member (FENCED). Steps 2 to 4 end where they are, everything is
-      lost, and the member joins again.
-    - The application unsubscribes. `_may_go_on()` is asked after every wait.
+    - The target changes during the reconciliation. Heartbeats report the former partitions and
+      those being assigned. After the acknowledgement the next target is reconciled.
+    - A heartbeat has no response. The coordinator may have raised the epoch, so the next heartbeat
+      has full contents (`Kip848Member.heartbeat`), and the last commit waits for it
+      (`await_generation`).
+    - The coordinator fences the member (FENCED). Steps 2 to 4 end, all partitions are lost, and the
+      member joins again.
+    - The application unsubscribes. `_may_go_on()` is checked after each await.
 
-    Owns: when to send the next heartbeat, and whether one is out; the topic ids of the partitions
-    that we have; since when it joins.
+    Owns: when to send the next heartbeat, and whether one is in flight; the topic ids of the
+    assigned partitions; when the member began to join.
     """
 
-    def __init__(self, parts: GroupParts, member: Kip848Member) -> None:
-        shared = parts.shared
-        config = shared.config
+    member: Kip848Member
+
+    keeps_partitions = True
+    """The member keeps its partitions until it reports otherwise."""
+    is_joining = False
+    """There is no join: the epoch for commits comes with a heartbeat, see `await_generation()`."""
+    is_awaited = False
+    """No other member waits for this one, because the coordinator assigns."""
+
+    def __init__(self, group: GroupMembership, member: Kip848Member) -> None:
+        super().__init__(group)
         self.member = member
-        self._client = shared.client
-        self._config = config
-        self._subscriptions = shared.subscriptions
-        self._log = SubjectLog(log, config.subject)
-        self._parts = parts
-        self._standing = parts.standing
-        self._commits = parts.commits
-        self._handover = parts.handover
-        self._names = TopicNames(shared.client)
+        self._names = TopicNames(self._client)
         self._ids: dict[TopicPartition, bytes] = {}
-        delays = (config.client.retry_backoff, config.client.retry_backoff_max)
+        client = self._config.client
+        delays = (client.retry_backoff, client.retry_backoff_max)
         self._delays, self._name_delays = Backoff(*delays), Backoff(*delays)
         self._beats = Signal()
         self._last_beat = 0.0
@@ -572,24 +582,8 @@ class Kip848Protocol:
 
     @property
     def session_timeout(self) -> float:
-        """The session as far as it can be guessed, in seconds."""
+        """An estimate of the session timeout, in seconds."""
         return _BEATS_IN_A_SESSION * self.member.interval
-
-    @property
-    def keeps_partitions(self) -> bool:
-        """Whether the member has its partitions until it says otherwise: always."""
-        return True
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether the member enters another generation: never, for there are none. What its epoch
-        is, `catch_up()` finds out."""
-        return False
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether other members wait for this one: never, for the coordinator assigns."""
-        return False
 
     @property
     def _interest(self) -> Interest:
@@ -598,42 +592,42 @@ class Kip848Protocol:
             return Interest(frozenset())
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
-        # One unauthorized topic makes the broker reject the whole heartbeat. Readers get its error
-        # without that; if there is no other topic, the broker's error says it.
+        # One unauthorized topic makes the broker reject the whole heartbeat. Readers get the error
+        # of the topic from the metadata. Without any other topic, the broker's error reports it.
         allowed = subscription.topics - self._client.cluster.unauthorized_topics
         return Interest(allowed or subscription.topics)
 
     def on_metadata(self) -> None:
-        """Do nothing: the broker assigns new partitions."""
+        """Do nothing: the coordinator assigns new partitions."""
 
     def on_subscribed(self) -> None:
-        """Send a heartbeat soon: the application has changed its subscription."""
+        """Send a heartbeat soon, with the new subscription."""
         self._beats.notify()
 
-    def forget(self) -> None:
-        """Do nothing: the member forgets by itself what it has told the broker."""
+    def forget_assignment(self) -> None:
+        """Do nothing: the member forgets its partitions itself."""
 
-    # -- towards the assignment --------------------------------------------------------------------
+    # -- reconciliation ----------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Return whether there is a reason to join, or a target to reach."""
-        return self._standing.reason is not None or self.member.state in (
+        """Return whether there is a reason to join, or a target to reconcile."""
+        return self._state.reason is not None or self.member.state in (
             MemberState.FENCED,
             MemberState.RECONCILING,
         )
 
     async def advance(self) -> None:
-        """Go one step towards the target, or to membership."""
+        """Take one step towards membership, or towards the target."""
         if self.member.state is MemberState.FENCED:
-            # In this order: all that the membership gave is gone, and the listener has heard of it,
-            # before there is the next membership.
-            await self._handover.lose()
+            # In this order: all partitions are lost, and the listener was called for them, before
+            # the next membership begins.
+            await self._rebalance.lose_all()
             self._ids.clear()
-            self._handover.release()
+            self._rebalance.release()
             self.member.forget_member()
-            self._standing.request_join("the group removed us")
-        elif self._standing.reason is not None:
-            self._standing.take_reason()
+            self._state.request_join("the group removed us")
+        elif self._state.reason is not None:
+            self._state.take_reason()
             if not self.member.is_member:
                 self._ids.clear()
                 self.member.begin()
@@ -643,121 +637,121 @@ class Kip848Protocol:
             await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Go one step: to the part of the target whose topics have known names."""
+        """Reconcile the part of the target whose topics have known names."""
         target = self.member.target
-        await self._ask(self._names.learn({topic_id for topic_id, _ in target}))
+        await self._while_reconciling(self._names.learn({topic_id for topic_id, _ in target}))
         if not self._may_go_on():
             return
         wanted = self._named(target)
-        owned = self._handover.owned
+        owned = self._rebalance.owned
         if (
             len(wanted) < len(target)
             and wanted == {tp: self._ids.get(tp) for tp in owned}
-            and self._standing.is_joined
+            and self._state.is_joined
         ):
-            # The coordinator knows topics that other brokers do not know yet, or not any more; or
-            # two of its topics have one name.
-            self.member.claim_only(self._slots(owned))
+            # The coordinator knows topics that other brokers do not know yet, or no longer; or two
+            # of its topics have one name.
+            self.member.claim_only(self._with_ids(owned))
             now = asyncio.get_running_loop().time()
-            await self._standing.signal.wait(now + self._name_delays.next())
+            await self._state.signal.wait(now + self._name_delays.next())
             return
         if not self.member.has_claimed((topic_id, tp.partition) for tp, topic_id in wanted.items()):
-            # Left out above, and told so: they may be another member's by now. The response to a
-            # heartbeat says whether they are still in the target.
+            # A heartbeat after `claim_only()` has reported them as not owned, so another member may
+            # have them by now. The next response has the valid target.
             self._hurry()
-            await self._standing.signal.wait()
+            await self._state.signal.wait()
             return
-        await self._change(wanted)
+        await self._apply(wanted)
         if not self._may_go_on():
             return
         self._name_delays.reset()
-        self.member.reconciled(self._slots(wanted))
-        self._parts.settle()
+        self.member.reconciled(self._with_ids(wanted))
+        self._complete_join()
         self._beats.notify()
 
     def _may_go_on(self) -> bool:
-        """Return whether this still leads to the target; to be asked after every wait."""
-        return self.member.state is MemberState.RECONCILING and self._standing.may_take_part()
+        """Return whether the reconciliation is still valid. Checked after each await."""
+        return self.member.state is MemberState.RECONCILING and self._state.may_proceed()
 
-    async def _ask(self, question: Coroutine[Any, Any, object]) -> None:
-        """Await what a broker may take long to answer, for as long as this leads to the target: who
-        is removed meanwhile has to give up what it owns at once, for others read it by now."""
-        await unless(self._lose_the_way(), question)
+    async def _while_reconciling(self, call: Coroutine[Any, Any, object]) -> None:
+        """Await a call that may take long, but only while the reconciliation is valid: a removed
+        member must revoke its partitions at once, because other members read them."""
+        await unless(self._until_invalid(), call)
 
-    async def _lose_the_way(self) -> None:
-        """Return when this does not lead to the target any more."""
+    async def _until_invalid(self) -> None:
         while self._may_go_on():
-            await self._standing.signal.wait()
+            await self._state.signal.wait()
 
-    def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
-        """Return the partitions of the topics whose names are known, each with the topic's id. Of
-        two ids with one name, of a topic that was deleted and created again, the one that the
-        metadata has."""
+    def _named(self, partitions: TopicIdPartitions) -> dict[TopicPartition, bytes]:
+        """Return the partitions of topics with known names, with their topic ids. After a topic was
+        deleted and recreated, two ids have one name: the id of the metadata takes precedence."""
         found: dict[TopicPartition, bytes] = {}
         cluster = self._client.cluster
         for topic_id, number in sorted(
-            slots, key=lambda slot: (cluster.topic_name(slot[0]) is not None, slot)
+            partitions, key=lambda each: (cluster.topic_name(each[0]) is not None, each)
         ):
             name = self._names.get(topic_id)
             if name is not None:
                 found[TopicPartition(name, number)] = topic_id
         return found
 
-    def _slots(self, partitions: Iterable[TopicPartition]) -> Slots:
-        """Return partitions that we have as the broker names them."""
+    def _with_ids(self, partitions: Iterable[TopicPartition]) -> TopicIdPartitions:
+        """Return assigned partitions with topic ids in place of names."""
         return frozenset((self._ids[tp], tp.partition) for tp in partitions)
 
-    async def _change(self, wanted: dict[TopicPartition, bytes]) -> None:
+    async def _apply(self, wanted: dict[TopicPartition, bytes]) -> None:
+        """Revoke all other partitions, and assign these."""
         await self._follow_topics(wanted)
         if not self._may_go_on():
             return
-        # A topic that was deleted and created again has a new id: its positions mean nothing.
-        kept = (tp for tp in self._handover.owned if self._ids.get(tp) == wanted.get(tp))
-        await self._handover.give_up_all_but(frozenset(kept))
+        # A recreated topic has a new id: the positions of the former one are meaningless.
+        kept = (tp for tp in self._rebalance.owned if self._ids.get(tp) == wanted.get(tp))
+        await self._rebalance.revoke_all_but(frozenset(kept))
         if self._may_go_on():
             await self._await_ids(wanted)
         if self._may_go_on():
-            # Not before: until they are revoked, partitions go by the ids that they were assigned
-            # by.
+            # Not before: until they are revoked, partitions keep the ids of their assignment.
             self._ids = wanted
             ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
-            # Before the listener is called: it may commit for what it gets.
+            # Before the listener is called, which may commit for its new partitions.
             self._commits.resume()
-            await self._handover.extend(frozenset(wanted), ids)
+            await self._rebalance.assign_all(frozenset(wanted), ids)
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Take the topics of the assignment as subscribed, for a regular expression: only the
-        broker knows what matches."""
+        """For a regular expression, subscribe to the topics of the assignment: only the broker
+        knows which topics match."""
         topics = frozenset(tp.topic for tp in wanted)
         if self._subscriptions.take_topics(topics):
             known = self._client.set_topics(topics)
-            # Without metadata there would be no leaders to ask. What is late is looked up later:
-            # the coordinator waits for us, and others for it.
-            await self._ask(asyncio.wait([known], timeout=self.member.interval))
+            # Metadata has the leaders. What is late is found later: the coordinator waits for this
+            # member, and other members wait for the coordinator.
+            await self._while_reconciling(asyncio.wait([known], timeout=self.member.interval))
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Wait for metadata that does not name a former topic of the same name: leaders are found,
-        and asked for positions, by name."""
+        """Wait until metadata shows no former topic under one of the names: leaders are found by
+        name, and asked for positions by name."""
         ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
 
         def is_up_to_date(cluster: ClusterMetadata) -> bool:
             return all(cluster.topic_id(name) in (None, topic_id) for name, topic_id in ids.items())
 
-        # Not longer: the coordinator waits for us.
+        # Not longer: the coordinator waits for this member.
         deadline = asyncio.get_running_loop().time() + self.member.interval
         try:
             why = "the group's coordinator assigned a topic with another id"
-            await self._ask(self._client.wait_for_metadata(is_up_to_date, deadline, why))
+            await self._while_reconciling(
+                self._client.wait_for_metadata(is_up_to_date, deadline, why)
+            )
         except KafkaError as error:
             self._log.debug("%s", error)
 
     # -- heartbeats --------------------------------------------------------------------------------
 
     async def send_heartbeats(self) -> None:
-        """Keep the membership alive, until cancelled; look whether the application is."""
+        """Send heartbeats and check the poll timer, until cancelled."""
         while True:
             await self._wait_for_beat()
-            self._parts.polls.notice_idleness()
+            self._poll_timer.check()
             if self._is_beat_due():
                 await self._beat_once()
 
@@ -769,19 +763,18 @@ class Kip848Protocol:
 
     def _is_beat_due(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return self.member.is_member and self._standing.may_take_part() and self._beat_at() <= now
+        return self.member.is_member and self._state.may_proceed() and self._beat_at() <= now
 
     async def _wait_for_beat(self) -> None:
         now = asyncio.get_running_loop().time()
         latest = now + self._config.max_poll_interval / 2
-        takes_part = self.member.is_member and self._standing.may_take_part()
-        due = min(latest, self._beat_at()) if takes_part else latest
+        is_active = self.member.is_member and self._state.may_proceed()
+        due = min(latest, self._beat_at()) if is_active else latest
         if due > now:
             await self._beats.wait(due)
 
     async def _beat_once(self) -> None:
-        # Before the request, since a commit may be refused while it is out: that asks for another
-        # one.
+        # Before the request: a commit that is rejected meanwhile requests another heartbeat.
         self._is_hurried = False
         self._last_beat = asyncio.get_running_loop().time()
         self._is_beating = True
@@ -789,26 +782,26 @@ class Kip848Protocol:
             await self.member.heartbeat(self._interest)
             self._not_before = 0.0
             self._delays.reset()
-            self._parts.errors.clear()
+            self._errors.clear()
         except KafkaError as error:
-            # Also for urgent ones: else a coordinator that refuses each would be asked as fast as
-            # it responds.
+            # For urgent heartbeats, too: a coordinator that rejects each of them would otherwise
+            # get them without pause.
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)
         finally:
             self._is_beating = False
-            self._standing.signal.notify()
+            self._state.signal.notify()
 
     def _hurry(self) -> None:
-        """Send a heartbeat soon, though the member has no news."""
+        """Send a heartbeat soon, even without changes."""
         self._is_hurried = True
         self._beats.notify()
 
-    async def catch_up(self, limit: float) -> None:
-        """Wait for the response to a heartbeat, or repeat one without a response, within `limit`
-        seconds: it may have raised our epoch, and a commit needs to name it."""
+    async def await_generation(self, limit: float) -> None:
+        """Wait, at most `limit` seconds, for the response to a heartbeat, or repeat a heartbeat
+        without a response. It may have raised the epoch, which a commit needs."""
         deadline = asyncio.get_running_loop().time() + limit
-        while self._is_beating and await self._standing.signal.wait(deadline):
+        while self._is_beating and await self._state.signal.wait(deadline):
             pass
         if self._is_beating or not self.member.is_in_doubt:
             return
@@ -818,22 +811,24 @@ class Kip848Protocol:
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.info("No response to the last heartbeat: %s", str(error) or "it is late")
 
+    # -- errors ------------------------------------------------------------------------------------
+
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         is_joining = self.member.state is MemberState.JOINING
-        # A group that is not found is gone for a member; one that joins is told so about a group of
-        # the other protocol, which no retry changes.
+        # For a member, GROUP_ID_NOT_FOUND means that the group was deleted. For a joining one it
+        # means a group of the classic protocol, and is not retriable.
         if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
             self._lose_membership(error)
         elif is_joining and isinstance(error, UnknownError) and self._is_early():
-            # Up to Kafka 4.3 the coordinator fails to convert a classic group until its first
-            # rebalance is over (group.initial.rebalance.delay.ms).
-            self._standing.note_trouble(error)
-        elif not self._parts.errors.may_pass(error):
-            self._end_with(_explained(error))
+            # Up to Kafka 4.3 the coordinator cannot convert a classic group before its first
+            # rebalance is complete (group.initial.rebalance.delay.ms).
+            self._state.set_join_error(error)
+        elif not self._errors.report(error):
+            self._end_with(_with_hint(error))
 
     def _is_early(self) -> bool:
-        """Return whether a classic group that began when this member did may be in its first
-        rebalance."""
+        """Return whether a classic group may be in its first rebalance, if it began when this
+        member did."""
         now = asyncio.get_running_loop().time()
         return now < self._began_to_join + _FIRST_REBALANCE
 
@@ -841,21 +836,16 @@ class Kip848Protocol:
         if not self.member.is_member:
             return
         self._log.info("The coordinator removed this member: %s", type(error).__name__)
-        # All of this in one step, and no more: this may be the heartbeats' task, or the
-        # application's in a commit. The listener is called by the membership's own.
+        # No await and no listener here: this may run in the heartbeat task, or in a commit of the
+        # application. The membership task calls the listener.
         self.member.fence()
-        self._standing.unsettle()
-        self._commits.lose()
-        self._standing.signal.notify()
+        self._state.invalidate_assignment()
+        self._commits.on_removed()
+        self._state.signal.notify()
 
-    def _end_with(self, error: KafkaError) -> None:
-        self.member.fail()
-        self._commits.lose()
-        self._standing.begin_failing(error)
-
-    def on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
-        """Send a heartbeat soon, join again, or end the membership: the group refused a commit of
-        this epoch."""
+    def on_commit_refused(self, error: CommitFailedError) -> None:
+        """Send a heartbeat soon, rejoin, or end the membership: the coordinator rejected the epoch
+        of a commit."""
         cause = error.__cause__
         if isinstance(cause, StaleMemberEpoch):
             self._hurry()
@@ -865,8 +855,8 @@ class Kip848Protocol:
             self._end_with(cause)
 
 
-def _explained(error: KafkaError) -> KafkaError:
-    """Return the error with a hint what to do about it."""
+def _with_hint(error: KafkaError) -> KafkaError:
+    """Return the error with a hint about its cause."""
     if isinstance(error, UnreleasedInstanceId):
         hint = (
             "another member has this group_instance_id, or had it and was not stopped in order: "

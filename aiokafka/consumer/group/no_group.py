@@ -1,10 +1,10 @@
-"""Which partitions a consumer without a group reads."""
+"""The assignment of a consumer without a group: all partitions of the subscribed topics."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka.consumer.subscription_state import SubscribedTopics
 from aiokafka.errors import IllegalOperation
@@ -14,85 +14,27 @@ if TYPE_CHECKING:
     from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
     from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.errors import KafkaError
 
-__all__ = ["Coordination", "GroupPhase", "NoGroup", "no_group"]
+__all__ = ["GroupPhase", "NoGroup", "no_group"]
 
 
 class GroupPhase(enum.Enum):
-    """How a consumer stands with its group, as `health()` sees it."""
+    """The state of a consumer's group membership, for `health()`."""
 
-    OUTSIDE = "has no group, or nothing to do with its members"
-    JOINING = "joins, or is about to join"
-    JOINED = "has its share of the partitions"
-    IDLE = "left, because the application does not ask for records"
-
-
-class Coordination(Protocol):
-    """Writes the assignment while there is a subscription by topics or pattern."""
-
-    @property
-    def contact(self) -> NodeHealth | None:
-        """Whether the group's coordinator answers; None without a group."""
-
-    @property
-    def generation(self) -> int:
-        """The group's generation, or the member's epoch; -1 outside a group."""
-
-    @property
-    def beat_at(self) -> float | None:
-        """When the coordinator last answered as to a member (loop time)."""
-
-    @property
-    def session_timeout(self) -> float:
-        """Seconds without a heartbeat after which the group drops a member."""
-
-    @property
-    def phase(self) -> GroupPhase:
-        """How the consumer stands with its group."""
-
-    @property
-    def reason(self) -> str:
-        """Why the member joins, "" if it does not."""
-
-    @property
-    def trouble(self) -> KafkaError | None:
-        """Why there is no assignment yet, or why heartbeats are refused; None if that is not
-        known."""
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The error that ended the membership."""
-
-    def check(self) -> None:
-        """Raise the error that ended the membership."""
-
-    async def start(self, tasks: TaskOwner) -> None:
-        """Work in the background; with a group wait for the first assignment."""
-
-    async def stop(self, deadline: float) -> None:
-        """End the background work, commit and leave, until `deadline` (loop time) at most."""
-
-    async def close(self, deadline: float | None = None) -> None:
-        """End what `stop()` left, if it was cancelled."""
-
-    def abandon(self) -> None:
-        """End the background work without waiting for it."""
-
-    def on_subscribed(self) -> None:
-        """Follow the subscription: the application has changed it."""
-
-    def on_metadata(self) -> None:
-        """Bring the assignment up to the metadata, then have everything fetched from the right
-        broker."""
+    OUTSIDE = "there is no group, or no subscription by topics or pattern"
+    JOINING = "the member joins, or is about to join"
+    JOINED = "the member has its assignment"
+    IDLE = "the member left, because the application does not poll"
 
 
-# Partitions of topics that are gone; most of them have been deleted.
-_MOST_PLACES = 1000
+# Partitions of missing topics to remember; most of these topics have been deleted.
+_MOST_POSITIONS = 1000
 
 
-class _Place(NamedTuple):
-    """Where a partition stood when its topic was gone."""
+class _LastPosition(NamedTuple):
+    """The position of a partition when its topic disappeared."""
 
     topic_id: bytes
     position: int
@@ -101,21 +43,20 @@ class _Place(NamedTuple):
 
 
 class NoGroup:
-    """Assigns every partition of the subscribed topics, new ones as they appear: the Coordination
-    of a consumer without a group. Rebalance listeners are not called, since nothing moves.
+    """Assigns every partition of the subscribed topics, and new ones as they appear. Has the
+    interface of GroupMembership for a consumer without a group. Rebalance listeners are not called,
+    since no partition moves.
 
-    With a pattern, a topic may be gone and come back:
+    With a pattern, a topic may disappear and return:
 
-    1. A broker that has heard nothing of the others for long lists all topics, and lacks some. When
-       several responses in a row have said so, they are believed: a topic that was deleted has to
-       go.
+    1. A broker with outdated metadata lists all topics, and lacks some. After several such
+       responses in a row the topics are removed: a deleted topic has to go.
     2. The client asks another broker, and the topic is there again.
-    3. By its id it is the same (Kafka 2.8): its partitions are read on from where they stood. The
-       reset policy would pass over what was written meanwhile, or have all read again. Without an
-       id it may be another one by that name, so that what was read says nothing.
+    3. If it has the same id (Kafka 2.8), its partitions continue at their last positions. The reset
+       policy would skip the records of the meantime, or return all records again. Without an id
+       the topic may be another one of that name, so the reset policy applies.
 
-    Owns: the ids of the topics that partitions were assigned of; where those of topics stood that
-    are gone.
+    Owns: the ids of the topics whose partitions are assigned; the last positions in missing topics.
     """
 
     group_id: str | None = None
@@ -127,43 +68,43 @@ class NoGroup:
     session_timeout = 0.0
     phase = GroupPhase.OUTSIDE
     reason = ""
-    trouble: KafkaError | None = None
+    last_error: KafkaError | None = None
     failure: BaseException | None = None
 
-    def __init__(self, shared: Shared, route: Callable[[], None]) -> None:
+    def __init__(self, shared: Shared, fetcher: Fetcher) -> None:
         self._client = shared.client
         self._subscriptions = shared.subscriptions
         self._topics = SubscribedTopics(shared)
-        self._route = route
+        self._fetcher = fetcher
         self._topic_ids: dict[str, bytes | None] = {}
-        self._places: dict[TopicPartition, _Place] = {}
+        self._last_positions: dict[TopicPartition, _LastPosition] = {}
 
     @property
     def _metadata_snapshot(self) -> dict[str, int]:
-        """How many partitions each topic in use has, as Faust asks."""
+        """The number of partitions of each topic in use, which Faust reads."""
         return self._topics.partition_counts
 
     async def start(self, tasks: TaskOwner) -> None:
-        """Follow the metadata in the background."""
+        """Follow the metadata in a background task."""
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
 
     def on_subscribed(self) -> None:
-        """Follow the subscription: the application has changed it."""
+        """Follow a new subscription."""
         self._topics.request()
         self.on_metadata()
-        # Of another subscription: what it has given up is not read on when it is wanted again.
-        self._places.clear()
+        # Positions of the former subscription do not apply to a later one.
+        self._last_positions.clear()
 
     def on_metadata(self) -> None:
-        """Assign what the metadata shows, then have everything fetched from the right broker."""
+        """Assign the partitions in the metadata, and route fetches to the present leaders."""
         if self._subscriptions.is_by_group:
             self._topics.match_pattern()
             self._assign()
         self._topics.report_denied()
-        self._route()
+        self._fetcher.route()
 
     def check(self) -> None:
-        """Raise nothing: without a group no membership can end."""
+        """Do nothing: there is no membership that could fail."""
 
     async def stop(self, deadline: float) -> None:
         """Do nothing: there is no group to leave."""
@@ -175,15 +116,15 @@ class NoGroup:
         """Do nothing: the background work is the consumer's."""
 
     def _assign(self) -> None:
-        """Assign all partitions known. One that metadata does not show for a moment is kept, unless
-        the topic is another one now, with fewer partitions."""
+        """Assign all known partitions. Keep a partition that is missing in the metadata, unless the
+        topic was recreated with fewer partitions."""
         topics = self._subscriptions.topics
         current = self._subscriptions.assignment.tps
         cluster = self._client.cluster
         before = self._topic_ids
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
-        # Topics under the id that they had: at most, a snapshot lacks a partition of theirs for a
-        # moment. Of another topic by that name, partitions that it does not have must not be kept.
+        # A topic with the same id can only lack a partition for a moment. A recreated topic may
+        # have fewer partitions.
         same = {n for n, i in self._topic_ids.items() if before.get(n) in (None, i)}
         wanted = {
             TopicPartition(topic, number)
@@ -192,11 +133,11 @@ class NoGroup:
         }
         wanted |= {tp for tp in current if tp.topic in same}
         if wanted != current:
-            self._note_places(current - wanted, before)
+            self._remember_positions(current - wanted, before)
             self._subscriptions.assign_from_subscribed(sorted(wanted))
-            self._read_on(wanted - current)
+            self._restore_positions(wanted - current)
 
-    def _note_places(
+    def _remember_positions(
         self, gone: Iterable[TopicPartition], topic_ids: Mapping[str, bytes | None]
     ) -> None:
         for tp in gone:
@@ -204,22 +145,24 @@ class NoGroup:
             state = self._subscriptions.assignment.get(tp)
             if topic_id and state is not None and state.position is not None:
                 epoch = state.epoch_before(state.position)
-                self._places[tp] = _Place(topic_id, state.position, epoch, state.paused)
-        while len(self._places) > _MOST_PLACES:
-            del self._places[next(iter(self._places))]
+                self._last_positions[tp] = _LastPosition(
+                    topic_id, state.position, epoch, state.paused
+                )
+        while len(self._last_positions) > _MOST_POSITIONS:
+            del self._last_positions[next(iter(self._last_positions))]
 
-    def _read_on(self, added: Iterable[TopicPartition]) -> None:
+    def _restore_positions(self, added: Iterable[TopicPartition]) -> None:
         for tp in added:
-            place = self._places.pop(tp, None)
+            last = self._last_positions.pop(tp, None)
             state = self._subscriptions.assignment.get(tp)
-            if place is None or state is None or place.topic_id != self._topic_ids[tp.topic]:
+            if last is None or state is None or last.topic_id != self._topic_ids[tp.topic]:
                 continue
-            # As a committed offset: the log may have been cut meanwhile.
-            state.seek_to_committed(place.position, place.epoch)
-            if place.is_paused:
+            # With validation, as for a committed offset: the log may have been truncated meanwhile.
+            state.seek_to_committed(last.position, last.epoch)
+            if last.is_paused:
                 state.pause()
 
 
 def no_group(call: str) -> IllegalOperation:
-    """Return the error of a call that makes no sense without a group."""
+    """Return the error of a call that needs a group."""
     return IllegalOperation(f"Requires group_id: {call}() is for consumers with a group")

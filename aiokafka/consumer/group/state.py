@@ -1,4 +1,4 @@
-"""Where a consumer stands with its group. No I/O, no awaits."""
+"""The states of a group membership and the transitions between them. No I/O, no awaits."""
 
 from __future__ import annotations
 
@@ -16,115 +16,115 @@ from aiokafka.errors import IllegalStateError, KafkaError
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
 
-__all__ = ["Standing", "StandingState"]
+__all__ = ["MembershipState", "MembershipStateMachine"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 
-class StandingState(enum.Enum):
-    """What the task of the membership has to do next."""
+class MembershipState(enum.Enum):
+    """The next work of the membership task."""
 
-    OUTSIDE = "nothing: there is no subscription by topics or pattern"
+    OUTSIDE = "none: there is no subscription by topics or pattern"
     JOINING = "get an assignment"
     JOINED = "keep the assignment"
-    LEAVING = "hand over what the application has given up, and leave the group"
-    IDLE = "leave the group, and wait until the application asks for records"
-    FAILING = "give up everything, because of an error that no retry mends"
-    FAILED = "nothing, until the application subscribes again"
+    LEAVING = "revoke what the application unsubscribed from, and leave the group"
+    IDLE = "leave the group, and wait until the application polls again"
+    FAILING = "revoke everything, because of an error that is not retriable"
+    FAILED = "none, until the application subscribes again"
 
 
-_S = StandingState
-_TROUBLE = {
-    _S.FAILING: "a heartbeat or a commit got an error that no retry mends",
+_S = MembershipState
+_FAILURES = {
+    _S.FAILING: "a heartbeat or a commit failed with an error that is not retriable",
     _S.FAILED: "a join, a listener's partitions or a background task failed",
 }
-_TRANSITIONS: dict[StandingState, dict[StandingState, str]] = {
+_TRANSITIONS: dict[MembershipState, dict[MembershipState, str]] = {
     _S.OUTSIDE: {
         _S.JOINING: "subscribe()",
-        _S.LEAVING: "unsubscribe() or assign(), called again when a late join had made us a member",
-        **_TROUBLE,
+        _S.LEAVING: "unsubscribe() or assign(), called again after a late join response",
+        **_FAILURES,
     },
     _S.JOINING: {
-        _S.JOINED: "the assignment was taken over",
+        _S.JOINED: "the assignment was applied",
         _S.LEAVING: "unsubscribe() or assign()",
-        _S.OUTSIDE: "unsubscribe() or assign(), before the group knew us",
-        _S.IDLE: "the application asks for no records for max_poll_interval_ms",
-        **_TROUBLE,
+        _S.OUTSIDE: "unsubscribe() or assign(), before the group had this member",
+        _S.IDLE: "the application did not poll for max_poll_interval_ms",
+        **_FAILURES,
     },
     _S.JOINED: {
-        _S.JOINING: "a join began, or the group removed us",
+        _S.JOINING: "a join began, or the group removed the member",
         _S.LEAVING: "unsubscribe() or assign()",
         _S.OUTSIDE: "unsubscribe() or assign(), without membership or listener",
-        _S.IDLE: "the application asks for no records for max_poll_interval_ms",
-        **_TROUBLE,
+        _S.IDLE: "the application did not poll for max_poll_interval_ms",
+        **_FAILURES,
     },
     _S.LEAVING: {
-        _S.JOINING: "the group was left, and the application has subscribed again",
-        _S.OUTSIDE: "the group was left",
-        **_TROUBLE,
+        _S.JOINING: "the member left, and the application has subscribed again",
+        _S.OUTSIDE: "the member left",
+        **_FAILURES,
     },
     _S.IDLE: {
-        _S.JOINING: "the application asks for records again, or calls subscribe()",
-        _S.LEAVING: "unsubscribe() or assign(), while the group is being left",
+        _S.JOINING: "the application polls again, or calls subscribe()",
+        _S.LEAVING: "unsubscribe() or assign(), while LeaveGroup is in flight",
         _S.OUTSIDE: "unsubscribe() or assign()",
-        **_TROUBLE,
+        **_FAILURES,
     },
-    _S.FAILING: {_S.FAILED: "everything was given up"},
+    _S.FAILING: {_S.FAILED: "everything was revoked"},
     _S.FAILED: {
         _S.JOINING: "subscribe()",
-        _S.LEAVING: "any of the three, when a listener has yet to hear of lost partitions",
+        _S.LEAVING: "a new subscription, while a listener call for lost partitions is due",
         _S.OUTSIDE: "unsubscribe() or assign()",
         _S.FAILED: "a background task failed, too",
     },
 }
-_TAKING_PART = frozenset({_S.JOINING, _S.JOINED})
 
 
 class RejoinFuture:
-    """Makes the future that is done once the member has to join, and has it join when a program
-    sets the future's result."""
+    """Makes the future that is done when the member has to join. A program may set its result to
+    make the member join."""
 
-    def __init__(self, join: Callable[[str], None]) -> None:
-        self._join = join
+    def __init__(self, request_join: Callable[[str], None]) -> None:
+        self._request_join = request_join
         self._future: asyncio.Future[None] | None = None
 
     def get(self, is_needed: bool) -> asyncio.Future[None]:
-        """Return the future that is valid now."""
+        """Return the current future. `is_needed`: whether the member has to join now."""
         future = self._future
         if future is None or (future.done() and not is_needed):
             future = self._future = asyncio.get_running_loop().create_future()
             future.add_done_callback(self._on_done)
         if is_needed:
-            self.note()
+            self.resolve()
         return future
 
-    def note(self) -> None:
-        """Resolve the future: the member has to join."""
+    def resolve(self) -> None:
+        """Set the result: the member has to join."""
         if self._future is not None and not self._future.done():
-            # Not what a program asks for.
+            # The callback is for results that a program sets.
             self._future.remove_done_callback(self._on_done)
             self._future.set_result(None)
 
     def _on_done(self, future: asyncio.Future[None]) -> None:
         if not future.cancelled():
-            self._join("a program asked for it")
+            self._request_join("a program asked for it")
 
 
-class Standing:
-    """The state of a membership, why it joins, and what ended it.
+class MembershipStateMachine:
+    """The state of the membership, the reason to join, and the error that ended the membership.
 
-    Owns: `state`; `reason`, why to speak to the group, None if there is no need; `error`, why the
-    membership fails or has failed; `trouble`, why there is no assignment yet; whether `start()`
-    waits for the first assignment, and whether `stop()` was called. `signal` wakes the membership's
-    task and `start()` after each change.
+    Owns: `current`, the state; `reason`, why the member has to join, None if it does not; `error`,
+    why the membership fails or has failed; `failure`, the same once it has failed; `join_error`,
+    the last error of a join that is not complete; whether `start()` waits for the first assignment;
+    whether `stop()` was called. `signal` wakes the membership task and `start()` after each change.
     """
 
     def __init__(self, shared: Shared) -> None:
         self.signal = Signal()
-        self.state = StandingState.OUTSIDE
+        self.current = MembershipState.OUTSIDE
         self.reason: str | None = None
         self.error: BaseException | None = None
-        self.trouble: KafkaError | None = None
+        self.failure: BaseException | None = None
+        self.join_error: KafkaError | None = None
         self.is_starting = False
         self.is_stopping = False
         self.rejoin = RejoinFuture(self.request_join)
@@ -135,28 +135,20 @@ class Standing:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def may_take_part(self) -> bool:
-        """Return whether the member may go on towards its assignment; to be asked after every
-        wait.
-        """
-        is_free = self.state in _TAKING_PART and not self.is_stopping
-        return is_free and self._subscriptions.is_by_group
+    def may_proceed(self) -> bool:
+        """Return whether the member may go on towards its assignment. Checked after each await."""
+        is_active = self.current is _S.JOINING or self.current is _S.JOINED
+        return is_active and not self.is_stopping and self._subscriptions.is_by_group
 
     @property
     def is_joined(self) -> bool:
-        """Whether the member has its assignment."""
-        return self.state is StandingState.JOINED
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The error that ended the membership, once everything is given up."""
-        return self.error if self.state is StandingState.FAILED else None
+        return self.current is MembershipState.JOINED
 
     def phase(self, has_work: bool) -> GroupPhase:
-        """Return how the consumer stands with its group. `has_work`: the protocol has."""
+        """Return the state for `health()`. `has_work`: whether the protocol has work to do."""
         if not self._subscriptions.is_by_group:
             return GroupPhase.OUTSIDE
-        if self.state is StandingState.IDLE:
+        if self.current is MembershipState.IDLE:
             return GroupPhase.IDLE
         is_joined = self.is_joined and not has_work
         return GroupPhase.JOINED if is_joined else GroupPhase.JOINING
@@ -164,113 +156,112 @@ class Standing:
     # -- changes -----------------------------------------------------------------------------------
 
     def request_join(self, reason: str) -> None:
-        """Let the member join, or join again, soon."""
-        # The first reason is the cause; those that follow before the join are mostly its
-        # consequences.
+        """Make the member join, or rejoin, soon."""
+        # The first reason is the cause; later ones before the join are mostly its consequences.
         if self.reason is None:
             self._log.info("Joining: %s", reason)
             self.reason = reason
-            self.rejoin.note()
+            self.rejoin.resolve()
             self._on_change()
         self.signal.notify()
-        # A member that is idle waits there, for any sign of its application.
+        # An idle member waits for this signal.
         self._polls.notify()
 
     def take_reason(self) -> str:
-        """Return why a join begins now, "" without a reason; one that comes up from here on leads
-        to another join."""
+        """Return and clear the reason to join, "" if there is none. A reason that is set later
+        leads to another join."""
         reason, self.reason = self.reason or "", None
         return reason
 
     def restore_reason(self, reason: str) -> None:
-        """Put back the reason of a join that has failed, unless another one has come up."""
+        """Restore the reason of a failed join, unless there is a newer one."""
         if self.reason is None:
             self.reason = reason
 
-    def note_trouble(self, error: KafkaError) -> None:
-        """Keep why there is no assignment yet."""
-        self.trouble = error
+    def set_join_error(self, error: KafkaError) -> None:
+        self.join_error = error
 
     def begin_start(self) -> None:
-        """Note that `start()` waits for the first assignment."""
+        """Mark that `start()` waits for the first assignment."""
         self.is_starting = True
 
     def finish_start(self) -> None:
-        """Note that `start()` waits no longer."""
+        """Mark that `start()` no longer waits."""
         self.is_starting = False
 
     def begin_stop(self) -> None:
-        """Note that `stop()` was called, and wake whatever waits for a change."""
+        """Mark that `stop()` was called, and wake all waiters."""
         self.is_stopping = True
         self.signal.notify()
 
-    def settle(self) -> None:
-        """Note that the member has its assignment, unless it has to leave meanwhile."""
-        self.trouble = None
-        if self.state is StandingState.JOINING:
-            self.move(StandingState.JOINED)
+    def complete_join(self) -> None:
+        """Mark that the member has its assignment. In any other state than JOINING the state
+        stays: the member has to leave, for example."""
+        self.join_error = None
+        if self.current is MembershipState.JOINING:
+            self.move(MembershipState.JOINED)
         self._on_change()
         self.signal.notify()
 
-    def unsettle(self) -> None:
-        """Note that the assignment does not count any more, as a join begins or the group has
-        removed the member."""
-        if self.state is StandingState.JOINED:
-            self.move(StandingState.JOINING)
+    def invalidate_assignment(self) -> None:
+        """Return from JOINED to JOINING: a join begins, or the group removed the member."""
+        if self.current is MembershipState.JOINED:
+            self.move(MembershipState.JOINING)
 
-    def follow_subscription(self, is_member: bool, is_owed: bool) -> None:
-        """Go where a new subscription leads, unless there is something to finish first.
+    def follow_subscription(self, is_member: bool, is_call_due: bool) -> None:
+        """Move to the state that a new subscription requires. FAILING and LEAVING finish first.
 
         Args:
-            is_member: The group counts us.
-            is_owed: A listener has yet to hear that its partitions are gone.
+            is_member: Whether the group has this member.
+            is_call_due: Whether a listener has partitions whose end it was not called for.
         """
-        if self.state in (StandingState.FAILING, StandingState.LEAVING):
+        if self.current in (MembershipState.FAILING, MembershipState.LEAVING):
             return
-        must_leave = is_owed
-        if self.state is not StandingState.FAILED:
-            must_leave = (is_member or is_owed) and not self._subscriptions.is_by_group
+        must_leave = is_call_due
+        if self.current is not MembershipState.FAILED:
+            must_leave = (is_member or is_call_due) and not self._subscriptions.is_by_group
         if must_leave:
-            self.move(StandingState.LEAVING)
+            self.move(MembershipState.LEAVING)
         elif not self._subscriptions.is_by_group:
-            self._move_unless_there(StandingState.OUTSIDE)
-        elif self.state is not StandingState.JOINED:
-            self._move_unless_there(StandingState.JOINING)
+            self._move_unless_there(MembershipState.OUTSIDE)
+        elif self.current is not MembershipState.JOINED:
+            self._move_unless_there(MembershipState.JOINING)
         if self.error is not None:
             self.error = None
             self._on_change()
 
     def finish_leaving(self) -> None:
-        """Join if the application has subscribed again, unless something else has come up."""
-        if self.state is StandingState.LEAVING:
+        """Move from LEAVING to the state that the present subscription requires."""
+        if self.current is MembershipState.LEAVING:
             is_by_group = self._subscriptions.is_by_group
-            self.move(StandingState.JOINING if is_by_group else StandingState.OUTSIDE)
+            self.move(MembershipState.JOINING if is_by_group else MembershipState.OUTSIDE)
 
     def finish_idling(self) -> None:
-        """Join, unless something else has come up."""
-        if self.state is StandingState.IDLE:
-            self.move(StandingState.JOINING)
+        """Move from IDLE to JOINING."""
+        if self.current is MembershipState.IDLE:
+            self.move(MembershipState.JOINING)
 
     def begin_failing(self, error: BaseException) -> None:
-        """Make the membership's task give up everything because of this error."""
-        if self.state not in (StandingState.FAILING, StandingState.FAILED):
+        """Make the membership task revoke everything because of `error`."""
+        if self.current not in (MembershipState.FAILING, MembershipState.FAILED):
             self.error = error
-            self.move(StandingState.FAILING)
+            self.move(MembershipState.FAILING)
         self.signal.notify()
 
     def fail(self, error: BaseException) -> None:
-        """Note that the membership has ended."""
+        """End the membership with `error`."""
         self.error = error
-        self.move(StandingState.FAILED)
+        self.move(MembershipState.FAILED)
         self._on_change()
         self.signal.notify()
 
-    def _move_unless_there(self, state: StandingState) -> None:
-        if self.state is not state:
+    def _move_unless_there(self, state: MembershipState) -> None:
+        if self.current is not state:
             self.move(state)
 
-    def move(self, state: StandingState) -> None:
-        """Go to another state, by one of the transitions in the table."""
-        if state not in _TRANSITIONS[self.state]:
-            raise IllegalStateError(f"a group cannot go from {self.state.name} to {state.name}")
-        self.state = state
+    def move(self, state: MembershipState) -> None:
+        """Change the state. Raises IllegalStateError if the table has no such transition."""
+        if state not in _TRANSITIONS[self.current]:
+            raise IllegalStateError(f"a group cannot go from {self.current.name} to {state.name}")
+        self.current = state
+        self.failure = self.error if state is MembershipState.FAILED else None

@@ -1,4 +1,4 @@
-"""Store positions with the group's coordinator, and read them back."""
+"""OffsetCommit and OffsetFetch: commit positions to the group's coordinator, and read them back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
+from aiokafka._compat import timeout_after_reading
 from aiokafka._log import SubjectLog
 from aiokafka._reading import by_topic
-from aiokafka._retry import Backoff, OutOfTimeError, until, within
+from aiokafka._retry import Backoff
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._arguments import some_names
 from aiokafka.consumer._partition_state import PATIENCE_WITH_UNKNOWN
@@ -58,36 +59,112 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.group.classic import ClassicMember
+    from aiokafka.consumer.group.kip848 import Kip848Member
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
 
 __all__ = [
     "ALREADY_REBALANCED",
     "CommittedOffset",
+    "FormerTopicOffsets",
     "Identity",
-    "KnownIds",
-    "LateCommits",
     "OffsetCommitter",
-    "OffsetsWay",
-    "Positions",
+    "OffsetConnection",
+    "OffsetsToCommit",
     "UnansweredCommits",
     "common_refusal",
     "most_urgent",
 ]
 
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# -- What the errors of several partitions say of all of them. Pure
+T = TypeVar("T")
+
+# Later versions identify topics by id only.
+_LAST_VERSION_WITH_NAMES = 9
+_FIRST_MULTI_GROUP_VERSION = 8
+_FIRST_STABLE_VERSION = 7
+_FIRST_VERSION_WITH_GROUP_ERROR = 2
+_FIRST_MEMBER_VERSION = 9
+# Shortest timeout of a coordinator lookup, in seconds. An unresponsive broker takes a part of it,
+# and a slow one needs some.
+_SHORTEST_SEARCH = 3.0
+
+# Faust matches these words: with them it continues after a failed commit, otherwise it crashes.
+ALREADY_REBALANCED = "the group has already rebalanced"
+
+_GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
+_NOT_A_MEMBER = (
+    GroupIdNotFound,
+    IllegalGenerationError,
+    UnknownMemberIdError,
+    RebalanceInProgressError,
+    FencedInstanceId,
+    FencedMemberEpoch,
+    StaleMemberEpoch,
+)
+# Errors of OffsetFetch for an outdated identity. A heartbeat soon brings the new one.
+_OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
+
+
+class CommittedOffset(NamedTuple):
+    """An offset that the group has, or is to have, stored."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class Identity(NamedTuple):
+    """The sender of a commit: a member of the group, or by default a client that is no member."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class OffsetsToCommit:
+    """The offsets of one call of `OffsetCommitter.commit`, which writes the attributes."""
+
+    __slots__ = ("doubted_refresh", "gone", "identity", "on_stored", "pending", "topic_ids")
+
+    def __init__(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        topic_ids: Mapping[str, bytes],
+        identity: Identity,
+        on_stored: Callable[[TopicPartition], object] | None = None,
+    ) -> None:
+        """Args:
+        topic_ids: The ids of the topics that the offsets belong to, by name.
+        on_stored: Called for each partition when its offset is stored, even if others fail.
+        """
+        self.pending = dict(offsets)
+        """The offsets that are not stored yet."""
+        self.topic_ids = topic_ids
+        self.identity = identity
+        self.on_stored = on_stored
+        self.gone: list[KafkaError] = []
+        """The errors of partitions whose topic does not exist any more."""
+        self.doubted_refresh: int | None = None
+        """The metadata refresh that showed another topic under one of the names."""
+
+
+Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
+"""Committed offsets, and the errors of single partitions."""
+
+
+# -- One error for the errors of several partitions. Pure functions
 
 
 def common_refusal(
     refused: Mapping[TopicPartition, BrokerResponseError], wanted: Collection[TopicPartition]
 ) -> BrokerResponseError | None:
-    """Return the error that stands for all of these partitions; None if some have another one, or
-    none.
+    """Return the error that all `wanted` partitions have in common; None if there is none.
 
-    Old brokers say of each partition what is wrong with the group or its coordinator. A topic that
-    is denied is no reason to refuse those of another one, and a partition that is unknown says
-    nothing of others.
+    Old brokers report an error of the group or its coordinator for each partition. A denied topic
+    does not affect other topics, and an unknown partition does not affect other partitions.
     """
     for error in refused.values():
         if isinstance(error, NotCoordinatorForGroupError):
@@ -102,12 +179,12 @@ def common_refusal(
 
 
 def most_urgent(errors: Iterable[KafkaError]) -> KafkaError:
-    """Return the error that decides what follows from those of several partitions.
+    """Return the error that determines what happens next.
 
-    1. What is refused for another reason than its topic or its metadata is refused to this member,
-       or by this broker. Unheard for as long as a topic is denied, it would be so for ever.
-    2. What no other attempt can change: it would be in vain for as long as the last kind lasts.
-    3. What passes.
+    1. An error of the member or of the coordinator. Behind the error of a denied topic, for
+       example, it would stay unnoticed for as long as the topic is denied.
+    2. An error that is not retriable: other attempts would fail as well.
+    3. A retriable error.
     """
     return min(errors, key=_rank)
 
@@ -117,77 +194,48 @@ def _rank(error: KafkaError) -> int:
     return 0 if is_of_all else 1 + error.retriable
 
 
-# -- The ids of the topics that positions are in, of those as well that are gone. Pure
+# -- Offsets that were committed by the name of a topic after another topic took the name
 
 
-class KnownIds:
-    """Tells the ids of topics that metadata does not show any more.
-
-    1. A topic is deleted, and metadata lacks it. Its partitions stay assigned, with their
-       positions.
-    2. Commits of these positions fail, and auto-commit tries again.
-    3. Another topic is made under the name, and the next attempt comes before new metadata.
-    Without an id that would be a commit by name, and a position in the new topic.
-
-    Owns: the last id of each topic that metadata shows, or that has assigned partitions.
-    """
-
-    def __init__(self) -> None:
-        self._ids: dict[str, bytes] = {}
-
-    def look(self, cluster: ClusterMetadata, assigned: Iterable[TopicPartition]) -> None:
-        """Take the ids from a snapshot, and keep those of assigned topics that it lacks."""
-        names = cluster.topics(exclude_internal_topics=False) | {tp.topic for tp in assigned}
-        found = ((name, cluster.topic_id(name) or self._ids.get(name)) for name in names)
-        self._ids = {name: topic_id for name, topic_id in found if topic_id}
-
-    def last_of(self, topic: str) -> bytes | None:
-        """Return the topic's last id, None if none is known."""
-        return self._ids.get(topic)
-
-
-# -- Offsets that were stored for a topic when another one may have had its name already. Pure
-
-
-# Partitions of topics that are gone; most of them have been deleted, and do not come back.
+# Partitions to remember. Most of their topics have been deleted, and are not recreated.
 _MOST_STORED = 10_000
 
 
 class _Stored(NamedTuple):
-    """An offset, and the id of the topic that it was read from."""
+    """A committed offset, and the id of the topic that it belongs to."""
 
     topic_id: bytes
     offset: int
 
 
-class LateCommits:
-    """Tells which of the group's offsets this consumer has stored for a topic that is gone.
+class FormerTopicOffsets:
+    """Recognizes committed offsets that belong to a deleted topic.
 
-    Before Kafka 4.1 offsets are stored by the names of topics:
+    Before Kafka 4.1 offsets are committed by topic name:
 
-    1. A topic is deleted, and its offsets with it. Another one is made under its name.
-    2. The consumer has not heard of that, and commits a position in the deleted topic. The
-       coordinator takes it for one in the new topic.
-    3. The consumer hears of it, by metadata or by an assignment, and asks where the group is in the
-       new topic. It would skip what is before its own old position there.
+    1. A topic is deleted, and its offsets with it. Another topic is created under its name.
+    2. The consumer does not know that yet, and commits a position in the deleted topic. The
+       coordinator stores it for the new topic.
+    3. The consumer learns of the new topic, by metadata or by an assignment, and fetches the
+       group's offset. It would skip the records of the new topic before its own old position.
 
-    So an offset that the consumer has stored itself, for a topic with another id, is none. That is
-    kept in mind until metadata shows the topic again: then it was there when the offset was stored,
-    and the offset was deleted with it. What other consumers have stored so cannot be told apart.
+    So an offset that this consumer has committed itself, for a topic with another id, is ignored.
+    It is forgotten when metadata shows the former topic again: then the topic existed at the time
+    of the commit, and the offset was deleted with it. Such offsets of other consumers cannot be
+    recognized.
 
-    Owns: the offsets that were stored by name since their topic was seen last.
+    Owns: the offsets that were committed by name since their topic was last seen.
     """
 
     def __init__(self) -> None:
         self._stored: dict[TopicPartition, _Stored] = {}
 
     def add(self, tp: TopicPartition, topic_id: bytes, offset: int) -> None:
-        """Note that an offset was stored by the name of a topic that had this id."""
+        """Remember an offset that was committed by the name of the topic with this id."""
         self._stored[tp] = _Stored(topic_id, offset)
 
-    def look(self, cluster: ClusterMetadata) -> None:
-        """Forget the offsets in topics that are still there, and the oldest ones where there are
-        many: a listener of the metadata."""
+    def update(self, cluster: ClusterMetadata) -> None:
+        """Forget the offsets of topics that exist, and the oldest ones above the limit."""
         if self._stored:
             self._stored = {
                 tp: stored
@@ -197,8 +245,9 @@ class LateCommits:
             for tp in list(self._stored)[:-_MOST_STORED]:
                 del self._stored[tp]
 
-    def is_of_former_topic(self, tp: TopicPartition, topic_id: bytes | None, offset: int) -> bool:
-        """Return whether an offset of the group is one in the topic that had the name before."""
+    def contains(self, tp: TopicPartition, topic_id: bytes | None, offset: int) -> bool:
+        """Return whether a fetched offset belongs to a former topic. `topic_id` is the present
+        one."""
         stored = self._stored.get(tp)
         return (
             stored is not None
@@ -208,22 +257,22 @@ class LateCommits:
         )
 
 
-# -- Commits without a response, which the coordinator may carry out behind later ones
+# -- Commits without a response, which the coordinator may process after later ones
 
 
 Entry = tuple[int, str, int]
 """Offset, metadata, leader epoch."""
 
-# Seconds after a later commit is confirmed. By then a broker has read, or dropped, what was sent
-# over a connection that is gone.
+# Seconds after the confirmation of a later commit. By then a broker has processed or dropped what
+# was sent on a closed connection.
 _LONGEST_DOUBT = 300.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# Different offsets of one partition, each of a commit without a response.
+# Different unanswered offsets to remember of one partition.
 _MOST_VALUES = 100
 
 
 class _Doubt:
-    """Commits of one partition without a response, and the one that was confirmed after them."""
+    """The unanswered commits of one partition, and the confirmed commit after them."""
 
     __slots__ = ("later", "since", "values")
 
@@ -235,21 +284,21 @@ class _Doubt:
 
 
 class UnansweredCommits:
-    """Finds out that an older commit was carried out behind a newer one.
+    """Detects that an older commit was processed after a newer one.
 
-    1. A commit of offset 5 is sent. Its connection is cut, or the time for the response is over.
-    2. The next commit, of offset 8, goes over another connection, and is confirmed.
-    3. The coordinator comes to the first one. It is the same member's, of the same generation, so
-       nothing refuses it: the group has stored 5 again, and the consumer takes 8 for stored.
+    1. A commit of offset 5 is sent. Its connection closes, or its timeout expires.
+    2. The next commit, of offset 8, is sent on another connection, and is confirmed.
+    3. The coordinator processes the first commit. The member and its generation are the same, so
+       the coordinator accepts it: the group has stored 5 again, but the consumer assumes 8.
 
-    So for a while after 2 the consumer looks what the group has stored, and stores the newer offset
-    again if it finds that of a commit without a response, and no other: other clients may commit
-    for partitions that belong to no member.
+    So for a while after step 2 the consumer fetches the committed offset. If that is the offset of
+    an unanswered commit, it commits the newer offset again. It leaves any other offset: other
+    clients may commit for partitions of manual assignments.
 
-    Commits over one connection are carried out in their order. With a response to one of them,
-    those that were sent over it before, and cancelled, are in doubt no longer.
+    Commits on one connection are processed in order. A response to one of them settles the
+    cancelled commits that were sent before it on that connection.
 
-    Owns: by partition, what got no response, what was confirmed after that, and since when.
+    Owns: by partition, the unanswered commits, the commit that was confirmed after them, and when.
     """
 
     def __init__(self) -> None:
@@ -261,8 +310,7 @@ class UnansweredCommits:
     def add(
         self, offsets: Mapping[TopicPartition, Entry], connection: BrokerConnection, number: int
     ) -> None:
-        """Note that a commit of these offsets was sent over this connection, without a response.
-        Later ones have higher numbers."""
+        """Add a commit without a response. `number` increases with each commit."""
         for tp, entry in offsets.items():
             doubt = self._doubts.setdefault(tp, _Doubt())
             doubt.later = None
@@ -271,8 +319,7 @@ class UnansweredCommits:
                 del doubt.values[next(iter(doubt.values))]
 
     def settle(self, connection: BrokerConnection, number: int) -> None:
-        """Drop what was sent over this connection before the commit of this number, which has got
-        its response."""
+        """Drop earlier commits on this connection: commit `number` has its response."""
         for tp, doubt in list(self._doubts.items()):
             for value, sent_number in list(doubt.values.items()):
                 if value[2] is connection and sent_number < number:
@@ -281,7 +328,7 @@ class UnansweredCommits:
                 del self._doubts[tp]
 
     def confirm(self, tp: TopicPartition, entry: Entry, now: float) -> None:
-        """Note that the group has stored this offset, as far as the coordinator says."""
+        """Record that the coordinator has confirmed a later commit."""
         doubt = self._doubts.get(tp)
         if doubt is not None:
             if doubt.later is None:
@@ -289,13 +336,12 @@ class UnansweredCommits:
             doubt.later = entry
 
     def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
-        """Drop other partitions: they are others' from now on."""
+        """Drop other partitions: they may belong to other members from now on."""
         for tp in [tp for tp in self._doubts if tp not in kept]:
             del self._doubts[tp]
 
     def to_look_up(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions of which a later commit is confirmed; those of which that was long
-        ago are dropped."""
+        """Return the partitions with a confirmed later commit; drop those of long ago."""
         confirmed = {tp: doubt for tp, doubt in self._doubts.items() if doubt.later is not None}
         for tp, doubt in confirmed.items():
             if now - doubt.since > _LONGEST_DOUBT:
@@ -303,12 +349,13 @@ class UnansweredCommits:
         return frozenset(confirmed.keys() & self._doubts.keys())
 
     def pause(self, now: float) -> float:
-        """Return the seconds until the next look: the longer nothing was found, the more."""
+        """Return the seconds until the next check, which grow with the age of the last
+        confirmation."""
         since = (doubt.since for doubt in self._doubts.values() if doubt.later is not None)
         return min(max(now - max(since, default=now), _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def overwritten(self, found: Mapping[TopicPartition, Entry]) -> dict[TopicPartition, Entry]:
-        """Return what to store again, by what the group has stored."""
+        """Return the offsets to commit again. `found`: what the group has stored."""
         again: dict[TopicPartition, Entry] = {}
         for tp, entry in found.items():
             doubt = self._doubts.get(tp)
@@ -319,49 +366,46 @@ class UnansweredCommits:
         return again
 
 
-# -- Over which connection a group's offsets go
+# -- The connection of OffsetCommit and OffsetFetch
 
 
-class OffsetsWay:
-    """Chooses the connection for commits of a group and for look-ups of what it has stored: that of
-    the membership, and another one past a request that the coordinator keeps for long.
+class OffsetConnection:
+    """Selects the connection for OffsetCommit and OffsetFetch: that of the member's other requests,
+    or a second one while a JoinGroup or SyncGroup is pending there.
 
-    Without the other one:
+    Without the second connection:
 
-    1. The member joins. The coordinator keeps its JoinGroup until all others have joined, too.
-    2. The application stops the consumer, which commits what is finished. The coordinator serves
+    1. The member joins. The coordinator holds its JoinGroup back until all members have joined.
+    2. The application stops the consumer, which commits finished records. The coordinator processes
        one request of a connection at a time, so the commit waits behind the JoinGroup.
-    3. Its time is over, or the group goes on without this member, and the commit is refused. What
-       was finished is read again by the next owner.
+    3. The commit times out, or the group continues without this member and rejects the commit. The
+       next owner reads the finished records again.
 
-    On the other one the commit arrives while the group still waits, and is stored: the generation
-    that it names is the present one until all have joined. Should that be so by then, the
-    coordinator refuses it, and it is sent again as of the next generation (`Group.stop()`).
-    LeaveGroup follows when the commit is over.
+    On the second connection the coordinator processes the commit while the group still joins. Until
+    all members have joined, the generation in the commit is valid. If they have joined by then, the
+    coordinator rejects the commit, and it is sent again in the next generation
+    (`GroupMembership.stop()`). LeaveGroup is sent after the commit.
 
-    No commit overtakes another one. Callers wait for theirs one after the other, but one that was
-    cancelled, or whose time is over, may still be on its way:
+    No commit overtakes another one. Callers send one commit at a time for each partition, but a
+    cancelled commit may still be in flight:
 
     1. A commit is sent on one of the two connections, and is cancelled.
-    2. A join begins, or ends, so that the other connection is the one to take.
-    3. The next commit is sent there. The coordinator may read it before the first one, which then
-       puts back what the group has stored.
+    2. A join begins or ends, which selects the other connection.
+    3. The next commit is sent there. The coordinator may process it before the first one, which
+       then overwrites it.
 
-    So while a commit has no response, whatever follows goes the same way, even behind a join.
+    So while a commit is in flight, later requests use its connection, even behind a join.
 
-    Without a response until its connection is gone, a commit may still arrive behind those that go
-    over the next connection: see `UnansweredCommits`.
+    If the connection closes before the response, the commit may still arrive after later ones: see
+    `UnansweredCommits`.
 
-    Owns: the connection of the latest commit, and how many calls are about to use it; the commits
-    without a response.
-
-    Args:
-        kept: The requests of the membership to which the coordinator may respond late.
+    Owns: the connection of the latest commit; how many calls use it; the unanswered commits.
     """
 
-    def __init__(self, client: AIOKafkaClient, kept: tuple[type[Request[Any]], ...]) -> None:
+    def __init__(self, client: AIOKafkaClient, held: tuple[type[Request[Any]], ...]) -> None:
+        """Args: held: Requests whose response the coordinator may hold back."""
         self._client = client
-        self._kept = kept
+        self._held = held
         self.unanswered = UnansweredCommits()
         self._latest: tuple[int, BrokerConnection] | None = None
         self._numbers = itertools.count()
@@ -372,14 +416,14 @@ class OffsetsWay:
         node_id: int,
         make: Callable[[int], OffsetCommitRequest | None],
         max_version: int | None,
-        offsets: Mapping[TopicPartition, tuple[int, str, int]],
+        offsets: Mapping[TopicPartition, Entry],
     ) -> OffsetCommitResponse | None:
-        """Send the commit that `make(version)` returns; return the response. Both may be None, for
-        nothing to send. `offsets` are those in the request. Raises errors of the network."""
-        connection = await self.for_look_up(node_id)
-        # Before anything waits: whatever follows looks here for where it has to go.
+        """Send the request that `make(version)` returns, and return the response; None if `make`
+        returns None. `offsets` are those in the request. Raises errors of the connection."""
+        connection = await self.select(node_id)
+        # Set before any await, because later requests look here for their connection.
         self._latest = node_id, connection
-        # A throttled connection sends it later.
+        # The count covers the time before a throttled connection sends the request.
         self._calls += 1
         try:
             version = connection.pick(OffsetCommitRequest, max_version)
@@ -400,92 +444,25 @@ class OffsetsWay:
         finally:
             self._calls -= 1
 
-    async def for_look_up(self, node_id: int) -> BrokerConnection:
-        """Return the connection for OffsetFetch, which sees what was committed before. Raises
-        errors of the network."""
+    async def select(self, node_id: int) -> BrokerConnection:
+        """Return the connection for the next request. Raises errors of the connection."""
         connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
-        if connection.awaits(*self._kept):
+        if connection.awaits(*self._held):
             connection = await self._client.connection(node_id, ConnectionGroup.OFFSETS)
-        return self._of_commits_in_flight(node_id) or connection
-
-    def _of_commits_in_flight(self, node_id: int) -> BrokerConnection | None:
-        if self._latest is None:
-            return None
+        if self._latest is None or self._latest[1] is connection:
+            return connection
         latest_id, latest = self._latest
         is_same = latest_id == node_id and latest.is_open
         is_busy = self._calls > 0 or latest.awaits(OffsetCommitRequest)
-        return latest if is_same and is_busy else None
-
-
-log = logging.getLogger("aiokafka.consumer.group_coordinator")
-
-T = TypeVar("T")
-
-# Later versions name topics by id only.
-_LAST_VERSION_WITH_NAMES = 9
-_FIRST_MULTI_GROUP_VERSION = 8
-_FIRST_STABLE_VERSION = 7
-_FIRST_VERSION_WITH_GROUP_ERROR = 2
-_FIRST_MEMBER_VERSION = 9
-# Seconds to look for a coordinator, of which a silent broker has a part, and a slow one enough.
-_SHORTEST_SEARCH = 3.0
-
-# Faust looks for these words: with them it goes on after a commit that has failed, without them it
-# crashes.
-ALREADY_REBALANCED = "the group has already rebalanced"
-
-_GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
-_NOT_A_MEMBER = (
-    GroupIdNotFound,
-    IllegalGenerationError,
-    UnknownMemberIdError,
-    RebalanceInProgressError,
-    FencedInstanceId,
-    FencedMemberEpoch,
-    StaleMemberEpoch,
-)
-# What a member that reads is told when the group has gone on: it soon hears of it itself.
-_OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
-
-
-class CommittedOffset(NamedTuple):
-    """A position in the group's store."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-
-
-class Identity(NamedTuple):
-    """Who commits: a member of the group, or a client outside it (the default)."""
-
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-class Positions(NamedTuple):
-    """Offsets to commit, and which topics they are positions in, by name: both of one moment."""
-
-    offsets: Mapping[TopicPartition, CommittedOffset]
-    topic_ids: Mapping[str, bytes]
-    on_stored: Callable[[TopicPartition], object] = lambda _: None
-    """Is called for each that is stored, whatever becomes of the others."""
-
-
-Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
-"""Committed offsets, and the errors of single partitions."""
+        return latest if is_same and is_busy else connection
 
 
 class OffsetCommitter:
-    """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
-    the way.
+    """Sends OffsetCommit and OffsetFetch of one group, and looks its coordinator up again after it
+    has moved.
 
-    Owns nothing but its `LateCommits` and `KnownIds`, and what its `OffsetsWay` has: the positions
-    are the partitions' own.
-    `contact` learns whether the coordinator answers; `identify` says who reads, for groups that
-    want to know (KIP-848); `kept` are the requests of the membership behind which nothing may have
-    to wait.
+    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Positions
+    belong to the PartitionStates. `contact` learns whether the coordinator responds.
     """
 
     def __init__(
@@ -493,55 +470,40 @@ class OffsetCommitter:
         shared: Shared,
         group_id: str,
         contact: NodeHealth,
-        identify: Callable[[], Identity],
-        kept: tuple[type[Request[Any]], ...] = (),
+        member: ClassicMember | Kip848Member,
     ) -> None:
         client, config = shared.client, shared.config
         self.group_id = group_id
         self.contact = contact
+        self.member = member
         self._log = SubjectLog(log, config.subject)
-        self._identify = identify
         self._meter = shared.meter
         self._interception = shared.interception
         self._client = client
-        self._way = OffsetsWay(client, kept)
+        self._connection = OffsetConnection(client, member.held_requests)
         self._subscriptions = shared.subscriptions
-        self._ids = KnownIds()
-        self._late = LateCommits()
-        client.cluster.add_listener(self._look)
+        self._last_ids: dict[str, bytes] = {}
+        self._former = FormerTopicOffsets()
+        client.cluster.add_listener(self._follow_metadata)
         self._config = config
 
-    async def commit(self, positions: Positions, identity: Identity, deadline: float) -> None:
-        """Store positions for the group.
+    async def commit(self, commit: OffsetsToCommit, deadline: float) -> None:
+        """Commit offsets for the group.
 
-        Retries what passes by itself. Raises KafkaTimeoutError at `deadline` (loop time);
-        CommitFailedError when the group no longer counts `identity` as a member;
-        UnknownTopicOrPartitionError for topics that are gone, when the others are stored; any other
-        error response as itself. After an error or a cancellation some or all of the offsets may
-        have been stored.
+        Retries retriable errors. Raises KafkaTimeoutError at `deadline` (loop time);
+        CommitFailedError when the coordinator rejects the identity; UnknownTopicOrPartitionError
+        for deleted topics, after the other offsets were stored; other errors of the response. After
+        an error or a cancellation any of the offsets may have been stored.
         """
-        offsets, topic_ids, on_stored = positions
-        pending = dict(offsets)
-        gone: list[KafkaError] = []
-        doubted: list[int] = []
-
-        async def attempt(node_id: int) -> None:
-            # With all stored, or gone, an attempt that is repeated has nothing to send.
-            if pending:
-                checked = partial(self._refuse_former, pending, gone, topic_ids, doubted)
-                response = await self._commit_once(node_id, pending, checked, topic_ids, identity)
-                if response is not None:
-                    self._note_late(response, pending, topic_ids)
-                    self._take_in(response, pending, gone, on_stored)
-
-        began_at = asyncio.get_running_loop().time()
-        plain = {tp: entry.offset for tp, entry in offsets.items()}
+        began_at = _now()
+        plain = {tp: entry.offset for tp, entry in commit.pending.items()}
         try:
-            with self._wait_for("OffsetCommit", pending) as waiting:
+            with self._wait_for("OffsetCommit", commit.pending) as waiting:
+                attempt = partial(self._commit_once, commit)
                 what = "offsets not committed"
-                await self._retry(attempt, deadline, what, "OffsetCommit", waiting.note)
-            if gone:
-                raise gone[0]
+                await self._retry("OffsetCommit", attempt, deadline, what, waiting.note)
+            if commit.gone:
+                raise commit.gone[0]
         except KafkaError as error:
             self._meter.committed(plain, began_at, error)
             raise
@@ -552,22 +514,22 @@ class OffsetCommitter:
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of those partitions that have one.
+        """Return the committed offsets; partitions without one are left out.
 
-        A partition that the coordinator does not know, though asked repeatedly, has none. Waits
-        while a transaction that commits some of them is open (KIP-447). Raises KafkaTimeoutError at
-        `deadline` (loop time), GroupAuthorizationFailedError and other errors that no retry mends
-        at once.
+        A partition that is unknown to the coordinator, in several responses in a row, has none.
+        Waits for open transactions that commit some of the offsets (KIP-447). Raises
+        KafkaTimeoutError at `deadline` (loop time), and errors that are not retriable, such as
+        GroupAuthorizationFailedError, at once.
         """
         wanted = list(partitions)
-        doubts = 0
+        unknown_in_a_row = 0
 
         async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
-            nonlocal doubts
+            nonlocal unknown_in_a_row
             found, refused = await self._fetch_once(node_id, wanted)
             unknown = [tp for tp, error in refused.items() if isinstance(error, _GONE)]
-            doubts = doubts + 1 if unknown else 0
-            if doubts > PATIENCE_WITH_UNKNOWN:
+            unknown_in_a_row = unknown_in_a_row + 1 if unknown else 0
+            if unknown_in_a_row > PATIENCE_WITH_UNKNOWN:
                 refused = {tp: refused[tp] for tp in refused if tp not in unknown}
             if refused:
                 raise most_urgent(refused.values())
@@ -575,23 +537,14 @@ class OffsetCommitter:
 
         what = "committed offsets not read"
         with self._wait_for("OffsetFetch", wanted) as waiting:
-            return await self._retry(attempt, deadline, what, "OffsetFetch", waiting.note)
-
-    def _wait_for(self, request: str, partitions: Collection[TopicPartition]) -> Wait:
-        """Return the block in which a call waits for a response to `request`."""
-        return self._client.waits.on(
-            f"{request} of group {self.group_id!r}",
-            partitions,
-            is_logged=lambda: self.contact.failing_since is not None,
-        )
+            return await self._retry("OffsetFetch", attempt, deadline, what, waiting.note)
 
     async def fetch_each(
         self, partitions: Iterable[TopicPartition], on_failure: Callable[[KafkaError], None]
     ) -> Fetched:
-        """Return committed offsets as `fetch`, and the errors of single partitions as values: those
-        with offsets in an open transaction, or unknown to the coordinator, do not hold up the
-        others. `on_failure` is called with the error of each attempt that is repeated."""
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        """Return the committed offsets as `fetch`, with the errors of single partitions as values:
+        partitions in an open transaction, or unknown ones, do not delay the others. `on_failure` is
+        called with the error of each failed attempt."""
         wanted = list(partitions)
 
         async def attempt(node_id: int) -> Fetched:
@@ -600,207 +553,232 @@ class OffsetCommitter:
                 raise error
             return found, refused
 
+        deadline = _now() + self._config.client.request_timeout
         what = "committed offsets not read"
-        return await self._retry(attempt, deadline, what, "OffsetFetch", on_failure)
+        return await self._retry("OffsetFetch", attempt, deadline, what, on_failure)
+
+    def _wait_for(self, request: str, partitions: Collection[TopicPartition]) -> Wait:
+        """Return the block during which a call counts as waiting for a response."""
+        return self._client.waits.on(
+            f"{request} of group {self.group_id!r}",
+            partitions,
+            is_logged=lambda: self.contact.failing_since is not None,
+        )
 
     async def _retry(
         self,
+        request: str,
         attempt: Callable[[int], Awaitable[T]],
         deadline: float,
         what: str,
-        request: str,
         on_failure: Callable[[KafkaError], None],
     ) -> T:
-        backoff = Backoff(self._config.client.retry_backoff, self._config.client.retry_backoff_max)
-        began = asyncio.get_running_loop().time()
+        """Return what `attempt` returns for the node id of the coordinator. Retry errors that may
+        pass. Raises KafkaTimeoutError, which begins with `what`, at `deadline`."""
+        loop, client = asyncio.get_running_loop(), self._config.client
+        began = loop.time()
+        failure: KafkaError | None = None
+        delays: Backoff | None = None
 
-        def fail(error: KafkaError) -> None:
+        def on_lookup_failure(error: KafkaError) -> None:
             self.contact.fail(error)
             on_failure(error)
 
-        async def asked() -> T:
-            by = max(deadline, asyncio.get_running_loop().time() + _SHORTEST_SEARCH)
+        while True:
+            node_id: int | None = None
             try:
-                # In each attempt, so that health() knows since when there is no response.
-                with self.contact.asked(request):
-                    result = await self._client.ask_coordinator(
-                        CoordinationType.GROUP, self.group_id, by, attempt, fail
-                    )
+                async with timeout_after_reading(deadline):
+                    # In each attempt, so that `health()` knows since when a response is missing.
+                    with self.contact.asked(request):
+                        node_id = await self._client.coordinator(
+                            CoordinationType.GROUP,
+                            self.group_id,
+                            max(deadline, loop.time() + _SHORTEST_SEARCH),
+                            on_lookup_failure,
+                        )
+                        result = await attempt(node_id)
+                    self.contact.succeed()
+                    return result
+            except asyncio.TimeoutError:
+                self._raise_timeout(what, began, failure)
             except KafkaError as error:
-                self._log.debug("%s", error)
+                self._note_failure(error, node_id, began)
                 on_failure(error)
-                # A coordinator that answers heartbeats is there: this request alone is refused.
-                if (self.contact.answered_at or 0.0) <= began:
-                    self.contact.note(error)
-                raise
-            self.contact.succeed()
-            return result
+                if not (error.retriable or isinstance(error, _OUTDATED)):
+                    # A timeout without a cause is less informative than an earlier failure.
+                    has_no_cause = isinstance(error, KafkaTimeoutError) and error.__cause__ is None
+                    if has_no_cause and failure is not None:
+                        self._raise_timeout(what, began, failure)
+                    raise
+                failure = error
+            if delays is None:
+                delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+            await asyncio.sleep(max(0.0, min(delays.next(), deadline - loop.time())))
+            if loop.time() >= deadline:
+                self._raise_timeout(what, began, failure)
 
-        try:
-            timed = within(deadline, asked)
-            return await until(deadline, timed, lambda _: backoff.next(), _may_pass)
-        except OutOfTimeError as late:
-            # It may have moved; no call may be long enough to tell.
-            self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
-            # The search for the coordinator tells its failures to the contact only.
-            told = self.contact.error if self.contact.error_at >= began else None
-            reason = told or late.failure
-            raise KafkaTimeoutError(
-                f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
-            ) from reason
+    def _note_failure(self, error: KafkaError, node_id: int | None, began: float) -> None:
+        if node_id is not None:
+            self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
+        self._log.debug("%s", error)
+        # A coordinator that responds to heartbeats is reachable: it rejects this request alone.
+        if (self.contact.answered_at or 0.0) <= began:
+            self.contact.note(error)
+
+    def _raise_timeout(self, what: str, began: float, failure: KafkaError | None) -> NoReturn:
+        # The coordinator may have moved; a single call may be too short to find out.
+        self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
+        # Failures of the coordinator lookup are known to the contact only.
+        recent = self.contact.error if self.contact.error_at >= began else None
+        reason = recent or failure
+        text = f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
+        raise KafkaTimeoutError(text) from reason
 
     # -- commit ------------------------------------------------------------------------------------
 
-    async def _commit_once(
-        self,
-        node_id: int,
-        pending: Mapping[TopicPartition, CommittedOffset],
-        check_names: Callable[[], None],
-        topic_ids: Mapping[str, bytes],
-        identity: Identity,
-    ) -> OffsetCommitResponse | None:
-        def make(version: int) -> OffsetCommitRequest | None:
-            if version <= _LAST_VERSION_WITH_NAMES:
-                check_names()
-            if not pending:
-                return None
-            request = OffsetCommitRequest(
-                group_id=self.group_id,
-                generation_id_or_member_epoch=identity.generation,
-                member_id=identity.member_id,
-                topics=[
-                    _commit_topic(name, topic_ids.get(name, ZERO_UUID), partitions)
-                    for name, partitions in by_topic(pending.items()).items()
-                ],
-            )
-            if identity.instance_id is not None:
-                request.group_instance_id = identity.instance_id
-            return request
-
-        # All by id, or all by name: one unknown id decides for the whole request.
-        by_id = topic_ids.keys() >= {tp.topic for tp in pending}
+    async def _commit_once(self, commit: OffsetsToCommit, node_id: int) -> None:
+        # After a partial success the other offsets may all be gone.
+        if not commit.pending:
+            return
+        # All by id, or all by name: a topic without a known id determines the version.
+        by_id = commit.topic_ids.keys() >= {tp.topic for tp in commit.pending}
         last = None if by_id else _LAST_VERSION_WITH_NAMES
-        response = await self._way.commit(node_id, make, last, pending)
-        names = {topic_id: name for name, topic_id in topic_ids.items()}
-        for topic in response.topics if response is not None else ():
+        make = partial(self._commit_request, commit)
+        response = await self._connection.commit(node_id, make, last, commit.pending)
+        if response is None:
+            return
+        names = {topic_id: name for name, topic_id in commit.topic_ids.items()}
+        for topic in response.topics:
             topic.name = names.get(topic.topic_id, topic.name)
-        return response
+        self._remember_by_name(response, commit)
+        self._take_in(response, commit)
+
+    def _commit_request(self, commit: OffsetsToCommit, version: int) -> OffsetCommitRequest | None:
+        if version <= _LAST_VERSION_WITH_NAMES:
+            self._refuse_former(commit)
+        if not commit.pending:
+            return None
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=commit.identity.generation,
+            member_id=commit.identity.member_id,
+            topics=[
+                _commit_topic(name, commit.topic_ids.get(name, ZERO_UUID), partitions)
+                for name, partitions in by_topic(commit.pending.items()).items()
+            ],
+        )
+        if commit.identity.instance_id is not None:
+            request.group_instance_id = commit.identity.instance_id
+        return request
 
     def topic_ids(
         self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
     ) -> dict[str, bytes]:
-        """Return the ids of those of their topics whose ids are known: of now, for the names may be
-        those of other topics when the offsets are sent, or sent again. Those that the group has
-        assigned by (`given`, by default now) go first.
+        """Return the present ids of these topics, by name; unknown ones are left out. The ids by
+        which the group assigned the topics (`given`, by default now) take precedence.
 
-        1. A topic is deleted and made again under its name.
-        2. The member is told so by the group, or by an error, before it has new metadata.
-        3. On its way out it commits where it is: a position in the deleted topic.
-        By name, that would become a position in the new topic, and what is before it would be
-        skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids of
-        the assignment, else those in the metadata, so they belong to these.
+        Read when a commit is called, because the names may belong to other topics when it is sent:
+
+        1. A topic is deleted and recreated under its name.
+        2. The group, or an error, tells the member so before it has new metadata.
+        3. While the member revokes the topic, it commits its position in the deleted topic.
+        By name, that would become a position in the new topic, and the records before it would be
+        skipped. By id, the coordinator rejects the commit (UNKNOWN_TOPIC_ID). Positions follow the
+        ids of the assignment, otherwise those of the metadata, so they belong to these ids.
+
+        Metadata lacks the id of a deleted topic, whose partitions stay assigned. Another topic may
+        be created under the name before the next metadata, so the last known id is used.
         """
         if given is None:
             given = self._subscriptions.assignment.topic_ids
-        known, cluster = self._ids, self._client.cluster
-        ids = {
-            name: given.get(name) or cluster.topic_id(name) or known.last_of(name)
-            for name in dict.fromkeys(tp.topic for tp in partitions)
-        }
-        return {name: topic_id for name, topic_id in ids.items() if topic_id}
+        ids: dict[str, bytes] = {}
+        for tp in partitions:
+            topic_id = given.get(tp.topic) or self._last_ids.get(tp.topic)
+            if topic_id:
+                ids[tp.topic] = topic_id
+        return ids
 
-    def _refuse_former(
-        self,
-        pending: dict[TopicPartition, CommittedOffset],
-        gone: list[KafkaError],
-        topic_ids: Mapping[str, bytes],
-        doubted: list[int],
-    ) -> None:
-        """Take out positions in topics whose names others have by now: sent by name (before Kafka
-        4.1) they would be stored as positions in those. Their errors go to `gone`. Raises one that
-        passes while only one refresh (`doubted`) says so: that broker may lag, another is asked.
-        """
+    def _follow_metadata(self, cluster: ClusterMetadata) -> None:
+        """Update the last ids of all topics in a snapshot; keep those of assigned topics that the
+        snapshot lacks."""
+        assigned = {tp.topic for tp in self._subscriptions.assignment.tps}
+        names = cluster.topics(exclude_internal_topics=False) | assigned
+        found = [(name, cluster.topic_id(name) or self._last_ids.get(name)) for name in names]
+        self._last_ids = {name: topic_id for name, topic_id in found if topic_id}
+        self._former.update(cluster)
+
+    def _refuse_former(self, commit: OffsetsToCommit) -> None:
+        """Move positions in former topics from `pending` to `gone`: by name (before Kafka 4.1) they
+        would become positions in the topic that has the name now. Raises a retriable error while a
+        single metadata refresh shows that topic: its broker may lag, so another broker is asked."""
         cluster = self._client.cluster
-        for tp in list(pending):
-            topic_id = topic_ids.get(tp.topic)
+        for tp in list(commit.pending):
+            topic_id = commit.topic_ids.get(tp.topic)
             if topic_id is None or cluster.topic_id(tp.topic) in (None, topic_id):
                 continue
             name = f"{tp.topic}-{tp.partition}"
             text = f"{name}: the topic was deleted, and another has its name now"
-            if not doubted:
-                doubted.append(self._client.metadata_refresh)
-            if self._client.metadata_refresh == doubted[0]:
+            if commit.doubted_refresh is None:
+                commit.doubted_refresh = self._client.metadata_refresh
+            if self._client.metadata_refresh == commit.doubted_refresh:
                 self._client.doubt_metadata(text)
                 raise UnknownTopicId(text)
-            del pending[tp]
-            gone.append(UnknownTopicOrPartitionError(text))
+            del commit.pending[tp]
+            commit.gone.append(UnknownTopicOrPartitionError(text))
 
-    def _look(self, cluster: ClusterMetadata) -> None:
-        self._ids.look(cluster, self._subscriptions.assignment.tps)
-        self._late.look(cluster)
-
-    def _note_late(
-        self,
-        response: OffsetCommitResponse,
-        pending: Mapping[TopicPartition, CommittedOffset],
-        topic_ids: Mapping[str, bytes],
-    ) -> None:
-        """Keep in mind what was stored by name."""
+    def _remember_by_name(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
+        """Remember the offsets that were stored by name."""
         for topic in response.topics:
-            topic_id = topic_ids.get(topic.name)
+            topic_id = commit.topic_ids.get(topic.name)
             if topic.topic_id != ZERO_UUID or topic_id is None:
                 continue
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
-                if tp in pending and not p.error_code:
-                    self._late.add(tp, topic_id, pending[tp].offset)
+                if tp in commit.pending and not p.error_code:
+                    self._former.add(tp, topic_id, commit.pending[tp].offset)
 
-    def _take_in(
-        self,
-        response: OffsetCommitResponse,
-        pending: dict[TopicPartition, CommittedOffset],
-        gone: list[KafkaError],
-        on_stored: Callable[[TopicPartition], object],
-    ) -> None:
-        """Drop from `pending` what was stored, and what has no topic any more: its error goes to
-        `gone`. Raises the error of what is left."""
+    def _take_in(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
+        """Remove stored offsets from `pending`, and move those of deleted topics to `gone`. Raises
+        the error of the remaining ones."""
+        unanswered = self._connection.unanswered
         failures: list[KafkaError] = []
         for topic in response.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
-                    # Not sent again with the rest: what is stored may be overtaken by then.
-                    if (stored := pending.pop(tp, None)) is not None:
-                        if self._way.unanswered:
-                            self._way.unanswered.confirm(tp, stored, _now())
-                        on_stored(tp)
+                    # Not sent again with the others: a later offset may be stored by then.
+                    if (stored := commit.pending.pop(tp, None)) is not None:
+                        if unanswered:
+                            unanswered.confirm(tp, stored, _now())
+                        if commit.on_stored is not None:
+                            commit.on_stored(tp)
                 elif error in _GONE:
-                    # No retry brings a topic back, and the others must not wait for it.
-                    pending.pop(tp, None)
+                    # A retry does not restore the topic, and must not delay the others.
+                    commit.pending.pop(tp, None)
                     self._client.request_metadata(f"commit: {tp.topic} is gone")
                     text = f"{tp.topic}-{tp.partition}: offset not committed"
-                    gone.append(UnknownTopicOrPartitionError(text))
+                    commit.gone.append(UnknownTopicOrPartitionError(text))
                 else:
                     failures.append(self._commit_failure(error, tp))
         if failures:
             raise most_urgent(failures)
-        if pending:
-            names = some_names(pending)
+        if commit.pending:
+            names = some_names(commit.pending)
             raise KafkaProtocolError(f"a commit was answered without a word about {names}")
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
-            # Of a fenced instance the program has to hear: another one runs under its name.
+            # A fenced instance is another case: a second program runs with its instance id.
             why = "" if error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
             failed = CommitFailedError(f"{tp}: {why}{error.__name__}")
-            failed.__cause__ = error(self._who_was_refused(error, tp))
+            failed.__cause__ = error(self._refused_party(error, tp))
             return failed
         if error is GroupAuthorizationFailedError:
             return error(self.group_id)
         return for_partition(error, tp, "offset not committed")
 
-    def _who_was_refused(self, error: type[BrokerResponseError], tp: TopicPartition) -> object:
+    def _refused_party(self, error: type[BrokerResponseError], tp: TopicPartition) -> object:
         if error is not FencedInstanceId:
             return tp
         instance_id = self._config.group_instance_id
@@ -810,32 +788,32 @@ class OffsetCommitter:
 
     @property
     def to_look_up(self) -> frozenset[TopicPartition]:
-        """Partitions of which an earlier commit without a response may overwrite a later one."""
-        unanswered = self._way.unanswered
+        """Partitions whose last commit may be overwritten by an earlier, unanswered one."""
+        unanswered = self._connection.unanswered
         return unanswered.to_look_up(_now()) if unanswered else frozenset()
 
     @property
     def look_up_pause(self) -> float:
-        """Seconds until the next look at them."""
-        return self._way.unanswered.pause(_now())
+        """Seconds until the next check of these partitions."""
+        return self._connection.unanswered.pause(_now())
 
     def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
-        """Look up no other partitions than these any more."""
-        if self._way.unanswered:
-            self._way.unanswered.forget_all_but(kept)
+        """Stop checking other partitions."""
+        if self._connection.unanswered:
+            self._connection.unanswered.forget_all_but(kept)
 
     def overwritten(
         self, found: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets to store again, as an earlier commit was carried out after theirs, by
-        what the group has stored."""
-        again = self._way.unanswered.overwritten(found)
+        """Return the offsets to commit again, because an earlier commit has overwritten them.
+        `found`: what the group has stored."""
+        again = self._connection.unanswered.overwritten(found)
         return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 
     # -- fetch -------------------------------------------------------------------------------------
 
     async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
-        connection = await self._way.for_look_up(node_id)
+        connection = await self._connection.select(node_id)
         version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
         request = self._fetch_request(wanted, version)
         response = await connection.request(request, version=version)
@@ -856,10 +834,11 @@ class OffsetCommitter:
                     OffsetFetchRequestTopics(name=n, partition_indexes=ids) for n, ids in named
                 ],
             )
-            identity = self._identify()
-            if version >= _FIRST_MEMBER_VERSION and identity.generation >= 0:
-                group.member_id = identity.member_id
-                group.member_epoch = identity.generation
+            member = self.member
+            is_named = version >= _FIRST_MEMBER_VERSION and member.is_named_in_fetches
+            if is_named and self._subscriptions.is_by_group and member.generation >= 0:
+                group.member_id = member.member_id
+                group.member_epoch = member.generation
             request = OffsetFetchRequest(groups=[group])
         if version >= _FIRST_STABLE_VERSION:
             request.require_stable = True
@@ -868,11 +847,11 @@ class OffsetCommitter:
     def _read_fetched(
         self, response: OffsetFetchResponse, wanted: list[TopicPartition], version: int
     ) -> Fetched:
-        """Return the offsets, and the errors; a partition without either has no offset.
+        """Return the offsets and the errors; a partition in neither has no committed offset.
 
-        A partition that the response does not mention is one that the coordinator does not know.
-        Before errors of groups were in the response, it may have been left out because the
-        coordinator was loading: then it is asked for again.
+        The coordinator does not know a partition that the response lacks. Before responses had an
+        error of the group, partitions were also missing while the coordinator was loading: then
+        they are fetched again.
         """
         group = response.groups[0] if response.groups else response
         if group.error_code:
@@ -886,7 +865,7 @@ class OffsetCommitter:
                 missing.discard(tp)
                 if p.error_code:
                     refused[tp] = for_partition(for_code(p.error_code), tp)
-                elif p.committed_offset >= 0 and not self._is_late(tp, p.committed_offset):
+                elif p.committed_offset >= 0 and not self._is_of_former(tp, p.committed_offset):
                     found[tp] = CommittedOffset(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch
                     )
@@ -897,8 +876,8 @@ class OffsetCommitter:
             refused[tp] = UnknownTopicOrPartitionError(f"{text}{tp}")
         return found, refused
 
-    def _is_late(self, tp: TopicPartition, offset: int) -> bool:
-        return self._late.is_of_former_topic(tp, self.topic_ids([tp]).get(tp.topic), offset)
+    def _is_of_former(self, tp: TopicPartition, offset: int) -> bool:
+        return self._former.contains(tp, self.topic_ids([tp]).get(tp.topic), offset)
 
 
 def _now() -> float:
@@ -921,7 +900,3 @@ def _commit_topic(
             for number, committed in partitions
         ],
     )
-
-
-def _may_pass(error: KafkaError) -> bool:
-    return error.retriable or isinstance(error, _OUTDATED)

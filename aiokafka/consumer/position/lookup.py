@@ -1,4 +1,4 @@
-"""Ask leaders for offsets: by timestamp (ListOffsets) and by leader epoch
+"""Offsets from partition leaders: by timestamp (ListOffsets) and by leader epoch
 (OffsetForLeaderEpoch)."""
 
 from __future__ import annotations
@@ -54,12 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["EARLIEST", "LATEST", "EpochEnd", "OffsetLookup", "OffsetSpec"]
 
 
-# -- Where to start reading: the ends of the log, a time, or so long ago
-
-
 class OffsetSpec(NamedTuple):
-    """What to ask ListOffsets for: one of Kafka's special timestamps, or the time `age` seconds
-    ago."""
+    """A position to look up: one of Kafka's special timestamps, or the time `age` seconds ago."""
 
     timestamp: int
     age: float | None = None
@@ -83,20 +79,19 @@ EARLIEST = OffsetSpec(messages.EARLIEST)
 LATEST = OffsetSpec(messages.LATEST)
 
 
-# Version 2 brought the epoch that fences an old leader; before it, the response may come from one
-# (KIP-320).
+# Since version 2 the request has the leader epoch, so that a former leader rejects it (KIP-320).
 _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd(NamedTuple):
-    """Where the largest epoch not above the one asked for ended; -1, -1 when unknown."""
+    """The end of the largest epoch that is not above the requested one; -1, -1 if unknown."""
 
     leader_epoch: int
     end_offset: int
 
 
 class EpochQuery(NamedTuple):
-    """Position to check: the epoch it was read in, and the leader's epoch now."""
+    """A position to validate: the epoch of its record, and the present epoch of the leader."""
 
     offset_epoch: int
     current_epoch: int
@@ -108,7 +103,7 @@ EpochEnds = dict[TopicPartition, EpochEnd | type[BrokerResponseError]]
 
 
 class OffsetLookup:
-    """Reads offsets from partition leaders. Stateless but for what it is made with."""
+    """Sends ListOffsets and OffsetForLeaderEpoch to partition leaders. Owns nothing."""
 
     def __init__(
         self, client: AIOKafkaClient, config: ConsumerConfig, fenced_epochs: FencedEpochs
@@ -118,9 +113,9 @@ class OffsetLookup:
         self._fenced_epochs = fenced_epochs
 
     async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Send one ListOffsets to one broker: timestamp (or special place) by partition.
+        """Send a ListOffsets to one broker. `wanted`: a timestamp, or a special one, by partition.
 
-        Raises as `client.send`; errors of single partitions come as values.
+        Raises as `client.send`; errors of single partitions are values of the result.
         """
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
@@ -134,14 +129,14 @@ class OffsetLookup:
     def _note_errors(
         self, node_id: int, epochs: Mapping[TopicPartition, int], found: Offsets | EpochEnds
     ) -> None:
-        """Take note of the epochs that a broker refused."""
+        """Remember the leader epochs that a broker rejected."""
         for tp, answer in found.items():
             if isinstance(answer, type) and tp in epochs:
                 self._fenced_epochs.on_error(node_id, tp, epochs[tp], answer)
 
     async def _need_timestamps(self, node_id: int) -> None:
-        """Raise UnsupportedVersionError if the broker finds whole segments only (before Kafka
-        0.10.1)."""
+        """Raise UnsupportedVersionError if the broker can only find whole segments by time (before
+        Kafka 0.10.1)."""
         connection = await self._client.connection(node_id)
         if connection.pick(ListOffsetsRequest) == 0:
             raise UnsupportedVersionError(
@@ -151,12 +146,12 @@ class OffsetLookup:
     async def ask_epochs(
         self, node_id: int, wanted: Mapping[TopicPartition, EpochQuery]
     ) -> EpochEnds | None:
-        """Send one OffsetForLeaderEpoch to one broker, and return the ends of leader epochs; None
-        if the broker is too old to know.
+        """Send an OffsetForLeaderEpoch to one broker. Return the ends of leader epochs; None if the
+        broker is too old to know them.
 
-        Raises as `client.send`; errors of single partitions come as values.
+        Raises as `client.send`; errors of single partitions are values of the result.
         """
-        await self._client.connection(node_id)  # It tells what the broker knows.
+        await self._client.connection(node_id)  # the connection learns the broker's versions
         versions = self._client.versions(node_id)
         if versions is not None and not _knows_epochs(versions.api_versions):
             return None
@@ -195,11 +190,10 @@ class OffsetLookup:
     async def find(
         self, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return offsets by timestamp, from any number of brokers; what fails on the way is asked
-        again.
+        """Return offsets by timestamp, from any number of brokers, with retries.
 
-        Raises KafkaTimeoutError at `deadline` (loop time), naming what is missing and why, and
-        errors that no retry mends at once, such as that of a topic that we may not read.
+        Raises KafkaTimeoutError at `deadline` (loop time), with the missing partitions and the
+        reasons, and errors that are not retriable, such as that of a denied topic, at once.
         """
         found: dict[TopicPartition, FoundOffset] = {}
         pending = dict(wanted)
@@ -220,15 +214,15 @@ class OffsetLookup:
         return found
 
     async def _learn(self, topics: Iterable[str], deadline: float) -> None:
-        """Ask for all of these topics at once, and wait for the next response about those that are
-        not known: one that does not exist must not keep the others from being asked about."""
+        """Request metadata of all these topics, and wait for one response about unknown topics. A
+        topic that does not exist must not delay the others."""
         found = [self._client.add_topic(topic) for topic in topics]
         unknown = [future for future in found if not future.done()]
         if unknown:
             await asyncio.wait(unknown, timeout=deadline - asyncio.get_running_loop().time())
 
     def _without_leader(self, tp: TopicPartition) -> KafkaError:
-        """Return why a partition has no leader; raise it if that does not pass."""
+        """Return why a partition has no leader. Raise the error if it is not retriable."""
         code = self._client.cluster.topic_error(tp.topic)
         if not code:
             return LeaderNotAvailableError(f"{tp} has no known leader")
@@ -240,22 +234,21 @@ class OffsetLookup:
     async def _round(
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Ask every leader once, at the same time; this is round `number`."""
+        """Send one request to each leader, concurrently. This is round `number`."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
-        homes: dict[int, dict[TopicPartition, int]] = {}
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
-            # Nothing else uses a topic that is not read: it would be forgotten, and never be found.
+            # The metadata of a topic that is not read would be dropped as unused.
             self._client.touch_topic(tp.topic)
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader < 0:
                 self._client.look_for_leader(tp, f"leader of {tp} unknown")
                 answers[tp] = self._without_leader(tp)
             else:
-                homes.setdefault(leader, {})[tp] = timestamp
-        # Side by side, each bounded by the deadline: what one leader does not say is asked again
-        # with the next round, the rest is kept.
+                by_leader.setdefault(leader, {})[tp] = timestamp
+        # Each request ends at the deadline. Partitions without an offset are in the next round.
         parts = await together(
-            self._ask_within(node_id, part, deadline) for node_id, part in homes.items()
+            self._ask_within(node_id, part, deadline) for node_id, part in by_leader.items()
         )
         for part in parts:
             answers.update(part)
@@ -270,9 +263,8 @@ class OffsetLookup:
     async def _ask_within(
         self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Return what one broker found. Errors that a retry may clear come as values, any other is
-        raised.
-        """
+        """Return the offsets from one broker. Retriable errors are values of the result; raise any
+        other error."""
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)
@@ -289,7 +281,7 @@ class OffsetLookup:
         for tp, answer in found.items():
             if isinstance(answer, FoundOffset):
                 answers[tp] = answer
-            # Written before records had timestamps: none of them can be found by time.
+            # The records have no timestamps, so none can be found by time.
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
             elif is_transient(answer):
@@ -305,7 +297,7 @@ class OffsetLookup:
         pending: Mapping[TopicPartition, int],
         reasons: Mapping[TopicPartition, str],
     ) -> None:
-        """Wait before the next round. Raises KafkaTimeoutError if there is no time for one."""
+        """Wait before the next round. Raises KafkaTimeoutError if there is no time for it."""
         now = asyncio.get_running_loop().time()
         if now + delay >= deadline:
             why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
@@ -318,7 +310,8 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # Not asleep: with no broker to ask, nothing else would tell that the client is closed.
+        # This wait also ends when the client is closed, which no request would notice without a
+        # leader.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"
             await self._client.wait_for_metadata(has_leaders, now + delay, why)

@@ -1,4 +1,4 @@
-"""Give every assigned partition a position that is in its log, and keep it true to the leader's."""
+"""Positions of assigned partitions: committed offsets, the reset policy, validation (KIP-320)."""
 
 from __future__ import annotations
 
@@ -50,74 +50,71 @@ if TYPE_CHECKING:
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
-__all__ = ["Newcomers", "OffsetResolver"]
+__all__ = ["NewPartitions", "OffsetResolver"]
 
 
-# -- Which partitions came into being while the consumer was already reading their topic. No I/O
+# -- Partitions that were created while the consumer was reading their topic. No I/O
 
 
-# A member of a group has a new partition for itself soon after it was made: when the leader has
-# refreshed its metadata and the group has rebalanced. Later on, another member may have read it.
+# A group assigns a new partition when its leader has refreshed the metadata and the group has
+# rebalanced. Later on, another member may have read it. In units of metadata_max_age_ms:
 _AGES = 2
-_SHORTEST_YOUTH = 60.0
+_SHORTEST_NEW = 60.0
 
-# Names that a pattern may once have matched; beyond that those that are gone are forgotten.
+# Deleted topics to remember of a pattern subscription, beside as many as there are topics.
 _SPARE_NAMES = 1000
 
 
 class _Topic(NamedTuple):
-    """What was seen of a topic so far."""
+    """The last known id and partitions of a topic."""
 
     topic_id: bytes | None
     partitions: frozenset[int]
 
 
-class Newcomers:
-    """Tells partitions that are new from those that were there when the consumer came.
+class NewPartitions:
+    """Distinguishes partitions that were created after the subscription from older ones.
 
-    The first metadata of a topic, after the application began to read it, says which are old; if it
-    says that there is no such topic, none are. What comes later, or belongs to a topic that was
-    deleted and created again, is new: nothing in it was written before the consumer came. It stays
-    new for some minutes, and while `keep()` is called.
+    The partitions in the first metadata of a topic after the subscription are old; there are none
+    if the topic did not exist. Later partitions, and those of a recreated topic, are new: all their
+    records were written after the subscription. They stay new for some minutes, and while `keep()`
+    is called.
 
-    Owns: the partitions seen of each topic in use (with a pattern: of each topic there is), and
-    until when which are new.
+    Owns: the known partitions of each topic in use (with a pattern: of all topics); until when
+    partitions are new.
     """
 
     def __init__(self, subscriptions: SubscriptionState, metadata_max_age: float) -> None:
         self._subscriptions = subscriptions
-        self._youth = max(_SHORTEST_YOUTH, _AGES * metadata_max_age)
+        self._new_for = max(_SHORTEST_NEW, _AGES * metadata_max_age)
         self._subscription: Subscription | None = None
         self._seen: dict[str, _Topic] = {}
         self._has_seen_all = False
         self._until: dict[TopicPartition, float] = {}
-        # Answers from before the application began to read: "no such topic" may not be true any
-        # more.
+        # Topic metadata from before the subscription: "no such topic" may be outdated.
         self._stale: dict[str, TopicInfo] = {}
 
     def is_new(self, tp: TopicPartition) -> bool:
-        """Return whether a partition without a committed offset is to be read from its
-        beginning.
-        """
+        """Return whether a partition without a committed offset is read from its beginning."""
         until = self._until.get(tp)
         return until is not None and _now() < until
 
     def keep(self, tp: TopicPartition) -> None:
-        """Let a partition stay new, if it is, while its position is being looked up."""
+        """Keep a new partition new while its position is being looked up."""
         if tp in self._until:
-            self._until[tp] = max(self._until[tp], _now() + _SHORTEST_YOUTH)
+            self._until[tp] = max(self._until[tp], _now() + _SHORTEST_NEW)
 
-    def look(self, cluster: ClusterMetadata) -> None:
-        """Take in a metadata snapshot, and what the application reads now."""
+    def update(self, cluster: ClusterMetadata) -> None:
+        """Compare a metadata snapshot and the present subscription with the known partitions."""
         if self._subscriptions.subscription is not self._subscription:
             self._follow(cluster)
         if self._subscriptions.pattern is None:
             for name in sorted(self._subscriptions.topics):
-                self._look_at(name, cluster, is_late=False)
+                self._update_topic(name, cluster, is_late=False)
         elif cluster.has_all_topics:
             names = cluster.topics(exclude_internal_topics=False)
             for name in sorted(names):
-                self._look_at(name, cluster, is_late=self._has_seen_all)
+                self._update_topic(name, cluster, is_late=self._has_seen_all)
             self._has_seen_all = True
             self._prune(names)
         now = _now()
@@ -125,7 +122,7 @@ class Newcomers:
             del self._until[tp]
 
     def _follow(self, cluster: ClusterMetadata) -> None:
-        """Follow the application to another subscription, which may keep some of its topics."""
+        """Forget the topics that a new subscription does not include."""
         self._subscription = self._subscriptions.subscription
         self._has_seen_all = False
         topics = self._subscriptions.topics
@@ -133,7 +130,7 @@ class Newcomers:
         infos = ((name, cluster.topic_info(name)) for name in topics)
         self._stale = {name: info for name, info in infos if info is not None}
 
-    def _look_at(self, name: str, cluster: ClusterMetadata, *, is_late: bool) -> None:
+    def _update_topic(self, name: str, cluster: ClusterMetadata, *, is_late: bool) -> None:
         numbers = cluster.known_partitions(name)
         seen = self._seen.get(name)
         if numbers is None:
@@ -143,22 +140,21 @@ class Newcomers:
         topic_id = cluster.topic_id(name)
         if seen is None:
             seen = _Topic(topic_id, frozenset() if is_late else numbers)
-        # Deleted and created again: all partitions of the other topic are new.
+        # The topic was recreated: all its partitions are new.
         elif topic_id is not None and seen.topic_id not in (None, topic_id):
             seen = _Topic(topic_id, frozenset())
         if numbers is not seen.partitions:
-            until = _now() + self._youth
+            until = _now() + self._new_for
             for number in sorted(numbers - seen.partitions):
                 self._until[TopicPartition(name, number)] = until
             seen = _Topic(topic_id or seen.topic_id, numbers | seen.partitions)
         self._seen[name] = seen
 
     def _is_absent(self, name: str, cluster: ClusterMetadata) -> bool:
-        """Return whether a broker has said, since the application began to read it, that there is
-        no such topic.
-        """
+        """Return whether a broker has reported since the subscription that the topic does not
+        exist."""
         info = cluster.topic_info(name)
-        # Each response makes another object, so an old answer is recognised by being the same.
+        # Each response creates a new object, so the same object is outdated metadata.
         if info is None or info is self._stale.get(name):
             return False
         return bool(cluster.missing_topics((name,)))
@@ -174,37 +170,38 @@ def _now() -> float:
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# How often in a row a leader may have an older epoch than the position, before it is believed.
-# Brokers that were cut off from the others know of no later leader, but those others do.
+# After so many responses in a row from leaders with an older epoch than the position, the topic
+# counts as recreated. Fewer responses may come from a former leader that is partitioned off.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
 _Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
-_Question = Callable[[], Coroutine[Any, Any, None]]
+_Request = Callable[[], Coroutine[Any, Any, None]]
 
 
 class OffsetResolver:
-    """Finds positions: the committed offset, else the reset policy; checks them against new
-    leaders.
+    """Finds the position of each partition: the committed offset, or that of the reset policy.
+    Validates positions when the leader changes.
 
-    A partition that comes with a rebalance gets its position like this:
+    A newly assigned partition gets its position in these steps:
 
-    1. It is assigned: UNSET. The Fetcher wakes the resolver, and fetches nothing of it.
-    2. OffsetFetch asks for the committed offset. While offsets of the partition are in an open
-       transaction the coordinator refuses, and the partition alone is asked about again: the offset
-       before the transaction would have its records read twice (KIP-447).
-    3. There is an offset: it is the position. If its leader epoch is older than the leader's, the
-       leader is asked first where that epoch ended (VALIDATING): its log may have been truncated.
-    4. There is none: RESETTING, by the policy. ListOffsets asks the leader. A partition that is
-       newer than the consumer is read from its beginning by "latest" as well.
-    5. The position is known: READY. The Fetcher asks for records.
+    1. It is assigned: UNSET. The Fetcher wakes the resolver, and does not fetch the partition.
+    2. OffsetFetch returns the committed offset. While an open transaction commits offsets of the
+       partition, the coordinator returns an error, and only this partition is requested again. With
+       the offset before the transaction, its records would be read twice (KIP-447).
+    3. If there is an offset, it is the position. If its leader epoch is older than the leader's,
+       the leader first returns the end of that epoch (VALIDATING): its log may be truncated.
+    4. If there is none, the reset policy applies (RESETTING): ListOffsets to the leader. A
+       partition that was created after the subscription is read from its beginning, even by
+       "latest".
+    5. The position is known: READY. The Fetcher requests records.
 
-    The application may call `seek()`, or the group revoke the partition, while a request is out.
-    Both raise the partition's `epoch`, and a response to what was asked before is dropped. So a
-    position is written only while it is unset or being validated, and for the epoch it was asked
-    for. Brokers are asked side by side, so that a slow one holds up its own partitions only; each
-    failure backs off by partition.
+    While a request is in flight, the application may call `seek()`, or the group may revoke the
+    partition. Both raise the `epoch` of the PartitionState, and the response is dropped. So a
+    position is written only while it is unset or being validated, and only for the epoch of the
+    request. Requests to several brokers run concurrently, so that a slow broker delays only its own
+    partitions. Each partition has its own backoff.
 
-    Owns: which partitions are being asked about; which are new (`Newcomers`).
+    Owns: the partitions with a request in flight; its NewPartitions.
     """
 
     def __init__(
@@ -218,7 +215,7 @@ class OffsetResolver:
         self.lookup = OffsetLookup(shared.client, config, shared.fenced_epochs)
         self._client = shared.client
         self._config = config
-        self._desk = shared.desk
+        self._queue = shared.desk
         self._meter = shared.meter
         self._subscriptions = shared.subscriptions
         self._log = SubjectLog(log, config.subject)
@@ -226,27 +223,28 @@ class OffsetResolver:
         self._targets = targets
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
-        # An object of its own: `seek_to_end()` means the end, by whatever policy.
+        # A separate object, because `seek_to_end()` always means the end, whatever the policy.
         self._policy = None if policy is None else OffsetSpec(*policy)
         self._policy_of_losses = policy
-        self._newcomers: Newcomers | None = None
+        self._new_partitions: NewPartitions | None = None
         if policy == LATEST:
-            self._newcomers = Newcomers(shared.subscriptions, config.client.metadata_max_age)
-            shared.client.cluster.add_listener(self._newcomers.look)
+            self._new_partitions = NewPartitions(
+                shared.subscriptions, config.client.metadata_max_age
+            )
+            shared.client.cluster.add_listener(self._new_partitions.update)
         self._signal = Signal()
         self._is_woken = False
         self._asked: set[PartitionState] = set()
 
     def wake(self) -> None:
-        """Look again: a partition may need an offset."""
+        """Check all partitions: one may need an offset."""
         self._is_woken = True
         self._signal.notify()
 
     async def run(self) -> None:
-        """Resolve whatever needs it, until cancelled."""
+        """Find positions until cancelled."""
         while True:
-            # `wake()` may be called while `_dispatch` runs, as it changes partitions, when nothing
-            # waits for the signal yet.
+            # `_dispatch` changes partitions, which calls `wake()` before this task waits.
             self._is_woken = False
             self._dispatch(asyncio.get_running_loop().time())
             if not self._is_woken:
@@ -254,33 +252,32 @@ class OffsetResolver:
 
     @property
     def is_looking(self) -> bool:
-        """Whether a partition with a leader has no position yet, and no attempt to find it has
-        failed."""
+        """Whether a partition with a leader has no position yet, without a failed attempt."""
         return any(
             state.needs_offset and not state.retry.failures and state.home.node_id is not None
             for state in self._subscriptions.assignment.states()
         )
 
-    def look_for_newcomers(self) -> None:
-        """Note which partitions are new, for the policy "latest": the assignment or the metadata
-        changed."""
-        if self._newcomers is not None:
-            self._newcomers.look(self._client.cluster)
+    def update_new_partitions(self) -> None:
+        """Find new partitions, for the policy "latest", after a change of the assignment or the
+        metadata."""
+        if self._new_partitions is not None:
+            self._new_partitions.update(self._client.cluster)
 
-    # -- positions that turn out to be wrong -------------------------------------------------------
+    # -- invalid positions -------------------------------------------------------
 
     def on_other_topic(self, other: OtherTopic) -> None:
-        """Reset the positions in a topic that was deleted and created again; go back to those in a
-        topic that was seen before.
+        """Reset the positions in a recreated topic; restore those in a topic that was seen before.
 
-        1. A topic is created again. All but one of the brokers say so, and positions are reset.
-        2. That one is asked. As far as it knows the former topic is there, and it may lead it.
-        3. The others are asked. Read on from the position in the former topic, the new one would
-           lack records, or have them returned twice. So each topic has a position of its own.
+        1. A topic is recreated. All brokers but one report it, and the positions are reset.
+        2. The next metadata comes from that broker, which still has the former topic.
+        3. The next metadata comes from another broker. With the position in the former topic,
+           records of the new one would be skipped or returned twice. So each topic has a position
+           of its own.
 
-        Of a partition that nothing was fetched of, the position may be one in the new topic: the
-        coordinator and the leaders were asked by name, and know more than the metadata of before.
-        It is looked up once more.
+        If no record of a partition was fetched, its position may belong to the new topic: the
+        coordinator and the leaders find the topic by its name, and may be newer than the metadata.
+        The position is then looked up again.
         """
         topic, outdated = other.name, []
         for state in self._subscriptions.assignment.states():
@@ -301,34 +298,34 @@ class OffsetResolver:
                 self.begin_again(state)
 
     def begin_again(self, state: PartitionState) -> None:
-        """Read a partition from its beginning: another topic has the name now. Positions in the old
-        one mean nothing in it, and all that it holds is still to be read."""
+        """Read a partition of a recreated topic from its beginning: no record of it was read."""
         state.reset(None if self._policy is None else EARLIEST)
 
     def on_out_of_range(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
-        """Find another position by the reset policy, or report `failure` if there is none: the
-        position is not in the log."""
+        """Apply the reset policy to a position that is not in the log. Without a policy, report
+        `failure`."""
         client = self._config.client
         now = asyncio.get_running_loop().time()
         if self._policy is None:
-            # The application gets the error, and has to seek. The next look finds nothing else
-            # before that.
+            # The application gets the error, and has to seek. Other attempts before that would fail
+            # in the same way.
             state.retry.wait_until(now + client.retry_backoff_max)
-            self._desk.report(state, failure)
+            self._queue.report(state, failure)
             return
         self._log.debug("%s: offset %s is out of range", state.tp, state.cursor.offset)
-        # By this object newcomers do not count: what there was to read is known not to be there.
+        # Apply the reset policy to new partitions too: the broker has already reported the offset
+        # as out of range.
         state.lose(self._policy_of_losses)
         state.retry.lose(now, client.retry_backoff, client.retry_backoff_max)
 
-    # -- who is to be asked what -------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------
 
     def _dispatch(self, now: float) -> None:
-        """Start one request for each broker and kind of question."""
+        """Start one request for each broker and kind of request."""
         due = [state for state in self._waiting() if state.retry.at <= now]
-        self._keep_newcomers(due)
+        self._keep_new(due)
         unset = [state for state in due if state.phase is Phase.UNSET]
-        # One request for all of them: the coordinator is one broker, unlike the leaders below.
+        # One request for all: there is one coordinator, but several leaders below.
         if unset and self._committer is not None:
             self._start(partial(self._ask_committed, unset), unset, "committed-offsets")
         else:
@@ -337,18 +334,17 @@ class OffsetResolver:
         self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "ListOffsets")
         self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
 
-    def _keep_newcomers(self, waiting: Iterable[PartitionState]) -> None:
-        newcomers = self._newcomers
-        if newcomers is not None:
+    def _keep_new(self, waiting: Iterable[PartitionState]) -> None:
+        if self._new_partitions is not None:
             for state in waiting:
-                newcomers.keep(state.tp)
+                self._new_partitions.keep(state.tp)
 
     def _waiting(self) -> list[PartitionState]:
         states = self._subscriptions.assignment.states()
         return [state for state in states if state.needs_offset and state not in self._asked]
 
     def _next_retry(self) -> float | None:
-        # Partitions without a leader are tried again when metadata changes: `route()` touches them.
+        # Partitions without a leader are retried after new metadata: `route()` touches them.
         placed = [state for state in self._waiting() if state.home.node_id is not None]
         now = asyncio.get_running_loop().time()
         return min((s.retry.at for s in placed if s.retry.at > now), default=None)
@@ -356,25 +352,25 @@ class OffsetResolver:
     def _ask_leaders(
         self, due: Iterable[PartitionState], phase: Phase, ask: _Ask, request: str
     ) -> None:
-        homes: dict[int, list[PartitionState]] = {}
+        by_leader: dict[int, list[PartitionState]] = {}
         cluster, assignment = self._client.cluster, self._subscriptions.assignment
         for state in due:
             if state.phase is not phase:
                 continue
             if assignment.is_foreign(state.tp.topic, cluster):
-                # Its leader is asked by name, and would tell of the log of the other topic.
+                # Leaders find the topic by name, and would return an offset in the other topic.
                 text = f"{state.tp}: the group has assigned another topic"
                 self._postpone(state, UnknownTopicId(text))
                 self._client.doubt_metadata(text)
             else:
                 leader = cluster.leader_for_partition(state.tp)
                 if leader is not None and leader >= 0:
-                    homes.setdefault(leader, []).append(state)
-        for node_id, states in homes.items():
-            question = partial(self._ask_node, node_id, partial(ask, node_id, states), request)
-            self._start(question, states, f"{request}-{node_id}")
+                    by_leader.setdefault(leader, []).append(state)
+        for node_id, states in by_leader.items():
+            request_task = partial(self._ask_node, node_id, partial(ask, node_id, states), request)
+            self._start(request_task, states, f"{request}-{node_id}")
 
-    async def _ask_node(self, node_id: int, ask: _Question, request: str) -> None:
+    async def _ask_node(self, node_id: int, ask: _Request, request: str) -> None:
         contact = self._targets.contact_of(node_id)
         if contact is None:
             await ask()
@@ -385,35 +381,33 @@ class OffsetResolver:
             except KafkaError as error:
                 contact.note(error)
                 raise
-        # A fetch may never tell: no records are asked for of a partition that is paused.
+        # For a paused partition there is no fetch that would note the success.
         contact.succeed()
 
-    def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:
+    def _start(self, ask: _Request, states: list[PartitionState], name: str) -> None:
         self._asked.update(states)
         now = asyncio.get_running_loop().time()
         for state in states:
             state.retry.begin(now)
         self._tasks.start(self._finish(ask, states), name=name)
 
-    async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
-        """Await one question; its partitions may be asked about again, whatever its result."""
+    async def _finish(self, ask: _Request, states: list[PartitionState]) -> None:
+        """Await a request; afterwards its partitions may have another one, whatever the result."""
         try:
-            # The task begins a turn later. What needs nothing any more costs no request.
+            # The task starts in a later turn of the loop; the positions may be known by then.
             if any(state.needs_offset for state in states):
                 await ask()
         except KafkaError as error:
             self._on_failure(states, error)
         finally:
-            # However it ended. A partition that was sought or moved meanwhile takes nothing from
-            # the response, and may need another one at once, so look again.
+            # A partition that was sought or revoked meanwhile has ignored the response, and may
+            # need another request at once.
             self._asked.difference_update(states)
-            self._desk.positions.notify()
+            self._queue.positions.notify()
             self.wake()
 
-    # -- the questions -----------------------------------------------------------------------------
-
-    # Each looks first which of its partitions still need a position: between the start of its task
-    # and this first step the application may have sought elsewhere.
+    # Each request first checks which of its partitions still need a position: the application may
+    # have called `seek()` since the task was created.
 
     async def _ask_committed(self, states: list[PartitionState]) -> None:
         assert self._committer is not None
@@ -441,8 +435,8 @@ class OffsetResolver:
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
 
     def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
-        """Return whether the coordinator calls a partition with a leader unknown so often that it
-        has no committed offset."""
+        """Return whether a partition has no committed offset: it has a leader, but was unknown in
+        several responses of the coordinator."""
         if not isinstance(error, UnknownTopicOrPartitionError) or state.home.node_id is None:
             return False
         state.retry.note_doubt()
@@ -457,7 +451,7 @@ class OffsetResolver:
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
             if isinstance(answer, FoundOffset) and answer.offset < 0:
-                # Nothing as young as asked for: what comes next is (KIP-1106).
+                # All records are older than the requested time: start at the end (KIP-1106).
                 answer = ends.get(state.tp, answer)
             if state.epoch != epoch or state.phase is not Phase.RESETTING:
                 continue
@@ -478,15 +472,15 @@ class OffsetResolver:
             self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
 
     def _note_skipped(self, state: PartitionState, offset: int) -> None:
-        """Count and log what the reset policy skips, or has read again, because the log does not
-        have the position any more."""
+        """Count and log the offsets that the reset policy skips, or reads again, after the position
+        was out of range."""
         count = offset - state.lost_at
         if count > 0:
             self._meter.skipped(state.tp.topic, count)
             effect = f"{count} offsets are skipped"
         else:
             effect = f"the last {-count} offsets are read again" if count else "nothing is skipped"
-        # Once: what follows without a successful fetch is logged as a stall.
+        # Once as a WARNING: a reset without a successful fetch after it is logged as a stall.
         self._log.log(
             logging.WARNING if state.retry.losses <= 1 and count else logging.DEBUG,
             "%s: offset %d is out of range, reset to %d: %s",
@@ -497,26 +491,25 @@ class OffsetResolver:
         )
 
     def _spec_of(self, state: PartitionState) -> OffsetSpec:
-        """Return what to ask for. That a partition is new is not known before it is there, so not
-        before now."""
+        """Return the offset to request. Only now the metadata can have the partition, and show
+        whether it is new."""
         spec = state.reset_to
         assert isinstance(spec, OffsetSpec)
-        newcomers = self._newcomers
-        if spec is self._policy and newcomers is not None and newcomers.is_new(state.tp):
+        new = self._new_partitions
+        if spec is self._policy and new is not None and new.is_new(state.tp):
             self._log.info("%s is new: it is read from its beginning", state.tp)
             return EARLIEST
         return spec
 
     async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        """Return the ends of those logs in which a time is to be found. They are asked for first:
-        what is written between the two questions must not be missed by both."""
+        """Return the log ends of partitions that are looked up by time. They are requested first:
+        a record that is written between the two requests must be found by one of them."""
         timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
         return await self.lookup.ask(node_id, timed) if timed else {}
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
-            # A seek raises the first, another leader brings the second: then the response is to
-            # another question.
+            # After a seek or a leader change one of these differs, and the response is dropped.
             state: (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
             for state in states
             if state.phase is Phase.VALIDATING
@@ -529,38 +522,38 @@ class OffsetResolver:
                 continue
             answer = UnknownError if found is None else found.get(state.tp, UnknownError)
             if found is None or answer is ClusterAuthorizationFailedError:
-                # Too old to know; or, before Kafka 2.3, it may tell only other brokers.
+                # The broker is too old; or, before Kafka 2.3, only other brokers are authorized.
                 state.end_validation()
             elif isinstance(answer, EpochEnd):
                 self._compare(state, answer)
             else:
                 self._on_refused(state, answer)
 
-    # -- the responses -----------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
     def _apply_policy(self, state: PartitionState) -> None:
-        """Begin the search by the reset policy, as there is no committed offset; report it if there
-        is no policy."""
+        """Apply the reset policy to a partition without a committed offset. Without a policy,
+        report NoOffsetForPartitionError."""
         if self._policy is not None:
             state.reset(self._policy)
             return
         tp = state.tp
         self._postpone(state)
-        self._desk.report(state, lambda: NoOffsetForPartitionError(tp))
+        self._queue.report(state, lambda: NoOffsetForPartitionError(tp))
 
     def _compare(self, state: PartitionState, end: EpochEnd) -> None:
-        """Compare the new leader's log with what was fetched. It has all of it, or was truncated
-        below the position."""
+        """Compare the new leader's log with the fetched records: it may be truncated below the
+        position."""
         cursor = state.cursor
-        # The leader says where our epoch, or the last one before it that it knows, ends in its log:
-        # 1. Behind all that was fetched: its log has that, and goes on.
-        # 2. Nowhere, and the leader's own epoch is older than ours. It may lead no more, and was
-        #    cut off before it could hear of that: other brokers are asked who leads. Or the topic
-        #    is another one. Its id tells that as well, but not that an offset was committed before.
-        # 3. Before what was fetched, but not before what was returned: only the buffer is void.
-        # 4. Before the position: records that the application got are not in the log any more.
-        # 5. Nowhere, and the epoch is that of a leader, at the end of its log, and of no known
-        #    record: those have none (formats before Kafka 0.11). There is nothing to compare.
+        # The leader returns the end of our epoch, or of the last earlier one that it has:
+        # 1. After all fetched records: the log has them.
+        # 2. Unknown, and the leader's own epoch is older than ours. It may be a former leader that
+        #    is partitioned off, so other brokers are asked for the leader. Or the topic was
+        #    recreated; its id shows that, too, but not for an offset that was committed before.
+        # 3. Before fetched records, but not before the position: only buffered records are invalid.
+        # 4. Before the position: the log no longer has records that were returned.
+        # 5. Unknown, and no record is known to have our epoch, which a leader has returned with the
+        #    end of its log: old formats (before Kafka 0.11) have no epochs. Nothing to compare.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
             state.end_validation()
@@ -574,27 +567,26 @@ class OffsetResolver:
                 self._log.warning("%s was created again: its position is reset", state.tp)
                 self.begin_again(state)
                 return
-            # No search: the committed offset would be found again, and lead here, without end.
+            # Not the committed offset, which would lead here again, without end.
         elif not is_known and cursor.epochs.before(cursor.offset) < 0:
             state.end_validation()
             return
         if is_known and end.end_offset >= position:
-            # Only data buffered ahead is gone.
+            # Only buffered records are invalid.
             state.move(position, end.leader_epoch)
             return
         self._log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)
         if self._policy is None:
             self._report_truncation(state, end.end_offset if is_known else None)
         elif is_known:
-            # With a policy the application has agreed to go on. Where the logs part, nothing is
-            # skipped.
+            # The reset policy allows this. From where the logs differ, no record is skipped.
             state.move(end.end_offset, end.leader_epoch)
         else:
             state.lose(self._policy)
 
     def _may_be_cut_off(self, state: PartitionState) -> bool:
-        """Return whether to ask another time, as the leader may be one of before; ask other brokers
-        who leads."""
+        """Return whether to retry, because this may be a former leader. Request metadata from other
+        brokers."""
         client = self._client
         client.doubt_metadata(f"{state.tp}: the leader has an older epoch than the position")
         state.retry.note_doubt()
@@ -604,13 +596,12 @@ class OffsetResolver:
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset
         self._postpone(state)
-        # The records behind the position are of the log that was cut, and would be returned before
-        # the error.
-        self._desk.buffer.discard(state)
-        self._desk.report(state, lambda: LogTruncationError(tp, position, divergent))
+        # Buffered records belong to the truncated log, and would be returned before the error.
+        self._queue.buffer.discard(state)
+        self._queue.report(state, lambda: LogTruncationError(tp, position, divergent))
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
-        """Back off after an error of one partition; report it if no retry mends it."""
+        """Back off after an error of one partition. Report it if it is not retriable."""
         self._postpone(state, error if is_transient(error) else None)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if is_transient(error):
@@ -620,25 +611,25 @@ class OffsetResolver:
             else:
                 self._client.request_metadata(why)
             return
-        self._desk.report(state, lambda: for_partition(error, state.tp))
+        self._queue.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
-        """Back off after a request without a response; report the error if no retry mends it."""
+        """Back off after a request without a response. Report the error if it is not retriable."""
         self._log.debug("Offset lookup failed: %s", error)
-        # A group's coordinator that is away for so long comes back, too: readers wait for it.
+        # A timeout is retried: readers wait for an unavailable coordinator.
         is_reported = not error.retriable and not isinstance(error, KafkaTimeoutError)
         # Without the traceback, which would keep the callers of the failed call in memory.
         kept = None if is_reported else renewed(error)
         for state in states:
             self._postpone(state, kept)
         if is_reported:
-            self._desk.report_all(states, lambda: renewed(error))
+            self._queue.report_all(states, lambda: renewed(error))
         self._client.request_metadata(f"offset lookup failed: {error}")
 
     def _postpone(
         self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
     ) -> None:
-        """Delay the next request for the partition. `error`: unless the application gets it."""
+        """Delay the next request for the partition. `error`: None if the application gets it."""
         client = self._config.client
         now = asyncio.get_running_loop().time()
         state.retry.postpone(now, client.retry_backoff, client.retry_backoff_max, error)

@@ -1,4 +1,4 @@
-"""Ways to assign the partitions of a group to its members."""
+"""Assignors: they distribute the partitions of a group over its members."""
 
 from typing import TYPE_CHECKING
 

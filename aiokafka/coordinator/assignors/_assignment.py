@@ -1,12 +1,13 @@
-"""Assign partitions evenly, moving as few as possible.
+"""The steps of assignors: who owns what, and an even assignment that moves few partitions.
 
-A member's load is its number of partitions. An assignment is as even as it can be when no chain of
-moves ends in a member that has at least two partitions fewer than the chain's first: A gives one to
-B, B one to C, where each wants the topic it gets (an optimal semi-matching; Harvey, Ladner, Lovász
-and Tamir 2006). So: keep what is owned, give the rest to the members with least, then follow
-shortest chains until there are none.
+The load of a member is its number of partitions. In a chain of moves, A gives a partition to B, B
+gives one to C, and each subscribes to the topic that it receives. An assignment is as even as
+possible when there is no chain whose last member has at least two partitions fewer than the first
+(an optimal semi-matching; Harvey, Ladner, Lovász and Tamir 2006). So `balance()` keeps owned
+partitions, assigns the others to the members with the least load, and then moves partitions along
+shortest chains until there is none.
 
-Topics with the same subscribers are alike, so the search runs over groups of topics.
+Topics with the same subscribers are interchangeable, so the search runs over groups of topics.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
 
 
-# -- Steps that several assignors share
+# -- Common steps of assignors
 
 
 Members = Mapping[str, ConsumerProtocolMemberMetadata]
 
 
 def in_order(members: Members) -> list[str]:
-    """Return the members in the order of Java's client: static ones first, by the name that they
-    keep when they are restarted, unlike the member id."""
+    """Return the members in the order of the Java client: static members first, by instance id,
+    which unlike the member id stays the same after a restart."""
 
-    def place(member: str) -> tuple[bool, str]:
+    def position(member: str) -> tuple[bool, str]:
         instance_id = members[member].group_instance_id
         return (True, member) if instance_id is None else (False, instance_id)
 
-    return sorted(members, key=place)
+    return sorted(members, key=position)
 
 
 def subscribers_by_topic(members: Members) -> dict[str, list[str]]:
@@ -65,7 +66,7 @@ def partitions_by_topic(cluster: ClusterMetadata, topics: Iterable[str]) -> dict
 def build(
     version: int, shares: Mapping[str, Iterable[TopicPartition]]
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
-    """Return the assignments for the partitions of each member."""
+    """Return the assignment objects for these partitions, with sorted partition numbers."""
     result = {}
     for member, share in shares.items():
         topics: dict[str, list[int]] = {}
@@ -80,21 +81,21 @@ def build(
 
 
 GENERATION = struct.Struct(">i")
-"""The user data of cooperative members: the generation of what they own."""
+"""The user data of cooperative members: the generation of their owned partitions."""
 
 
 class Claim(NamedTuple):
-    """What a member claims to own, and the generation in which it got it (-1: unknown)."""
+    """The partitions that a member claims to own, and their generation (-1: unknown)."""
 
     generation: int
     partitions: Iterable[TopicPartition]
 
 
 def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
-    """Return what each member owns, every partition at most once.
+    """Return the partitions of each member, each partition at most once.
 
-    The claim of the newest generation counts. Two claims of the same generation contradict each
-    other, so the partition then counts as unowned.
+    The claim of the newest generation counts. If two members claim a partition in the same
+    generation, it counts as unowned.
     """
     best: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str | None] = {}
@@ -112,14 +113,14 @@ def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
 
 
 def claims_of(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> dict[str, Claim]:
-    """Return what cooperative members claim."""
+    """Return the claims of cooperative members."""
     return {member: _claim(metadata) for member, metadata in members.items()}
 
 
 def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
     generation = metadata.generation
     if generation < 0 and metadata.user_data and len(metadata.user_data) >= GENERATION.size:
-        # Before version 2 the generation went into the user data.
+        # Before version 2 the generation was in the user data.
         generation = GENERATION.unpack_from(metadata.user_data)[0]
     return Claim(generation, metadata.owned())
 
@@ -131,8 +132,8 @@ def without_moving(
 ) -> dict[str, list[TopicPartition]]:
     """Leave out partitions that other members claim: the next rebalance can assign them.
 
-    Claims that did not count are included, because their members may be reading the partition. They
-    do not entitle to it: the member whose claim counted is reading it, too.
+    Claims of older generations are included, because their members may still read the partition.
+    They give no right to it: the member with the newest claim reads it, too.
     """
     taken = set().union(*(claim.partitions for claim in claims.values()))
     mine = {member: set(owned.get(member, ())) for member in shares}
@@ -153,10 +154,10 @@ def balance(
     """Return the partitions of each member of `owned`.
 
     Args:
-        subscribers: the members that want a topic, in sorted order.
-        partitions: the partitions of each topic that exists.
-        owned: what each member has now; no partition twice. What it no longer wants is ignored,
-            and what no longer exists: a topic may be created again with fewer partitions.
+        subscribers: The members that subscribe to a topic, in sorted order.
+        partitions: The partitions of each existing topic.
+        owned: The present partitions of each member, no partition twice. Partitions that the member
+            no longer subscribes to, or that no longer exist, are ignored.
     """
     sharing = _Sharing(subscribers, partitions, list(owned))
     sharing.keep(owned, {topic: set(numbers) for topic, numbers in partitions.items()})
@@ -166,10 +167,10 @@ def balance(
 
 
 class _Sharing:
-    """Who has what. Members and groups of topics go by number.
+    """An assignment in progress. Members and groups of topics have numbers.
 
-    Owns: `shares[member][group]`, the partitions of a member in a group, in the order in which it
-    got them, and `load[member]`, how many these are together.
+    Owns: `shares[member][group]`, the partitions of a member in a group of topics, in the order in
+    which it received them; `load[member]`, the number of its partitions.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class _Sharing:
     def keep(
         self, owned: Mapping[str, Iterable[TopicPartition]], there: Mapping[str, Set[int]]
     ) -> None:
-        """Leave with each member what it has and still wants of the partitions that are there."""
+        """Leave existing partitions with their owners, if these still subscribe to the topic."""
         wanted = [set(groups) for groups in self.groups]
         for member, name in enumerate(self.names):
             for tp in sorted(owned[name]):
@@ -210,7 +211,8 @@ class _Sharing:
                     self._kept.add(tp)
 
     def deal(self, partitions: Mapping[str, Sequence[int]]) -> None:
-        """Give every other partition to the taker that has least, the choosiest topics first."""
+        """Assign every other partition to the subscriber with the least load, the topics with the
+        fewest subscribers first."""
         free: dict[int, list[TopicPartition]] = {}
         for topic in sorted(partitions):
             rest = [TopicPartition(topic, number) for number in partitions[topic]]
@@ -226,7 +228,7 @@ class _Sharing:
 
     def even_out(self) -> None:
         """Move partitions along chains from members with more to members with less."""
-        # Chains of one move are most of them, and are found without a search.
+        # Most chains have one move, and are found without a search.
         moved = True
         while moved:
             moved = sum(map(self._even_out_group, range(len(self.takers)))) > 0
@@ -240,12 +242,12 @@ class _Sharing:
             if chain:
                 self._move_along(chain)
             else:
-                # No member that could give to these, even over others, has two more than the
-                # poorest. No other member can give to them either: any that could has been seen.
+                # No member that could give partitions to these, directly or along a chain, has two
+                # more than the poorest: the search has seen all such members.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
-        """Move partitions of one group until its takers with and without them are even."""
+        """Move partitions of one group of topics until no subscriber has two more than another."""
         poorest = [(self.load[taker], taker) for taker in self.takers[group]]
         richest = [(-load, taker) for load, taker in poorest if self.shares[taker].get(group)]
         heapq.heapify(poorest)
@@ -268,10 +270,10 @@ class _Sharing:
     def _find_chain(
         self, poorest: list[int], open_members: set[int]
     ) -> tuple[list[tuple[int, int, int]], set[int]]:
-        """Search from all of the poorest members at once for a member with two more.
+        """Search for a member with two partitions more than the poorest members.
 
-        Returns the moves (giver, taker, group) of a shortest chain, the last giver's first, or an
-        empty list with all members seen.
+        Return the moves (giver, taker, group) of a shortest chain, from that member on, and the
+        members seen; no moves if there is no such member.
         """
         enough = self.load[poorest[0]] + 2
         came: dict[int, tuple[int, int] | None] = dict.fromkeys(poorest)
@@ -305,7 +307,8 @@ class _Sharing:
 
     def _move_along(self, chain: list[tuple[int, int, int]]) -> None:
         for giver, taker, group in chain:
-            # The last one got is one that the giver did not have before, if there is such a one.
+            # Take the partition received last: if the giver did not own it before, moving it breaks
+            # no stickiness.
             tp = self.shares[giver][group].pop()
             self.load[giver] -= 1
             self._give(taker, group, tp)
@@ -315,7 +318,7 @@ class _Sharing:
         self.load[member] += 1
 
     def result(self) -> Shares:
-        """Return the partitions of each member by name."""
+        """Return the partitions of each member, by member id."""
         return {
             name: sorted(tp for group in self.shares[member].values() for tp in group)
             for member, name in enumerate(self.names)

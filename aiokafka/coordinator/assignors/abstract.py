@@ -1,4 +1,4 @@
-"""What an assignor is."""
+"""The base class of assignors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from aiokafka.coordinator.protocol import (
 __all__ = ["AbstractPartitionAssignor", "Either", "either"]
 
 
-# -- Methods of an assignor with state that can be called on its class as well
+# -- Methods that can be called on an instance and on the class
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Either:
-    """A method whose class, when it is called on that, has an instance of its own.
+    """A method that can also be called on the class, where it uses one shared instance.
 
     In aiokafka all methods of assignors are class methods: a program may call them on the class,
-    and a class method that overrides one may call it by `super()`. What such calls note is shared
-    by all that use the class; a consumer makes an instance for itself where it can.
+    and an overriding class method may call them by `super()`. Such calls share their state; a
+    consumer makes its own instance if possible.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -37,16 +37,16 @@ class Either:
     def __get__(self, instance: object | None, owner: type[Any]) -> Any:
         if instance is not None:
             return types.MethodType(self._function, instance)
-        # Of a class that cannot have an instance, tools such as mock.create_autospec() look at it.
+        # mock.create_autospec() reads methods of abstract classes, which have no instance.
         stand_in = owner if getattr(owner, "__abstractmethods__", None) else _of_class(owner)
         return types.MethodType(self._function, stand_in)
 
 
 def _of_class(owner: type[Any]) -> Any:
-    """Return the instance that stands for a class."""
+    """Return the shared instance of a class."""
     made = vars(owner).get("_of_class")
     if made is None:
-        # The state has defaults, so there is no need to know what the constructor takes.
+        # Without its constructor, whose arguments are unknown: the state has defaults.
         made = owner._of_class = object.__new__(owner)
     return made
 
@@ -54,7 +54,7 @@ def _of_class(owner: type[Any]) -> Any:
 if TYPE_CHECKING:
 
     def either(function: F) -> F:
-        """Make a method work on the class, too."""
+        """Make a method callable on the class, too."""
         return function
 
 else:
@@ -70,14 +70,14 @@ else:
 class AbstractPartitionAssignor(abc.ABC):
     """Assigns partitions. The members of a group agree on one assignor that all of them support.
 
-    A consumer is given assignors as classes or as instances. It makes one instance of a class for
-    itself, so an assignor may keep state on `self`; class methods work as well.
+    `partition_assignment_strategy` has classes or instances. A consumer makes its own instance of a
+    class, so an assignor may keep state on `self`; class methods work as well.
     """
 
     supports_cooperative: ClassVar[bool] = False
-    """Whether members keep their partitions during a rebalance (KIP-429). What moves is left out of
-    what `assign()` returns, until its owner has given it up; the same members and partitions must
-    then lead to the same result."""
+    """Whether members keep their partitions during a rebalance (KIP-429). Then the first assignment
+    leaves out each partition that moves. Its owner revokes it, and a second rebalance assigns it,
+    so the same members and partitions must lead to the same result of `assign()`."""
 
     @property
     @abc.abstractmethod
@@ -88,17 +88,17 @@ class AbstractPartitionAssignor(abc.ABC):
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """Return what each member gets, by member id. Called on the leader of the group only."""
+        """Return the assignment of each member, by member id. Called on the group's leader only."""
 
     @abc.abstractmethod
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """Return what this member tells the leader when it joins."""
+        """Return the metadata of this member for the leader, in each join."""
 
     @abc.abstractmethod
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Take note of what this member got; called on every member after a rebalance."""
+        """Called on every member after a rebalance, with its own assignment."""
 
     @either
     def on_generation_assignment(self, generation: int) -> None:
-        """Take note of the generation of the group; called before `on_assignment`."""
+        """Called before `on_assignment` with the generation of the group."""
         return

@@ -1,4 +1,4 @@
-"""Sticky assignments, reached in two steps so that reading never stops for what stays (KIP-429)."""
+"""Sticky assignments in two rebalances, which do not interrupt partitions that stay (KIP-429)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = ["CooperativeStickyAssignor"]
 
 
 class CooperativeStickyAssignor(AbstractPartitionAssignor):
-    """Assigns as `StickyPartitionAssignor` does, without revoking what a member keeps.
+    """Assigns as `StickyPartitionAssignor` does, without revoking partitions that a member keeps.
 
-    A partition that moves is assigned to no member in the first rebalance, so that its owner can
-    give it up, and to its new owner in a second rebalance that follows at once. All members of a
-    group have to support it. The bytes are those of Java's CooperativeStickyAssignor.
+    The first rebalance assigns a moving partition to no member, so that its owner revokes it. A
+    second rebalance follows at once, and assigns it to its new owner. All members of a group have
+    to support this assignor. The bytes are those of Java's CooperativeStickyAssignor.
 
-    Owns: the generation of this member's last assignment, which goes into the user data. The
-    assignment itself is told for whatever assignor, by the group.
+    Owns: the generation of this member's last assignment, for the user data. The owned partitions
+    are added for every cooperative assignor, see `GroupAssignors`.
     """
 
     name = "cooperative-sticky"
@@ -67,9 +67,9 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
 
     @either
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Do nothing: the group knows it."""
+        """Do nothing: `GroupAssignors` has the assignment."""
 
     @either
     def on_generation_assignment(self, generation: int) -> None:
-        """Take note of the generation in which the last assignment was made."""
+        """Keep the generation of the last assignment."""
         self._generation = generation

@@ -1,4 +1,4 @@
-"""Neighbouring partitions to each member, topic by topic."""
+"""Assign a range of each topic's partitions to each member."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ __all__ = ["RangePartitionAssignor"]
 
 
 class RangePartitionAssignor(AbstractPartitionAssignor):
-    """Gives each member of a topic a range of its partitions; the first members get one more.
+    """Assigns to each subscriber of a topic a range of its partitions; the first members get one
+    more.
 
-    Partitions of the same number in topics with the same subscribers and the same number of
-    partitions go to the same member, so such topics can be joined. With many small topics the
-    first members carry most of the load.
+    If topics have the same subscribers and the same number of partitions, equal partition numbers
+    go to the same member, so such topics can be joined. With many small topics the first members
+    get most of the load.
     """
 
     name = "range"

@@ -1,4 +1,4 @@
-"""One partition after the other to the next member in turn."""
+"""Assign the partitions of all topics to the members in turn."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["RoundRobinPartitionAssignor"]
 
 
 class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
-    """Assigns the partitions of all topics to the members in turn, as cards are dealt.
+    """Assigns the partitions of all topics to the members in turn.
 
     With equal subscriptions the members differ by at most one partition. A member that does not
-    want the topic of a partition is passed over.
+    subscribe to the topic of a partition is skipped.
     """
 
     name = "roundrobin"

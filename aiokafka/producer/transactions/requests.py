@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
-from aiokafka._group_members import GroupReader
 from aiokafka._partitions import as_partition, split_offset
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -45,6 +44,7 @@ from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPart
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.group.group import GroupView
     from aiokafka.net.connection import BrokerConnection
 
 __all__ = [
@@ -216,7 +216,7 @@ def as_group(group: Any) -> str | ConsumerGroupMetadata:
     return ConsumerGroupMetadata(group_id, group.generation_id, group.member_id, instance_id)
 
 
-def with_epochs(offsets: Offsets, readers: Sequence[GroupReader]) -> Offsets:
+def with_epochs(offsets: Offsets, readers: Sequence[GroupView]) -> Offsets:
     """Return `offsets` with the leader epochs that these consumers know.
 
     By them the next reader notices that the log was truncated meanwhile (KIP-320).
@@ -232,7 +232,7 @@ def with_epochs(offsets: Offsets, readers: Sequence[GroupReader]) -> Offsets:
 
 
 def share_out(
-    offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupReader]
+    offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupView]
 ) -> list[Share]:
     """Assign each of `offsets` to the member that commits it.
 
@@ -245,7 +245,7 @@ def share_out(
             if group.member_id and group.member_id == reader.member_id:
                 reader.refuse_lost(offsets)
         return [(group, offsets)]
-    by_reader: dict[GroupReader | None, Offsets] = {}
+    by_reader: dict[GroupView | None, Offsets] = {}
     for partition, entry in offsets.items():
         by_reader.setdefault(_reader_of(partition, entry.offset, readers), {})[partition] = entry
     shares: dict[ConsumerGroupMetadata, Offsets] = {}
@@ -259,8 +259,8 @@ def share_out(
 
 
 def _reader_of(
-    partition: TopicPartition, offset: int, readers: Sequence[GroupReader]
-) -> GroupReader | None:
+    partition: TopicPartition, offset: int, readers: Sequence[GroupView]
+) -> GroupView | None:
     """Return the reader that returned the records before this offset.
 
     A rebalance may move a partition between two consumers of this event loop while a transaction
@@ -274,7 +274,7 @@ def _reader_of(
     So B counts only once it has returned records, or stands at this very offset.
     """
     for reader in readers:
-        if reader.stands_for(partition, offset):
+        if reader.may_commit(partition, offset):
             return reader
     for reader in readers:
         if reader.has_lost(partition):

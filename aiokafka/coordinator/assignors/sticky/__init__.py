@@ -1,1 +1,1 @@
-"""Even shares that change as little as possible."""
+"""Even assignments that change as little as possible."""

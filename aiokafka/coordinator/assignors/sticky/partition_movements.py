@@ -1,48 +1,50 @@
-"""Import path of aiokafka: which partitions an assignment moves."""
+"""Import path of aiokafka: the movements of an assignment, for tests of programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aiokafka._typing import Self
 from aiokafka.structs import TopicPartition
 
 __all__ = ["PartitionMovements"]
 
 
-# -- Which partitions an assignment moves, as the tests of aiokafka ask
-
-
 class PartitionMovements:
-    """Owns, by partition, the member that has given it up and the one that has got it."""
+    """The partitions that move from one assignment to the next. They are computed at the first use.
 
-    def __init__(self) -> None:
+    Owns: by partition, the member that it leaves and the member that it goes to.
+    """
+
+    def __init__(
+        self,
+        before: Mapping[str, Iterable[TopicPartition]] | None = None,
+        after: Mapping[str, Iterable[TopicPartition]] | None = None,
+    ) -> None:
+        self._before = before
+        self._after = after
         self._moved: dict[TopicPartition, tuple[str, str]] = {}
-
-    @classmethod
-    def between(
-        cls,
-        before: Mapping[str, Iterable[TopicPartition]],
-        after: Mapping[str, Iterable[TopicPartition]],
-    ) -> Self:
-        """Return what is moved from one assignment to the next."""
-        found = cls()
-        owners = {tp: member for member, tps in before.items() for tp in tps}
-        for member, tps in after.items():
-            for tp in tps:
-                found.move_partition(tp, owners.get(tp, member), member)
-        return found
 
     def move_partition(
         self, partition: TopicPartition, old_consumer: str, new_consumer: str
     ) -> None:
-        """Note a move. What is moved twice has moved from its first member; what comes back to it,
-        not at all."""
+        """Add a movement. Two movements of a partition count as one from its first member; a
+        partition that returns to its first member does not move."""
+        self._compute()
         first = self._moved.pop(partition, (old_consumer,))[0]
         if first != new_consumer:
             self._moved[partition] = (first, new_consumer)
 
     def are_sticky(self) -> bool:
-        """Return whether no two members have exchanged partitions of a topic for others of it."""
+        """Return whether no two members have exchanged partitions of the same topic."""
+        self._compute()
         moves = {(tp.topic, giver, taker) for tp, (giver, taker) in self._moved.items()}
         return not any((topic, taker, giver) in moves for topic, giver, taker in moves)
+
+    def _compute(self) -> None:
+        if self._before is None or self._after is None:
+            return
+        owners = {tp: member for member, tps in self._before.items() for tp in tps}
+        after, self._before, self._after = self._after, None, None
+        for member, tps in after.items():
+            for tp in tps:
+                self.move_partition(tp, owners.get(tp, member), member)

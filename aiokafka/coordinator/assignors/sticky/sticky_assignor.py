@@ -1,4 +1,4 @@
-"""Even shares that change as little as possible from one rebalance to the next (KIP-54)."""
+"""Even assignments that change as little as possible between rebalances (KIP-54)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _GENERATION = struct.Struct(">i")
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Assigns evenly, and lets every member keep as much as that allows.
+    """Assigns evenly, and leaves as many partitions as possible with their owners.
 
-    All members still give up everything while they rebalance, but most get the same partitions
-    back, so local state survives. The bytes are those of Java's StickyAssignor: both may be in one
-    group.
+    All members still revoke everything during a rebalance, but most partitions return to their
+    former owners, whose local state stays valid. The bytes are those of Java's StickyAssignor: both
+    may be in one group.
 
-    Owns: the last assignment of this member and its generation, which it sends to the leader.
+    Owns: the last assignment of this member and its generation, for the user data.
     """
 
     name = "sticky"
@@ -50,7 +50,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     _assignment: Sequence[TopicPartition] = ()
     _generation = -1
     _latest_partition_movements = PartitionMovements()
-    """Of the last assignment that was made, by any member: for tests."""
+    """Of the last call of `assign()`, of any member. Tests of programs read it."""
 
     @either
     def assign(
@@ -60,7 +60,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         subscribers = subscribers_by_topic(members)
         partitions = partitions_by_topic(cluster, subscribers)
         shares = balance(subscribers, partitions, owned)
-        type(self)._latest_partition_movements = PartitionMovements.between(owned, shares)
+        type(self)._latest_partition_movements = PartitionMovements(owned, shares)
         return build(self.version, shares)
 
     @either
@@ -71,7 +71,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     def _metadata(
         cls, topics: Iterable[str], partitions: Sequence[TopicPartition], generation: int = -1
     ) -> ConsumerProtocolMemberMetadata:
-        """Return what a member says that has had these partitions, in this generation."""
+        """Return the metadata of a member with these partitions of this generation."""
         user_data = b""
         if partitions:
             grouped = build(0, {"": partitions})[""].assignment
@@ -84,12 +84,12 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
     @either
     def on_generation_assignment(self, generation: int) -> None:
-        """Take note of the generation in which the last assignment was made."""
+        """Keep the generation of the last assignment."""
         self._generation = generation
 
 
 def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
-    """Read what a member says that it had; another client's nonsense counts as nothing."""
+    """Return the claim in the user data; none if that is malformed."""
     if not metadata.user_data:
         return Claim(-1, ())
     try:

@@ -1,0 +1,290 @@
+"""Revoke and assign partitions, and call the application's rebalance listener."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aiokafka._log import SubjectLog
+from aiokafka.consumer._shared import ListenerMethod, call_listener
+from aiokafka.consumer.subscription_state import Assignment
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._tasks import TaskOwner
+    from aiokafka.abc import ConsumerRebalanceListener
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.group.commits import GroupCommits
+    from aiokafka.consumer.position.committed import Identity
+
+__all__ = ["Rebalance"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+Partitions = frozenset[TopicPartition]
+
+# Parts of the rebalance timeout. After it the group removes members that have not joined.
+_WAIT_FOR_APPLICATION = 0.5
+_WAIT_FOR_COMMIT = 0.1
+
+
+class Rebalance:
+    """The steps of a rebalance that the application sees. Called by the membership task only, which
+    writes the assignment through this class.
+
+    A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
+
+    1. `hold()`: readers get no more records. Otherwise the application could get records after its
+       last commit, and the new owner would read them again.
+    2. The application finishes its records: it asks for more, or commits. The wait ends early
+       enough for the member to join in time, otherwise the group would remove it.
+    3. Auto-commit commits the finished records. The coordinator accepts the member's old identity
+       until the next generation begins.
+    4. The listener is called. It may commit, too. An unanswered earlier commit must not overwrite
+       these commits, so the committed offsets are checked.
+    5. Only then the assignment changes, and the member tells the group. Another member can get the
+       partition from here on. Late fetch responses and commits of the partition are dropped
+       (`PartitionState.retire()`, `GroupCommits.forget_committed()`).
+    6. `release()`: readers get records of the remaining partitions again.
+
+    A member that the group has removed cannot take steps 2 and 3: other members may have the
+    partitions already. So `lose_all()` first drops the assignment, and then calls the listener. If
+    the group removes the member during step 2 or 3, `revoke()` ends, and leaves the rest to
+    `lose_all()`.
+
+    Owns: the partitions that a listener was called for and has to be called for again, and this
+    listener; the listener that was called for a revocation and waits for the next assignment; the
+    last assignment by the group, and its copy at the time of `unsubscribe()`.
+    """
+
+    def __init__(
+        self, shared: Shared, fetcher: Fetcher, commits: GroupCommits, tasks: TaskOwner
+    ) -> None:
+        self._tasks = tasks
+        self._config = shared.config
+        self._log = SubjectLog(log, shared.config.subject)
+        self._subscriptions = subscriptions = shared.subscriptions
+        self._queue = shared.desk
+        self._fetcher = fetcher
+        self._commits = commits
+        self._assigned = subscriptions.assignment
+        self._unsubscribed = commits.as_revoked(self._assigned)
+        self._listener: ConsumerRebalanceListener | None = None
+        self._listener_partitions: Partitions = frozenset()
+        self._revoked_listener: ConsumerRebalanceListener | None = None
+
+    @property
+    def owned(self) -> Partitions:
+        """The partitions that the group has assigned; empty for a manual assignment."""
+        subscriptions = self._subscriptions
+        return subscriptions.assignment.tps if subscriptions.is_by_group else frozenset()
+
+    @property
+    def is_call_due(self) -> bool:
+        """Whether a listener has to be called for the end of its partitions."""
+        return bool(self._listener_partitions)
+
+    async def revoke(self, revoked: Partitions) -> bool:
+        """Wait for the application, auto-commit, and call the listener. Return False if the group
+        removed the member before the listener was called."""
+        self._queue.hold()
+        self._log.info("Revoking %s", _names(revoked))
+        await self._wait_for_application(revoked)
+        if self._config.enable_auto_commit and not self._commits.is_removed:
+            await self._commits.commit_finished(self._commit_limit)
+        if self._commits.is_removed:
+            return False
+        await self._call_revoked(revoked)
+        await self._commits.restore_overwritten(
+            asyncio.get_running_loop().time() + self._commit_limit
+        )
+        return True
+
+    async def begin_join(self) -> None:
+        """Call the listener before an eager member joins without partitions, as aiokafka does
+        before each join. Skip the call if the listener was called for `unsubscribe()` or lost
+        partitions since its last assignment: calls come in pairs."""
+        listener = self._subscriptions.listener
+        if listener is not None and listener is not self._revoked_listener:
+            self._revoked_listener = listener
+            self._queue.hold()
+            await self._call(listener.on_partitions_revoked, frozenset())
+
+    async def lose_all(self) -> None:
+        """Drop all partitions, then call the listener: the group has removed the member."""
+        lost = self.owned
+        self._queue.hold()
+        self._assign(frozenset(), keep=False)
+        if not lost:
+            return
+        self._log.warning("Lost %s", _names(lost))
+        await self._call_lost(lost)
+
+    # -- unsubscribe() -----------------------------------------------------------------------------
+
+    def on_unsubscribed(self) -> None:
+        """Keep the last assignment with the present ids of its topics, for `revoke_unsubscribed()`.
+
+        The copy is used once, even without a membership to commit it in: in a later membership
+        other members may have committed later offsets.
+        """
+        self._unsubscribed = self._commits.as_revoked(self._assigned)
+        self._assigned = Assignment({}, -1)
+
+    async def revoke_unsubscribed(self, identity: Identity) -> None:
+        """Commit the finished records of the partitions that `unsubscribe()` has ended, and call
+        the listener."""
+        self._queue.hold()
+        gone = self._listener_partitions
+        # The group has removed the member since, so other members may have the partitions: commit
+        # nothing, and report them as lost.
+        if identity.generation < 0:
+            self.forget_unsubscribed()
+            await self._call_lost(gone)
+            return
+        try:
+            await self.commit_unsubscribed(identity)
+        except KafkaError as error:
+            self._commits.log_failure(error)
+        self.forget_unsubscribed()
+        await self._call_revoked(gone)
+
+    async def commit_unsubscribed(self, identity: Identity) -> None:
+        """Auto-commit the finished records of the partitions that `unsubscribe()` has ended, once.
+        Raises as `OffsetCommitter.commit`."""
+        if self._config.enable_auto_commit:
+            await self._commits.commit_revoked(self._unsubscribed, identity, self._commit_limit)
+        self.forget_unsubscribed()
+
+    def forget_unsubscribed(self) -> None:
+        """Commit nothing more of the last assignment: it would overwrite the commits of other
+        members."""
+        self._assigned = Assignment({}, -1)
+        self.on_unsubscribed()
+
+    # -- assignments of the group ------------------------------------------------------------------
+
+    async def assign_only(self, assigned: Partitions) -> None:
+        """Assign exactly these partitions, none with a position: eager rebalances."""
+        if self._assign(assigned, keep=False):
+            await self._call_assigned(assigned)
+
+    # The next two keep the state of partitions that stay assigned (KIP-429).
+
+    async def revoke_all_but(self, kept: Partitions) -> bool:
+        """Revoke all other partitions. Return whether there were any, which the group can now
+        assign to other members."""
+        owned = self.owned
+        revoked = owned - kept
+        if revoked and await self.revoke(revoked):
+            # `kept` may include partitions that `assign_all()` adds later. And fewer may be owned
+            # by now: none after `unsubscribe()`, even after another `subscribe()`.
+            ids = self._subscriptions.assignment.topic_ids
+            self._assign(self.owned & kept, keep=True, topic_ids=ids)
+        return bool(revoked)
+
+    async def assign_all(
+        self, assigned: Partitions, topic_ids: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Assign these partitions, which include all that are assigned now. `topic_ids`: the ids by
+        which the group assigned them."""
+        added = assigned - self.owned
+        if self._assign(assigned, keep=True, topic_ids=topic_ids):
+            await self._call_assigned(added)
+
+    def release(self) -> None:
+        """Return records to readers again."""
+        self._queue.release()
+
+    @property
+    def _commit_limit(self) -> float:
+        limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
+        return min(limit, self._config.client.request_timeout)
+
+    # The listener that was called for an assignment is called for its end, even if the application
+    # has subscribed with another listener since.
+
+    async def _call_assigned(self, added: Partitions) -> None:
+        self._log.info("Assigned %s", _names(added))
+        self._listener, self._revoked_listener = self._subscriptions.listener, None
+        if self._listener is not None:
+            # Before the call: a listener that raises half-way is called for the end all the same.
+            self._listener_partitions |= added
+            # The listener may seek. Readers must get no record of the position before that.
+            self._queue.hold()
+            await self._call(self._listener.on_partitions_assigned, added)
+
+    async def _call_revoked(self, revoked: Partitions) -> None:
+        # Before the call: a listener whose call is cancelled is not called again.
+        self._listener_partitions -= revoked
+        if self._listener is not None and revoked:
+            self._revoked_listener = self._listener
+            await self._call(self._listener.on_partitions_revoked, revoked)
+
+    async def _call_lost(self, lost: Partitions) -> None:
+        self._listener_partitions -= lost
+        if self._listener is not None and lost:
+            self._revoked_listener = self._listener
+            # Duck-typed listeners may lack this method.
+            on_lost = getattr(
+                self._listener, "on_partitions_lost", self._listener.on_partitions_revoked
+            )
+            await self._call(on_lost, lost)
+
+    def _assign(
+        self, partitions: Partitions, *, keep: bool, topic_ids: Mapping[str, bytes] | None = None
+    ) -> bool:
+        """Write the assignment. Return False if the subscription has ended."""
+        before = self.owned
+        # Before the states of revoked partitions are gone, which know the records in hand. Added
+        # partitions may have been assigned before, and other members have committed for them since.
+        self._commits.forget_committed(before ^ partitions if keep else before | partitions)
+        if not self._subscriptions.is_by_group:
+            return False
+        self._subscriptions.assign_from_subscribed(
+            sorted(partitions), keep=keep, topic_ids=topic_ids
+        )
+        self._assigned = self._subscriptions.assignment
+        self._commits.revoke_all_but(self._assigned.tps)
+        self._fetcher.route()
+        return True
+
+    async def _wait_for_application(self, revoked: Partitions) -> None:
+        """Wait until the application asks for more records or has committed, for a part of the
+        rebalance timeout."""
+        limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
+        deadline = asyncio.get_running_loop().time() + limit
+        while self._commits.has_in_hand(revoked) and not self._commits.is_removed:
+            if not await self._queue.polls.wait(deadline):
+                self._log.warning(
+                    "Records that were returned are neither committed nor followed by another "
+                    "call after %g s: their partitions are given up, others may read them again",
+                    limit,
+                )
+                return
+
+    async def _call(self, method: ListenerMethod, partitions: Partitions) -> None:
+        """Call the listener. The application's next call raises its exception."""
+        try:
+            await call_listener(self._queue, method, partitions)
+        except asyncio.CancelledError as error:
+            # Either this task is cancelled, or something that the listener awaited. The second case
+            # must not end the membership silently.
+            if self._tasks.is_ending_us():
+                raise
+            name = getattr(method, "__qualname__", repr(method))
+            self._log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
+            failure = KafkaError(f"{name} of the rebalance listener awaited what was cancelled")
+            failure.__cause__ = error
+            self._queue.fail_next_call(failure)
+        except Exception as error:
+            self._log.exception("Rebalance listener failed")
+            self._queue.fail_next_call(error)
+
+
+def _names(partitions: Partitions) -> str:
+    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)) or "nothing"
