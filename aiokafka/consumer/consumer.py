@@ -44,9 +44,9 @@ from aiokafka.consumer._arguments import (
     to_assign,
     topic_names,
 )
+from aiokafka.consumer._context import ConsumerContext, refuse_in_listener, telemetry_labels
 from aiokafka.consumer._health import ConsumerHealthMonitor
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.consumer._shared import Shared, refuse_in_listener, telemetry_labels
 from aiokafka.consumer.fetch.buffer import RecordIterator
 from aiokafka.consumer.fetch.fetcher import Fetcher, FetchTargets
 from aiokafka.consumer.fetch.record_queue import RecordQueue
@@ -327,10 +327,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription = subscription
         self._queue = queue = RecordQueue()
         self._monitor = health = ConsumerHealthMonitor(client, config, self._subscription)
-        self._shared = shared = Shared(client, config, self._subscription, queue, health.look)
+        self._context = context = ConsumerContext(client, config, self._subscription, queue, health)
         # The tasks must not refer to the consumer, or `__del__` could not warn of an unclosed one.
-        self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
-        targets = FetchTargets(shared)
+        self._owner = tasks = TaskOwner(config.client.client_id, context.fail)
+        targets = FetchTargets(context)
         self._committer: OffsetCommitter | None = None
         self._joined: GroupMembership | None = None
         self._group_view: GroupView | None = None
@@ -338,15 +338,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             # Imported here, so that a consumer without a group does not load it.
             from aiokafka.consumer.group import group
 
-            self._committer = group.make_committer(shared, config.group_id)
-        self._resolver = OffsetResolver(shared, tasks, targets, self._committer)
-        self._fetch = Fetcher(shared, tasks, targets, self._resolver)
+            self._committer = group.make_committer(context, config.group_id)
+        self._resolver = OffsetResolver(context, tasks, targets, self._committer)
+        self._fetch = Fetcher(context, tasks, targets, self._resolver)
         if self._committer is not None:
-            self._joined = group.GroupMembership(shared, self._fetch, self._committer)
-            self._group_view = group.GroupView(shared, self._joined)
+            self._joined = group.GroupMembership(context, self._fetch, self._committer)
+            self._group_view = group.GroupView(context, self._joined)
             add_reader(self._loop, self._group_view)
-        self._coordinator = self._joined or NoGroup(shared, self._fetch)
-        health.begin(queue, tasks, targets, self._coordinator, shared.meter)
+        self._coordinator = self._joined or NoGroup(context, self._fetch)
+        health.begin(queue, tasks, targets, self._coordinator, context.meter)
         self._all_topics: AllTopics | None = None
         self._is_started = False
         self._yielded_at = 0.0
@@ -430,8 +430,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._fetch.start()
         self._coordinator.on_metadata()
         self._owner.start(self._resolver.run(), name="offsets")
-        if self._shared.interception is not None:
-            self._owner.start(self._shared.interception.run(), name="interceptors")
+        if self._context.interception is not None:
+            self._owner.start(self._context.interception.run(), name="interceptors")
         await self._coordinator.start(self._owner)
         await self._await_positions(deadline)
 
@@ -523,9 +523,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             await self._coordinator.stop(deadline)
         limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
         await self._coordinator.close(limit)
-        if self._shared.interception is not None:
-            await self._shared.interception.finish(limit)
-            self._shared.interception.close()
+        if self._context.interception is not None:
+            await self._context.interception.finish(limit)
+            self._context.interception.close()
         await self._owner.stop(limit)
         await self._fetch.close()
         self._monitor.close()
@@ -552,8 +552,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._monitor.close()
         self._coordinator.abandon()
         self._owner.cancel()
-        if self._shared.interception is not None:
-            self._shared.interception.close()
+        if self._context.interception is not None:
+            self._context.interception.close()
         self._client.abort()
 
     def _check(self) -> None:
@@ -693,12 +693,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 await self._fetch.wait_for_records(wanted, self._next_look(told_at))
                 self._yielded_at = self._loop.time()
                 self._check_can_read()
-            elif self._shared.interception is None:
+            elif self._context.interception is None:
                 return record
             else:
                 from aiokafka.consumer._interception import intercept_one
 
-                record = await intercept_one(self._shared, record, began_at)
+                record = await intercept_one(self._context, record, began_at)
                 if record is not None:
                     return record
                 await self._maybe_yield()
@@ -747,11 +747,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             if not in_time and until == deadline:
                 break
         result = records
-        if records and self._shared.interception is not None:
+        if records and self._context.interception is not None:
             from aiokafka.consumer._interception import intercept
 
             limit_at = began_at + timeout_ms / 1000
-            result = await intercept(self._shared, records, began_at, limit_at)
+            result = await intercept(self._context, records, began_at, limit_at)
         self._fetch.settle(records)
         return result
 
@@ -1175,7 +1175,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         from aiokafka.consumer._metrics import read_consumer
 
         buffered = self._fetch.buffered_bytes
-        return read_consumer(self._shared, self._joined, buffered, self._loop.time())
+        return read_consumer(self._context, self._joined, buffered, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
 
