@@ -1,8 +1,9 @@
-"""Parse `sasl.jaas.config` as Java does, and read the login modules of Kafka's clients. Pure.
+"""Parse `sasl.jaas.config` as Java does, and read the login modules of Kafka's clients.
 
-`module flag key=value ...;` with Java's StreamTokenizer: words of letters, digits and `._-$`,
-strings in either kind of quotes with escapes, comments by `//`, `/* */` and `/`. No error shows the
-text, because it contains a password; a word that is no option may be a part of one.
+The form is `module flag key=value ...;`, tokenized as by Java's StreamTokenizer: words of letters,
+digits and `._-$`, strings in single or double quotes with escapes, and comments by `//`, `/* */`
+and `/`. Errors do not show the text, because it contains a password. They do not show unknown words
+either, which may be a part of the password.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 
 __all__ = ["Login", "LoginModule", "parse_jaas", "read_login"]
 
-# Java takes the character after a single slash into the comment, even a line end.
+# In Java the comment of a single slash includes the next character, even a line end.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)
-# A word does not begin with a digit, a dot or a minus: to Java that would be a number.
+# A word does not begin with a digit, a dot or a minus, which begin a number in Java.
 _WORD = re.compile(r"[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_.\-$\xa0-\U0010ffff]*")
 _QUOTED = re.compile(
     r"\"((?:[^\"\\\r\n]|\\.)*)(?:\"|(?=[\r\n])|\Z)|'((?:[^'\\\r\n]|\\.)*)(?:'|(?=[\r\n])|\Z)",
@@ -36,7 +37,7 @@ _KERBEROS_OPTIONS = {
     "serviceName": "service_name",
 }
 _KERBEROS_FLAGS = ("useKeyTab", "useTicketCache")
-# How Java's module keeps tickets and asks for passwords: nothing of it changes who logs in.
+# Options about tickets and prompts in Java, without effect on the identity of the client.
 _KERBEROS_IDLE = frozenset(
     {
         *("storeKey", "doNotPrompt", "debug", "refreshKrb5Config", "renewTGT", "isInitiator"),
@@ -60,16 +61,16 @@ class LoginModule(NamedTuple):
     """An entry of a JAAS configuration."""
 
     name: str
-    """The class, without its package, which may be a shaded one."""
+    """The name of the class without its package, because libraries relocate packages."""
 
     options: dict[str, str]
 
 
 class Login(NamedTuple):
-    """Who logs in, by whatever mechanism."""
+    """The credentials of a login module."""
 
     mechanism: str
-    """The only one that the module is for, "" if that is left to `sasl.mechanism`."""
+    """The mechanism, or "" if `sasl.mechanism` selects one of several."""
 
     options: dict[str, Any]
     """`username`, `password` and `tokenauth`; or `client_id`, `client_secret`, `scope` and
@@ -79,11 +80,11 @@ class Login(NamedTuple):
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """A word or a string; otherwise one character."""
+    """Whether the token is a word or a string; otherwise it is a single character."""
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Return the one login module in `text`. Raises ValueError that says what is wrong."""
+    """Return the only login module in `text`. Raises ValueError with the reason."""
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
@@ -142,9 +143,9 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def read_login(text: str, mechanism: str) -> Login:
-    """Return who logs in by the `sasl.jaas.config` in `text`, with this `sasl.mechanism` or "".
+    """Return the credentials in the `sasl.jaas.config` `text`, for a `sasl.mechanism` or "".
 
-    Raises ValueError for what Java refuses, and for options that cannot be honoured.
+    Raises ValueError for a text that Java rejects, and for unsupported options.
     """
     module = parse_jaas(text)
     if module.name not in _READERS:
@@ -156,7 +157,7 @@ def read_login(text: str, mechanism: str) -> Login:
     if not mechanism and login.mechanism:
         return login
     if mechanism not in mechanisms:
-        # With another mechanism a password might be sent in clear, or another user log in.
+        # Another mechanism might send the password in clear text, or use another identity.
         needed = " or ".join(mechanisms)
         raise ValueError(
             f"{module.name} needs sasl.mechanism to be {needed}; it is {mechanism or 'not set'}"
@@ -181,7 +182,7 @@ def _password(module: LoginModule) -> dict[str, Any]:
     known = {*_PASSWORD_OPTIONS, "serviceName"}
     if module.name == "ScramLoginModule":
         known.add("tokenauth")
-    # Brokers keep the passwords of all users in theirs.
+    # user_NAME options are for brokers, which have the passwords of all users here.
     _refuse_others(module, known, "user_")
     for name in _PASSWORD_OPTIONS:
         if name not in module.options:

@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
+from admin_calls import operations
 from growth import Growth
 from names import error_anchor
 from option_list import OptionList
@@ -22,7 +23,6 @@ from results import Conditions, Results, Targets
 
 import aiokafka
 from aiokafka import errors
-from aiokafka.admin._releases import operations
 
 project = "aiokafka"
 author = "aiokafka contributors"

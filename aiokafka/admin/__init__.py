@@ -1,7 +1,7 @@
 """Inspect and change a cluster: topics, configurations, groups, records, delegation tokens.
 
-The names are loaded when they are first used: a program that lists topics does not wait for the
-code of groups and tokens.
+A name is loaded when it is first used, so a program that lists topics does not load the code of
+groups and tokens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# The modules and the public names that each of them has.
+# The public names of each module.
 _NAMES = {
     "acls": "AclBinding AclFilter Acls ResourcePattern",
     "brokers": (
@@ -50,7 +50,7 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = {home for home in _NAMES if not home.startswith("_")}
 
-if TYPE_CHECKING:  # which reads these imports in place of __all__
+if TYPE_CHECKING:  # type checkers take these imports for __all__
     from aiokafka.admin._group_descriptions import GroupDescription as GroupDescription
     from aiokafka.admin._group_descriptions import GroupListing as GroupListing
     from aiokafka.admin._group_descriptions import GroupMember as GroupMember

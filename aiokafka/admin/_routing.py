@@ -438,7 +438,8 @@ def _fields_with_codes(kind: type[Struct]) -> list[str]:
     if kind not in _found_fields:
         _found_fields[kind] = found = []
         for each in fields(kind):
-            struct = each.type.struct or (each.type.element and each.type.element.struct)
+            element = each.type.element
+            struct = each.type.struct if element is None else element.struct
             if each.name == "error_code" or (struct is not None and _fields_with_codes(struct)):
                 found.append(each.name)
     return _found_fields[kind]

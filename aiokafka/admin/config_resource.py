@@ -1,4 +1,4 @@
-"""A resource of the cluster that has a configuration."""
+"""`ConfigResource`, a resource with a configuration, and the types of resources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ConfigResource", "ConfigResourceType"]
 
 
 class ConfigResourceType(enum.IntEnum):
-    """Which kind of resource a configuration belongs to."""
+    """The type of a resource with a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -26,7 +26,8 @@ class ConfigResource:
     Args:
         resource_type: a `ConfigResourceType` or its name in any case, such as "topic".
         name: name of the topic or group; id of the broker, as a string or a number.
-        configs: to describe, the names wanted (default all); to alter, values by name.
+        configs: to describe the resource, the names of settings (default: all); to alter it, values
+            by name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Kafka's numbers and words for operations, sources, types, states and modes, by name."""
+"""Enums of Kafka's numbers and names: operations, sources, types and states."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
     "operations_of",
 ]
 
-_NOT_ASKED = -(2**31)  # what brokers send where operations were not asked for
+_NOT_REQUESTED = -(2**31)  # authorized operations in a response if they were not requested
 
 
 class _Known(enum.IntEnum):
-    """Numbers of which a newer broker may have more: those are UNKNOWN, which is 0."""
+    """Base class of enums to which newer brokers may add numbers, which become UNKNOWN (0)."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Known | None:
@@ -39,7 +39,7 @@ class _Known(enum.IntEnum):
 
 
 class AclOperation(_Known):
-    """What a user may be allowed to do with a resource."""
+    """An operation on a resource; UNKNOWN for one of a newer broker, ANY in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -69,7 +69,7 @@ class AclPermission(_Known):
 
 
 class ResourceType(_Known):
-    """What an ACL is about; ANY is for filters."""
+    """The type of the resources of an ACL entry; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -82,10 +82,10 @@ class ResourceType(_Known):
 
 
 class PatternType(_Known):
-    """How the name of an ACL is compared with the name of a resource.
+    """How an ACL entry compares its name with the name of a resource.
 
-    ANY and MATCH are for filters: ANY takes every pattern with that name, MATCH every pattern that
-    applies to a resource of that name.
+    ANY and MATCH are for filters: ANY selects entries with the same name, MATCH selects entries
+    that apply to a resource of that name.
     """
 
     UNKNOWN = 0
@@ -96,7 +96,7 @@ class PatternType(_Known):
 
 
 class TransactionState(enum.Enum):
-    """Where a transaction stands; the values are Kafka's names."""
+    """The state of a transaction; the values are Kafka's names."""
 
     UNKNOWN = ""
     EMPTY = "Empty"
@@ -110,12 +110,12 @@ class TransactionState(enum.Enum):
 
     @classmethod
     def of(cls, name: str) -> TransactionState:
-        """Return the state of this name, UNKNOWN for one that a newer broker has."""
+        """Return the state of this name, or UNKNOWN for a state of a newer broker."""
         return next((state for state in cls if state.value == name), cls.UNKNOWN)
 
 
 class ScramMechanism(_Known):
-    """How a user logs in with a password that is not sent."""
+    """The hash function of SCRAM."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -123,16 +123,16 @@ class ScramMechanism(_Known):
 
 
 class QuotaName(enum.Enum):
-    """What may stand in place of a name in quotas."""
+    """Stands in place of a name in quotas."""
 
-    #: All that have no quota of their own.
+    #: All users, client ids or IP addresses without a quota of their own.
     DEFAULT = "default"
-    #: In filters: every name, and the default.
+    #: In filters: all names, and the default.
     ANY = "any"
 
 
 class ConfigSource(_Known):
-    """Where the value of a setting comes from."""
+    """The source of a setting's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -146,7 +146,7 @@ class ConfigSource(_Known):
 
 
 class ConfigType(_Known):
-    """What a setting has for a value."""
+    """The type of a setting's value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -170,16 +170,16 @@ class ConfigOperation(enum.IntEnum):
 
 
 class ElectionType(enum.IntEnum):
-    """Which replica is to lead a partition."""
+    """The replica that an election selects."""
 
-    #: The first of its replicas, if it is in sync.
+    #: The first replica of the partition, if it is in sync.
     PREFERRED = 0
-    #: Any that runs, in sync or not, where there is no leader: records may be lost.
+    #: For a partition without a leader, any running replica. Records may be lost.
     UNCLEAN = 1
 
 
 class TopicAction(enum.IntEnum):
-    """What has to be done to a topic for a declared state, in this order."""
+    """A change of a topic towards its declared state, in the order of the steps."""
 
     CREATE = 0
     GROW = 1
@@ -188,17 +188,17 @@ class TopicAction(enum.IntEnum):
 
 
 class FeatureUpgradeType(enum.IntEnum):
-    """Which ways the level of a feature may go."""
+    """How the level of a feature may change."""
 
     UPGRADE = 1
-    #: Also down, unless something would be lost.
+    #: Upgrade, or downgrade without loss of metadata.
     SAFE_DOWNGRADE = 2
-    #: Also down, even if something is lost.
+    #: Upgrade, or downgrade even with loss of metadata.
     UNSAFE_DOWNGRADE = 3
 
 
 class _Named(enum.Enum):
-    """Words of the wire; one that this version does not know becomes UNKNOWN."""
+    """Base class of enums to which newer brokers may add names, which become UNKNOWN."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Named | None:
@@ -211,7 +211,7 @@ class _Named(enum.Enum):
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Return what a broker means by a word."""
+        """Return the member for a broker's name, or UNKNOWN."""
         try:
             return cls(word)
         except ValueError:
@@ -222,40 +222,40 @@ class GroupType(_Named):
     """The protocol that the members of a group speak."""
 
     UNKNOWN = "Unknown"
-    #: JoinGroup and SyncGroup: one of the members assigns. Also a group that only has offsets.
+    #: A member assigns the partitions (JoinGroup, SyncGroup). Also a group with offsets alone.
     CLASSIC = "Classic"
-    #: The broker assigns (KIP-848).
+    #: The broker assigns the partitions (KIP-848).
     CONSUMER = "Consumer"
-    #: Members share the records of a partition (KIP-932).
+    #: The members share the records of each partition (KIP-932).
     SHARE = "Share"
-    #: Kafka Streams, assigned by the broker (KIP-1071).
+    #: The broker assigns the tasks of Kafka Streams (KIP-1071).
     STREAMS = "Streams"
 
 
 class GroupState(_Named):
-    """What a group is doing."""
+    """The state of a group."""
 
     UNKNOWN = "Unknown"
-    #: Members are asked to join again; of a classic group.
+    #: Classic group: the members have to rejoin.
     PREPARING_REBALANCE = "PreparingRebalance"
-    #: The members wait for their assignment; of a classic group.
+    #: Classic group: the members wait for their assignments.
     COMPLETING_REBALANCE = "CompletingRebalance"
-    #: All members have what they are to have.
+    #: All members have their assignments.
     STABLE = "Stable"
-    #: It is being removed.
+    #: The group is being deleted.
     DEAD = "Dead"
-    #: It has no members.
+    #: The group has no members.
     EMPTY = "Empty"
-    #: The broker computes a new assignment; of the consumer protocol.
+    #: Consumer protocol: the broker computes a new assignment.
     ASSIGNING = "Assigning"
-    #: The members move towards a new assignment; of the consumer protocol.
+    #: Consumer protocol: the members revoke and take over partitions.
     RECONCILING = "Reconciling"
-    #: Topics that it needs are missing; of a streams group.
+    #: Streams group: topics that it needs do not exist.
     NOT_READY = "NotReady"
 
 
 def operations_of(bits: int) -> frozenset[AclOperation] | None:
-    """Return what the user may do, from a bit field; None if the broker does not say."""
-    if bits == _NOT_ASKED:
+    """Convert the bit field of authorized operations; None if they were not requested."""
+    if bits == _NOT_REQUESTED:
         return None
     return frozenset(AclOperation(n) for n in range(1, 31) if bits >> n & 1)

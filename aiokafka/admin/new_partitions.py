@@ -1,4 +1,4 @@
-"""More partitions for a topic."""
+"""`NewPartitions`, the new number of partitions of a topic."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["NewPartitions"]
 
 
 class NewPartitions:
-    """The total number of partitions that a topic should have.
+    """The new number of partitions of a topic.
 
     Args:
-        total_count: the new number, existing partitions included.
-        new_assignments: broker ids of the replicas of each new partition. By default the broker
-            chooses.
+        total_count: the total number, existing partitions included.
+        new_assignments: for each new partition, the broker ids of its replicas; by default the
+            controller chooses them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A topic to create."""
+"""`NewTopic`, the description of a topic to create."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ __all__ = ["NewTopic"]
 
 
 class NewTopic:
-    """A topic to create, by numbers or by an assignment of its replicas.
+    """A topic to create, by the numbers of partitions and replicas or by its replicas.
 
-    Raises IllegalArgumentError unless either the numbers or the assignment is given.
+    Raises IllegalArgumentError unless either the numbers or `replica_assignments` are given.
 
     Args:
-        num_partitions: how many; None takes the broker's default (KIP-464, Kafka 2.4), -1 goes with
-            `replica_assignments`.
-        replication_factor: the same for the replicas of each partition.
-        replica_assignments: broker ids of the replicas by partition; the first id leads.
+        num_partitions: number of partitions; None for the broker's default (KIP-464, Kafka 2.4), -1
+            with `replica_assignments`.
+        replication_factor: number of replicas of each partition; None and -1 as above.
+        replica_assignments: by partition, the broker ids of its replicas, the preferred leader
+            first.
         topic_configs: settings of the topic, such as `{"retention.ms": "3600000"}`.
     """
 

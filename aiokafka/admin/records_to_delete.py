@@ -1,4 +1,4 @@
-"""Records to delete from the start of a partition."""
+"""`RecordsToDelete`, the records to delete from the start of a partition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["RecordsToDelete"]
 
 
 class RecordsToDelete:
-    """All records before an offset; -1 stands for the high watermark, that is, for every record."""
+    """All records before an offset; -1 deletes all records, up to the high watermark."""
 
     def __init__(self, before_offset: int) -> None:
         self.before_offset = before_offset

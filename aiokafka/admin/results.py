@@ -1,6 +1,6 @@
-"""What admin calls return: Kafka's responses as named tuples, the same for every version.
+"""Results of aiokafka's admin calls: responses as named tuples, the same for all versions.
 
-`to_object` returns the dicts that programs for aiokafka read.
+`to_object` returns them as the dicts that programs for aiokafka use.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BrokerDict(TypedDict):
 
 
 class ClusterDict(TypedDict):
-    """What `describe_cluster` returns."""
+    """The cluster, as `describe_cluster` returns it."""
 
     throttle_time_ms: int
     brokers: list[BrokerDict]
@@ -96,7 +96,7 @@ class TopicErrorCode(NamedTuple):
 
 
 class TopicResults(NamedTuple):
-    """The outcome for the topics of a request. Errors of single topics are not raised."""
+    """The outcome for the topics of a request, including errors, which are not raised."""
 
     throttle_time_ms: int
     topic_errors: list[TopicError]
@@ -118,22 +118,22 @@ class CreatedTopic(NamedTuple):
     """A topic that a broker created from a NewTopic (KIP-525)."""
 
     num_partitions: int
-    """-1 if the user may not see it."""
+    """-1 if the user may not describe the topic's configuration."""
     replication_factor: int
-    """-1 if the user may not see it."""
+    """-1 as for `num_partitions`."""
     configs: dict[str, str | None] | None
-    """All settings of the topic; None if the user may not see them."""
+    """All settings of the topic; None if the user may not describe them."""
 
 
 class CreatedTopics(TopicResults):
     """The outcome for new topics."""
 
-    #: What was created, or would be, by name; empty before Kafka 2.4.
+    #: The properties of each topic, by name; empty before Kafka 2.4.
     details: dict[str, CreatedTopic]
 
 
 class DeletedTopics(TopicResults):
-    """The outcome for deleted topics, whose errors have no messages in `to_object`."""
+    """The outcome for deleted topics. `to_object` has no error messages."""
 
     __slots__ = ()
 
@@ -146,7 +146,7 @@ class DeletedTopics(TopicResults):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value; the first one in the list is in effect."""
+    """One source of a setting's value; the first in the list is effective."""
 
     config_name: str
     config_value: str | None
@@ -165,7 +165,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        # Programs read it by this name, though it is a single name.
+        # 0.14 has this key, and programs read it, though the value is a single name.
         return ("config_names", *self._fields[1:])
 
 
@@ -186,7 +186,7 @@ class DescribeConfigsResult(NamedTuple):
     resources: list[DescribedConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the same as dicts: resources and their settings."""
+        """Return the result as dicts."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -201,13 +201,13 @@ class AlteredConfigs(NamedTuple):
 
 
 class AlterConfigsResult(NamedTuple):
-    """One broker's response to changes. Errors of single resources are not raised."""
+    """One broker's response to changes, including errors, which are not raised."""
 
     throttle_time_ms: int
     resources: list[AlteredConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the same as dicts: resources."""
+        """Return the result as dicts."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -223,7 +223,8 @@ class _DescribedMember(NamedTuple):
 class DescribedMember(_DescribedMember):
     """One member of a group; `aiokafka.coordinator.protocol` decodes metadata and assignment.
 
-    `group_instance_id` is the name of a static member, else None. It is not part of the tuple.
+    `group_instance_id` is the name of a static member, else None. It is an attribute, not an item
+    of the tuple.
     """
 
     group_instance_id: str | None = None
@@ -257,7 +258,8 @@ class _DescribedGroup(NamedTuple):
 class DescribedGroup(_DescribedGroup):
     """The state of one group.
 
-    `authorized_operations` are bits of what the user may do. They are not part of the tuple.
+    `authorized_operations` is the bit field of the operations that the user may do. It is an
+    attribute, not an item of the tuple.
     """
 
     authorized_operations: int = -(2**31)
@@ -286,6 +288,6 @@ class DescribeGroupsResult(NamedTuple):
     groups: list[DescribedGroup]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the same as dicts: groups and their members."""
+        """Return the result as dicts."""
         found: dict[str, Any] = _as_object(self)
         return found

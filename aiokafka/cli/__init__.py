@@ -17,5 +17,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         from aiokafka.cli.app import invoke
     except KeyboardInterrupt:
-        return 130  # Ctrl-C while modules are loaded, which takes a moment
+        return 130  # Ctrl-C while modules are imported
     return invoke(arguments)

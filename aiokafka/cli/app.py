@@ -1,4 +1,4 @@
-"""The root of all commands, shell completion, and the exit code of the program."""
+"""The root command, shell completion, and the exit code of the program."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from aiokafka import __version__
 from aiokafka.cli.output import note, printable, styled
 from aiokafka.cli.running import Interrupted
 
-__all__ = ["completion", "invoke", "root"]
-
-# Noun -> (module, or module:name of the command in it; what it is for). A module is imported when
-# its noun is used.
+# Noun -> (module, or module:name of the command in it; its help). A module is imported when its
+# noun is used.
 NOUNS = {
     "acls": ("security:acls", "List, add and delete entries of access control lists."),
     "brokers": ("brokers", "Show brokers, features, the quorum and log directories."),
@@ -40,11 +38,11 @@ NOUNS = {
 
 
 class HungUp(BaseException):
-    """The reader of our output has closed its end. click would make it exit code 1."""
+    """The reader of stdout has closed the pipe, for which click would return exit code 1."""
 
 
 class Nouns(click.Group):
-    """Imports a noun's module when the noun is used, so that the program starts quickly."""
+    """Imports the module of a noun when it is used, so that the program starts quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the nouns."""
@@ -55,12 +53,12 @@ class Nouns(click.Group):
         if cmd_name not in NOUNS:
             return None
         module, _, name = NOUNS[cmd_name][0].partition(":")
-        home = importlib.import_module(f"aiokafka.cli.{module}")
-        found: click.Command = getattr(home, name or "commands")
+        imported = importlib.import_module(f"aiokafka.cli.{module}")
+        found: click.Command = getattr(imported, name or "commands")
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the noun, where options of commands are easily put."""
+        """Parse the arguments before the noun; explain that options come after the command."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -71,12 +69,12 @@ class Nouns(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of a noun; the error about one that there is not names the nearest."""
+        """Return the command of a noun; the error for an unknown noun names a similar one."""
         try:
             found: tuple[str | None, click.Command | None, list[str]]
             found = super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib  # nothing else needs it
+            import difflib  # only for this error
 
             nearest = difflib.get_close_matches(args[0], NOUNS, 1)
             if not nearest:
@@ -94,7 +92,7 @@ class Nouns(click.Group):
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of nouns without an import of their modules."""
+        """Write the list of nouns without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(noun, NOUNS[noun][1]) for noun in self.list_commands(ctx)])
 
@@ -132,9 +130,9 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code. What went wrong is one line on stderr."""
+    """Run a command and return the exit code. Errors are printed on stderr, one line each."""
     if sys.stdout is None:
-        # Closed by the shell (>&-). What is opened next would get its number, and our output.
+        # Closed by the shell (>&-). The next opened file would get its number, and our output.
         click.echo("aiokafka: stdout is closed", err=True)
         return 1
     try:
@@ -155,7 +153,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explain(error: click.ClickException) -> int:
-    """Say in one line what is wrong with the command line."""
+    """Print an error in the command line as one line."""
     context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -172,8 +170,8 @@ def _complain(line: str) -> None:
 
 
 def _hang_up() -> int:
-    """Leave quietly: the reader of our output has seen enough."""
-    # Python flushes stdout once more when it ends.
+    """Return exit code 0 without an error message, as the reader of stdout has closed the pipe."""
+    # Python flushes stdout again at exit, which must not fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

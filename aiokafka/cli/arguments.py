@@ -1,4 +1,4 @@
-"""What users name in arguments: partitions, places in them, settings."""
+"""Parse arguments of commands: partitions, positions in them, settings."""
 
 from __future__ import annotations
 
@@ -16,20 +16,6 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
-__all__ = [
-    "Finite",
-    "Place",
-    "distinct",
-    "is_number",
-    "name_of",
-    "numbers",
-    "offsets_at",
-    "pairs",
-    "partition_of",
-    "place",
-    "seconds",
-]
-
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -37,20 +23,23 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Place(NamedTuple):
-    """A place: `kind` is earliest, latest, stored, offset, tail (records before the end) or time
-    (milliseconds since 1970)."""
+    """A position in partitions.
+
+    `kind` is earliest, latest, stored (the committed offset), offset, tail (`value` is the number
+    of records before the end) or time (`value` is in milliseconds since 1970).
+    """
 
     kind: str
     value: int = 0
 
 
 class Finite(click.FloatRange):
-    """A number within bounds that is one: not nan, and not endless."""
+    """A click type: a number within bounds, neither NaN nor infinite."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; raise click.BadParameter for what is none."""
+        """Return the number. Raises click.BadParameter."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -58,10 +47,7 @@ class Finite(click.FloatRange):
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of a duration such as 500ms, 30s, 5m, 2h or 1d.
-
-    Raises ValueError for anything else.
-    """
+    """Parse a duration such as 500ms, 30s, 5m, 2h or 1d into seconds. Raises ValueError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
     if match is None:
         raise ValueError(f"{text!r} must be a duration such as 500ms, 30s, 5m, 2h or 1d")
@@ -69,11 +55,11 @@ def seconds(text: str) -> float:
 
 
 def place(text: str, now: float | None = None) -> Place:
-    """Return the place that a text names: earliest, latest, stored, an offset (42), so many records
-    before the end (-10), so long ago (-2h), milliseconds since 1970 (@1700000000000), or a date and
-    time in UTC (2026-01-31T12:00).
+    """Parse a position. Raises ValueError.
 
-    Raises ValueError for anything else.
+    It is earliest, latest, stored, an offset (42), a number of records before the end (-10), a time
+    before now (-2h), milliseconds since 1970 (@1700000000000), or a date and time in UTC
+    (2026-01-31T12:00).
     """
     if text in ("earliest", "latest", "stored"):
         return Place(text)
@@ -96,15 +82,12 @@ def place(text: str, now: float | None = None) -> Place:
 
 
 def _at(moment: float) -> Place:
-    """Return the place of a moment in seconds since 1970; nothing is older than that."""
+    """Return the position of a time in seconds since 1970; earlier times become 1970."""
     return Place("time", int(moment * 1000) if moment > 0 else 0)
 
 
 def numbers(text: str) -> list[int]:
-    """Return the numbers of a text such as 0,3-5.
-
-    Raises ValueError for anything else.
-    """
+    """Parse numbers of partitions such as 0,3-5. Raises ValueError."""
     found: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
@@ -117,12 +100,12 @@ def numbers(text: str) -> list[int]:
 
 
 def is_number(text: str) -> bool:
-    """Say whether a text is an integer from 0 on; other digits than ASCII's are none."""
+    """Return whether `text` is a non-negative integer in ASCII digits."""
     return text.isascii() and text.isdigit()
 
 
 def partition_of(text: str) -> TopicPartition:
-    """Return the partition that `topic-partition` names; raise click.BadParameter otherwise."""
+    """Parse a partition from `topic-partition`. Raises click.BadParameter."""
     topic, _, number = text.rpartition("-")
     if not topic or not is_number(number):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION")
@@ -130,12 +113,12 @@ def partition_of(text: str) -> TopicPartition:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Return the name that `partition_of` reads."""
+    """Return the name of a partition, which `partition_of` parses."""
     return f"{tp.topic}-{tp.partition}"
 
 
 def distinct(items: Iterable[tuple[K, V]]) -> dict[K, V]:
-    """Return a dict of what the arguments say. Raises click.BadParameter for a key named twice."""
+    """Return the items as a dict. Raises click.BadParameter for a repeated key."""
     found: dict[K, V] = {}
     for key, value in items:
         if key in found:
@@ -146,10 +129,7 @@ def distinct(items: Iterable[tuple[K, V]]) -> dict[K, V]:
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Return the settings of `name=value` texts.
-
-    Raises click.BadParameter without a `=`, and for a name that is given twice.
-    """
+    """Parse `name=value` texts. Raises click.BadParameter, also for a repeated name."""
     found: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -162,7 +142,7 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 async def offsets_at(
     consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], at: Place
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a place in each partition. A time after the last record is the end."""
+    """Return the offset of a position in each partition; the end for a time after all records."""
     if at.kind == "offset":
         return dict.fromkeys(partitions, at.value)
     if at.kind == "earliest":

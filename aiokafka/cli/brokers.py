@@ -1,4 +1,4 @@
-"""`aiokafka brokers` and `aiokafka info`: the cluster, its brokers and their log directories."""
+"""`aiokafka brokers` and `aiokafka info`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from aiokafka import __version__
 from aiokafka.cli.arguments import distinct, is_number, name_of, partition_of
-from aiokafka.cli.failures import code_of, parts
+from aiokafka.cli.failures import code_of
 from aiokafka.cli.running import YES, agree
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import KafkaError
@@ -19,8 +19,6 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.admin import LogDir
-
-__all__ = ["commands", "info", "installed", "listener_of", "move_of"]
 
 commands = click.Group(
     help="Show and change brokers, features, the controllers' quorum, log directories."
@@ -91,7 +89,7 @@ async def quorum(session: Session) -> None:
 
 
 def listener_of(text: str) -> tuple[str, str, int]:
-    """Return name, host and port of `NAME://HOST:PORT`; raise click.BadParameter otherwise."""
+    """Parse name, host and port from `NAME://HOST:PORT`. Raises click.BadParameter."""
     name, found, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -209,13 +207,11 @@ async def log_dirs(session: Session, broker_ids: tuple[int, ...], replicas: bool
       aiokafka brokers log-dirs 0
     """
     async with session.admin() as admin:
-        found, failed = await parts(admin.brokers.log_dirs(broker_ids or None), broker_ids or None)
+        found = await session.parts(admin.brokers.log_dirs(broker_ids or None), broker_ids or None)
     if replicas:
         session.output.rows(_replica_rows(found), _REPLICA)
     else:
         session.output.rows(_directory_rows(found), _DIRECTORY)
-    if failed is not None:
-        raise failed
 
 
 def _directory_rows(found: Mapping[int, Mapping[str, LogDir]]) -> list[dict[str, Any]]:
@@ -243,10 +239,7 @@ def _replica_rows(found: Mapping[int, Mapping[str, LogDir]]) -> Iterator[dict[st
 
 
 def move_of(text: str) -> tuple[TopicPartition, str]:
-    """Return partition and directory of `topic-partition=path`.
-
-    Raises click.BadParameter for anything else.
-    """
+    """Parse partition and directory from `topic-partition=path`. Raises click.BadParameter."""
     name, _, path = text.partition("=")
     if not path:
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=PATH")
@@ -267,21 +260,19 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
     """
     wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
-        moved, failed = await parts(admin.brokers.move_replicas(broker_id, wanted), wanted)
+        moved = await session.parts(admin.brokers.move_replicas(broker_id, wanted), wanted)
     session.output.done("\n".join(f"{name_of(tp)}: moves to {wanted[tp]}" for tp in moved))
-    if failed is not None:
-        raise failed
 
 
 # -- `aiokafka info`
 
 
-# By exit code: what came of the attempt to connect.
-_TOLD = {3: "no response: ", 4: "refused: "}
+# The outcome of the attempt to connect, by exit code.
+_OUTCOMES = {3: "no response: ", 4: "refused: "}
 
 
 def installed() -> dict[str, str]:
-    """Return facts about this installation by name."""
+    """Return the properties of this installation by name."""
     from aiokafka.record import batch
     from aiokafka.record.compression import CODECS, has_codec
 
@@ -316,7 +307,7 @@ async def info(session: Session) -> int:
             cluster = await admin.describe_cluster()
     except KafkaError as error:
         code = code_of(error)
-        facts["cluster"] = f"{_TOLD.get(code, '')}{error}"
+        facts["cluster"] = f"{_OUTCOMES.get(code, '')}{error}"
         session.output.rows(_fact_rows(facts), ("name", "value"))
         return code
     facts["cluster"] = cluster["cluster_id"]

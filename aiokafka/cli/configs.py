@@ -1,4 +1,4 @@
-"""`aiokafka configs`: the settings of topics, brokers, groups and others."""
+"""`aiokafka configs`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.arguments import distinct, pairs
-from aiokafka.cli.failures import parts
 from aiokafka.cli.running import YES, agree
 from aiokafka.cli.session import Session, command
 
 if TYPE_CHECKING:
     from aiokafka.admin import ConfigChange, ConfigKey
 
-__all__ = ["change_of", "commands", "resource"]
-
 commands = click.Group(help="Show and change the settings of topics, brokers, groups and others.")
 
 
 def resource(text: str) -> ConfigKey:
-    """Return the key of `topic:orders`, `broker:1`, `broker:` (all brokers), `group:billing` ...
+    """Parse a resource such as `topic:orders`, `broker:1`, `group:billing` or `broker:` (all).
 
-    Raises click.BadParameter for anything else.
+    Raises click.BadParameter.
     """
     from aiokafka.admin import ConfigKey, ConfigResourceType
 
@@ -35,15 +32,13 @@ def resource(text: str) -> ConfigKey:
 
 
 def change_of(text: str) -> tuple[str, ConfigChange]:
-    """Return name and change of `name=value`, `name+=value` (add to a list), `name-=value` (take
-    off it), or `name` alone (back to the default).
-
-    Raises click.BadParameter without a name.
+    """Parse a change: `name=value`, `name+=value` (add to a list), `name-=value` (remove from it),
+    or `name` alone (reset to the default). Raises click.BadParameter.
     """
     from aiokafka.admin import ConfigChange
 
     name, equals, value = text.partition("=")
-    # No setting's name ends so: the = is missing.
+    # The names of settings do not end with + or -, so the = is missing.
     if not name.rstrip("+-") or (not equals and name[-1] in "+-"):
         raise click.BadParameter(f"{text!r} must be NAME=VALUE, NAME+=VALUE, NAME-=VALUE or NAME")
     if not equals:
@@ -70,7 +65,7 @@ async def describe(
     """
     wanted = [resource(text) for text in resources]
     async with session.admin() as admin:
-        found, failed = await parts(
+        found = await session.parts(
             admin.configs.describe(wanted, include_documentation=documentation), wanted
         )
     rows: list[dict[str, Any]] = [
@@ -81,8 +76,6 @@ async def describe(
     ]
     columns = ["resource", "name", "value", "source"]
     session.output.rows(rows, [*columns, "documentation"] if documentation else columns)
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "list")

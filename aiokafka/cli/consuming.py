@@ -1,4 +1,4 @@
-"""`aiokafka consume`: print the records of topics."""
+"""`aiokafka consume`: prints the records of topics."""
 
 from __future__ import annotations
 
@@ -33,32 +33,33 @@ if TYPE_CHECKING:
 
     Batches = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
-__all__ = ["Committer", "Ends", "commands"]
-
 _COMMIT_EVERY = 5.0  # seconds
-_MOST = 5000  # records at once: what is written between two looks at the count and the clock
-_LOOK_EVERY = 200  # milliseconds
+_MAX_RECORDS = 5000  # records that are written before count and commit are checked again
+_POLL_MS = 200  # milliseconds that a poll waits for records
 
 
 class Committer(ConsumerRebalanceListener):
-    """Commits what was written to stdout, and nothing else."""
+    """Commits the records that were written to stdout, and no others."""
 
     def __init__(self, consumer: AIOKafkaConsumer, every: float = _COMMIT_EVERY) -> None:
         self._consumer = consumer
         self._every = every
         self._written: dict[TopicPartition, int] = {}
         self._due = time.monotonic() + every
-        #: Whether partitions are on their way: what is assigned is not what will be.
-        self.is_moving = False
+        #: Whether a rebalance is in progress, so that the assignment will change.
+        self.is_rebalancing = False
 
     def wrote(self, batches: Batches) -> None:
-        """Note that these records were written."""
+        """Store the offsets after these records, which were written to stdout."""
         for tp, records in batches.items():
             self._written[tp] = records[-1].offset + 1
 
     async def commit_if_due(self) -> None:
-        """Commit every few seconds. What fails for now is left for the next commit, or printed
-        again: by then the group may have taken the partitions, or a topic may be gone."""
+        """Commit every few seconds.
+
+        After a retriable error the next commit includes these offsets. If the partitions are
+        revoked or the topic is deleted before, the records are printed again.
+        """
         if time.monotonic() < self._due:
             return
         try:
@@ -66,21 +67,21 @@ class Committer(ConsumerRebalanceListener):
         except KafkaError as error:
             if not (error.retriable or isinstance(error, (CommitFailedError, KafkaTimeoutError))):
                 raise
-            _tell(error)
+            _note_uncommitted(error)
 
     async def commit(self) -> None:
-        """Commit for the partitions that are still ours."""
+        """Commit the offsets of partitions that are still assigned."""
         self._due = time.monotonic() + self._every
         ours = self._written.keys() & self._consumer.assignment()
         self._written = {tp: self._written[tp] for tp in ours}
         offsets = self._written.copy()
         if offsets:
             await self._consumer.commit(offsets)
-        # What was written meanwhile is left for the next commit.
+        # Keep offsets that were stored during the commit.
         self._written = dict(self._written.items() - offsets.items())
 
     async def commit_soon(self) -> None:
-        """Commit a last time, after a signal; raise KafkaTimeoutError if that takes too long."""
+        """Commit after a signal. Raises KafkaTimeoutError if it takes longer than LAST_MOMENT."""
         try:
             await asyncio.wait_for(self.commit(), LAST_MOMENT)
         except asyncio.TimeoutError:
@@ -90,30 +91,30 @@ class Committer(ConsumerRebalanceListener):
             ) from None
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
-        """Commit before another member takes over."""
-        self.is_moving = True
+        """Commit before other members get the partitions."""
+        self.is_rebalancing = True
         try:
             await self.commit()
         except KafkaError as error:
-            _tell(error)
+            _note_uncommitted(error)
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Note that partitions have come to rest."""
-        self.is_moving = False
+        """End the rebalance."""
+        self.is_rebalancing = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        """Forget what another member has now."""
-        self.is_moving = True
+        """Drop the offsets of lost partitions, which other members have now."""
+        self.is_rebalancing = True
         for tp in lost:
             self._written.pop(tp, None)
 
 
-def _tell(error: KafkaError) -> None:
+def _note_uncommitted(error: KafkaError) -> None:
     note(f"aiokafka: not committed, will be printed again: {error}")
 
 
 class Ends:
-    """Where to stop in each partition: at the end that it had, or at a place."""
+    """The offset to stop at in each partition: its end at the start, or a position (--to)."""
 
     def __init__(self, consumer: AIOKafkaConsumer, at: Place | None, exit_at_end: bool) -> None:
         self._consumer = consumer
@@ -122,7 +123,7 @@ class Ends:
         self._stops: dict[TopicPartition, int] = {}
 
     async def are_reached(self) -> bool:
-        """Say whether every partition of the assignment has been read to its stop."""
+        """Return whether all assigned partitions have been read up to their stops."""
         if self._at is None and not self._exit_at_end:
             return False
         assignment = self._consumer.assignment()
@@ -133,7 +134,7 @@ class Ends:
                 if await self._consumer.position(tp) < self._stops[tp]:
                     return False
         except IllegalStateError:
-            return False  # A partition has gone to another member: look at the new assignment.
+            return False  # a partition was revoked: check the new assignment
         return True
 
     async def _find(self, partitions: Collection[TopicPartition]) -> None:
@@ -146,14 +147,14 @@ class Ends:
             self._stops[tp] = min(each[tp] for each in found)
 
     def cut(self, batches: Batches) -> Batches:
-        """Return the records before the stops, in place of all."""
+        """Remove the records from the stops on."""
         if not self._stops:
             return batches
         kept: Batches = {}
         for tp, records in batches.items():
             stop = self._stops.get(tp)
             if stop is not None and records[-1].offset >= stop:
-                # What lies beyond would only be thrown away.
+                # Do not fetch records that would be discarded.
                 self._consumer.pause(tp)
                 records = [record for record in records if record.offset < stop]
             if records:
@@ -176,7 +177,7 @@ def _format(given: dict[str, Any]) -> formats.Format:
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[..., Any]:
-    """Return a callback of click that reads a text, whose ValueError is the user's mistake."""
+    """Return a click callback that converts a text by `read`; ValueError is an error of usage."""
 
     def check(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
         try:
@@ -255,7 +256,7 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
 async def _join(
     session: Session, consumer: AIOKafkaConsumer, topics: Collection[str], *, is_patient: bool
 ) -> None:
-    """Join the group, which waits for topics that are not there."""
+    """Join the group. If `is_patient`, wait for topics that do not exist."""
 
     async def waits(_: object) -> bool:
         return is_patient
@@ -288,7 +289,7 @@ def _consumer_options(given: dict[str, Any], start: Place) -> dict[str, Any]:
 async def _assign(
     consumer: AIOKafkaConsumer, topics: Collection[str], wanted: list[int] | None, start: Place
 ) -> None:
-    """Read these partitions of the topics, from a place."""
+    """Assign these partitions of the topics, or all, and seek to a position."""
     found: list[TopicPartition] = []
     for topic in topics:
         there = consumer.partitions_for_topic(topic)
@@ -301,7 +302,7 @@ async def _assign(
         found += [TopicPartition(topic, number) for number in wanted or sorted(there)]
     consumer.assign(found)
     places = await offsets_at(consumer, found, start)
-    # Beyond the end there is nothing, and the consumer would begin at the first record.
+    # From an offset beyond the end, the consumer would be reset to the first record.
     ends = await consumer.end_offsets(found) if start.kind == "offset" else places
     for tp, offset in places.items():
         consumer.seek(tp, min(offset, ends[tp]))
@@ -321,15 +322,15 @@ async def _print_all(
     progress = Progress("consumed", default if shown is None else shown)
     left = given["count"]
     is_interrupted = False
-    most = min(_MOST, limit.step) if given["rate"] else _MOST
+    most = min(_MAX_RECORDS, limit.step) if given["rate"] else _MAX_RECORDS
     try:
         while left != 0:
-            # While partitions move, the assignment is not what the ends are about.
-            is_moving = committer is not None and committer.is_moving
-            if not is_moving and await ends.are_reached():
+            # During a rebalance the assignment is incomplete, so it cannot be at its end.
+            is_rebalancing = committer is not None and committer.is_rebalancing
+            if not is_rebalancing and await ends.are_reached():
                 break
             now = most if left is None else min(most, left)
-            batches = ends.cut(await consumer.getmany(timeout_ms=_LOOK_EVERY, max_records=now))
+            batches = ends.cut(await consumer.getmany(timeout_ms=_POLL_MS, max_records=now))
             count = sum(map(len, batches.values()))
             if count:
                 await limit.wait(count)

@@ -1,4 +1,4 @@
-"""What an error looks like on the command line: lines for people, an exit code for scripts."""
+"""Convert errors to lines on stderr and exit codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from aiokafka import errors
 from aiokafka.structs import TopicPartition
-
-__all__ = ["CODES", "PartlyFailedError", "code_of", "lines_of", "parts"]
 
 K = TypeVar("K")
 
@@ -69,16 +67,16 @@ class PartlyFailedError(errors.KafkaError):
 async def parts(
     call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
 ) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
-    """Return what a call about these items has done, and the error of those that failed.
+    """Return the results of a call about items, and the error of the items that failed.
 
-    None stands for items that the call finds by itself, such as all brokers. The command prints the
-    first, and then raises the second.
+    `items` is None if the call itself finds them, such as all brokers. The command prints the
+    results and then raises the error.
     """
     try:
         found = await call
     except errors.AdminItemsError as failed:
         if items is not None and len(set(items)) < 2:
-            raise  # of a single item, which is itself about several things
+            raise  # the error of a single item, which has several parts
         return failed.results, failed
     return dict.fromkeys(items or ()) if found is None else found, None
 
@@ -91,7 +89,7 @@ def code_of(error: BaseException) -> int:
         codes = {code_of(each) for each in error.errors.values()}
         return codes.pop() if len(codes) == 1 else 1
     if isinstance(error, errors.KafkaTimeoutError) and isinstance(error.__cause__, _ANSWERS):
-        return code_of(error.__cause__)  # brokers did respond, and had nothing else to say
+        return code_of(error.__cause__)  # brokers responded with this error until the deadline
     if isinstance(error, _LATE):
         return 3
     if isinstance(error, _REFUSED):
@@ -102,7 +100,7 @@ def code_of(error: BaseException) -> int:
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """Return what to print of an error: one line, or one for each item that failed."""
+    """Return the lines to print for an error: one, or one for each failed item."""
     if isinstance(error, PartlyFailedError):
         return [_line(text) for text in error.failed]
     if isinstance(error, errors.AdminItemsError):
@@ -116,10 +114,10 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def _name(item: object) -> str:
-    """Return what to write before the error of an item; errors of other things name them."""
+    """Return the prefix of an item's error, or "" if the error itself names the item."""
     if isinstance(item, TopicPartition):
         return f"{item.topic}-{item.partition}: "
-    # Resources with settings say what they are.
+    # A ConfigKey is a tuple with a readable name.
     has_name = isinstance(item, str | int) or (
         isinstance(item, tuple) and "__str__" in vars(type(item))
     )

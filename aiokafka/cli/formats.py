@@ -1,4 +1,4 @@
-"""Formats of records: lines and JSON, which `produce` reads and `consume` prints, and others."""
+"""Formats of records, which `produce` reads and `consume` prints: lines, JSON and others."""
 
 from __future__ import annotations
 
@@ -18,28 +18,13 @@ if TYPE_CHECKING:
 
     Record = ConsumerRecord[Any, Any]
 
-__all__ = [
-    "LONGEST",
-    "InputError",
-    "LineColumns",
-    "NewRecord",
-    "Splitter",
-    "as_bytes",
-    "custom",
-    "json_lines",
-    "json_parser",
-    "line_reader",
-    "plain",
-    "raw",
-]
-
 
 # -- Input: split bytes into pieces, and parse each piece
 
-#: Bytes of a piece of the input, at most: memory has a bound.
+#: Largest size of a piece of the input in bytes, to limit the memory.
 LONGEST = 64 * 1024 * 1024
 
-#: What an object of `produce --json` may have; `consume --json` prints all of them.
+#: Fields of an object of `produce --json`; `consume --json` prints all of them.
 _FIELDS = (
     *("key", "key_base64", "value", "value_base64", "headers"),
     *("topic", "partition", "offset", "timestamp"),
@@ -56,11 +41,11 @@ class LineColumns(NamedTuple):
     values: Cells
     keys: Cells | None = None
     headers: Headers | None = None
-    """Of every record."""
+    """The same for all records."""
 
 
 class InputError(KafkaError):
-    """What was read cannot be sent."""
+    """The input is not a valid record."""
 
 
 class NewRecord(NamedTuple):
@@ -97,12 +82,12 @@ def as_bytes(text: str) -> bytes:
 
 
 def raw(text: str) -> bytes:
-    """Return the bytes of a text of the command line, which need not be UTF-8."""
+    """Return the original bytes of an argument, which may not be UTF-8."""
     return text.encode(errors="surrogateescape")
 
 
 class Splitter:
-    """Splits blocks at a delimiter. The last piece needs none behind it.
+    """Splits blocks of bytes into pieces, which end at a delimiter or at the end of the input.
 
     Without a delimiter a piece is a line, which ends with LF or CRLF.
     """
@@ -119,10 +104,10 @@ class Splitter:
     def feed(self, block: bytes) -> list[bytes]:
         """Return the pieces that end in this block.
 
-        Raises InputError for a piece of more than `limit` bytes: memory has a bound.
+        Raises InputError for a piece of more than `limit` bytes.
         """
         if len(self._delimiter) > 1 and self._parts:
-            # The delimiter may begin in one block and end in the next.
+            # A delimiter may be split between two blocks.
             block, self._parts = b"".join((*self._parts, block)), []
         pieces = block.split(self._delimiter)
         if len(pieces) == 1:
@@ -131,7 +116,7 @@ class Splitter:
         pieces[0] = b"".join((*self._parts, pieces[0]))
         self._parts, self._size = [], 0
         self._keep(pieces.pop())
-        # The first CR may stand at the end of the block before.
+        # The CR of the first piece may be at the end of the previous block.
         if self._splits_lines and (b"\r" in block or pieces[0].endswith(b"\r")):
             return [piece.removesuffix(b"\r") for piece in pieces]
         return pieces
@@ -146,7 +131,7 @@ class Splitter:
             )
 
     def end(self) -> list[bytes]:
-        """Return the piece behind the last delimiter, if there is one."""
+        """Return the piece after the last delimiter, if there is one."""
         rest = b"".join(self._parts)
         self._parts, self._size = [], 0
         return [rest] if rest else []
@@ -159,9 +144,9 @@ def line_reader(
     headers: Headers | None = None,
     empty_is_null: bool = False,
 ) -> Reader:
-    """Return a function that makes records of lines: values, or keys and values.
+    """Return a function that converts lines to records: values, or keys and values.
 
-    Raises ValueError for a `key_delimiter` that is empty.
+    Raises ValueError for an empty `key_delimiter`.
     """
     if key_delimiter == b"":
         raise ValueError("key delimiter: must not be empty")
@@ -187,11 +172,11 @@ def json_parser(
     keep_partitions: bool = False,
     keep_timestamps: bool = False,
 ) -> Parser:
-    """Return a function that makes a record of a JSON object, as `consume --json` prints it.
+    """Return a function that converts a JSON object, as `consume --json` prints it, to a record.
 
-    `key` and `value` are text, null, or anything else, which is sent as JSON; `key_base64` and
-    `value_base64` are bytes. The function raises InputError for what is no such object, and for one
-    with other fields.
+    `key` and `value` are text, null, or another value, which is sent as JSON; `key_base64` and
+    `value_base64` are bytes. The function raises InputError for other input, and for unknown
+    fields.
     """
 
     def parse(line: bytes) -> NewRecord:
@@ -231,7 +216,7 @@ def _check_fields(found: dict[str, Any]) -> None:
 
 def _timestamp(found: dict[str, Any]) -> Any:
     value = _number(found, "timestamp", int | float)
-    # Records of old formats have none, which is printed as -1.
+    # Records of old formats have no timestamp, which `consume` prints as -1.
     return None if value is None or value < 0 else value
 
 
@@ -276,7 +261,7 @@ def _header_value(value: Any) -> bytes | None:
 
 # -- Output: records of one partition as bytes
 
-#: Takes the records of one partition.
+#: Converts records of one partition to bytes.
 Format = Callable[[Sequence["Record"]], bytes]
 Column = Callable[[Sequence["Record"]], Iterable[bytes]]
 
@@ -284,7 +269,7 @@ _quoted = json.encoder.encode_basestring
 
 
 def plain(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Format:
-    """Return the function that prints values, or keys and values, each with a delimiter behind."""
+    """Return the function that prints values, or keys and values, each followed by a delimiter."""
 
     def values(records: Sequence[Record]) -> bytes:
         found = [null if r.value is None else r.value for r in records]
@@ -302,13 +287,13 @@ def plain(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Format:
 
 
 def json_lines(records: Sequence[Record]) -> bytes:
-    """Return one JSON object a line: text where bytes are UTF-8, else base64 by another name."""
+    """Return one JSON object a line: bytes as text if they are UTF-8, else as a base64 field."""
     topic = _quoted(records[0].topic) if records else ""
     return "".join([_line(r, topic) for r in records]).encode()
 
 
 def _line(r: Record, topic: str) -> str:
-    # Faster than an encoder, by far: only texts are to be escaped.
+    # Much faster than a JSON encoder, because only texts need escaping.
     start = f'{{"topic": {topic}, "partition": {r.partition}, "offset": {r.offset}'
     headers = ""
     if r.headers:
@@ -347,7 +332,7 @@ def custom(text: str, null: bytes) -> Format:
 
     Raises ValueError for an unknown letter.
     """
-    # A column each, of many records at once: a call for each cell would take most of the time.
+    # Each letter converts a column of many records, because a call for each cell would be slow.
     letters: dict[str, Column] = {
         "s": lambda records: [null if r.value is None else r.value for r in records],
         "S": lambda records: _sizes([r.value for r in records]),

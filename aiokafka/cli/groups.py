@@ -1,4 +1,4 @@
-"""`aiokafka groups`: groups, their members, lag and committed offsets."""
+"""`aiokafka groups`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
         ResetRule,
     )
 
-__all__ = ["commands", "lag_rows", "member_rows", "offset_of", "reset_rule"]
-
 commands = click.Group(help="List, describe, reset and delete groups; watch their lag.")
 
 _LISTED = ("group_id", "type", "state", "protocol_type", "coordinator")
@@ -49,14 +47,12 @@ async def list_(
     """
     async with session.admin() as admin:
         listed = admin.groups.list(states=states, types=types, prefix=prefix)
-        found, failed = await parts(listed, None)
+        found = await session.parts(listed, None)
     session.output.rows([found[name].as_dict() for name in sorted(found)], _LISTED)
-    if failed is not None:
-        raise failed
 
 
 def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
-    """Return a row per member of a group; one row for a group without members."""
+    """Return one row for each member of a group, or one row for a group without members."""
     facts: dict[str, Any] = {
         "group": group.group_id,
         "state": group.state.name,
@@ -78,7 +74,7 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 
 
 def _parts(member: GroupMember) -> list[str]:
-    """Return the partitions of a member, or of a streams group its tasks as Kafka names them."""
+    """Return the partitions of a member, or its tasks in a streams group, by name."""
     if member.tasks is None:
         return [name_of(tp) for tp in member.assignment or ()]
     active = member.tasks.active
@@ -95,14 +91,12 @@ async def describe(session: Session, groups: tuple[str, ...]) -> None:
       aiokafka groups describe billing
     """
     async with session.admin() as admin:
-        found, failed = await parts(admin.groups.describe(groups), groups)
+        found = await session.parts(admin.groups.describe(groups), groups)
     session.output.rows([row for group in found.values() for row in member_rows(group)], _MEMBER)
-    if failed is not None:
-        raise failed
 
 
 def lag_rows(lags: Mapping[str, GroupLag]) -> list[dict[str, Any]]:
-    """Return a row per partition that groups read."""
+    """Return one row for each partition of each group."""
     return [
         {
             "group": name,
@@ -155,16 +149,14 @@ async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: 
     async with session.admin() as admin:
         if watch:
             await _watch(session, admin, groups, interval)
-        found, failed = await parts(admin.groups.lag(groups), groups)
+        found = await session.parts(admin.groups.lag(groups), groups)
     session.output.rows(lag_rows(found), _LAG)
-    if failed is not None:
-        raise failed
 
 
 async def _watch(
     session: Session, admin: AIOKafkaAdminClient, groups: Sequence[str], interval: float
 ) -> NoReturn:
-    """Show the lag again and again. Once it was shown, brokers may be silent for a while."""
+    """Print the lag at an interval. After the first report, tolerate broker outages."""
     was_shown = False
     while True:
         try:
@@ -182,9 +174,9 @@ async def _watch(
 
 
 def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
-    """Return the rule that the options name: `to` a place, `shift`, or `copy_of` a group.
+    """Return the rule of the options: `to` a place, `shift` by a number, or `copy_of` a group.
 
-    Raises click.UsageError unless there is just one.
+    Raises click.UsageError unless exactly one is given.
     """
     from aiokafka.admin import ResetRule
 
@@ -252,10 +244,8 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
     """
     agree(f"Delete {', '.join(groups)} with all offsets?", yes)
     async with session.admin() as admin:
-        gone, failed = await parts(admin.groups.delete(groups), groups)
+        gone = await session.parts(admin.groups.delete(groups), groups)
     session.output.done(f"deleted: {', '.join(gone)}" if gone else "")
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "remove-members", prints=False)
@@ -284,16 +274,13 @@ async def remove_members(
         raise click.UsageError("give members, --instance or --all")
     agree(f"Remove {'all members' if every else 'these members'} of {group}?", yes)
     async with session.admin() as admin:
-        failed: AdminItemsError | None = None
         try:
             gone = await admin.groups.remove_members(
                 group, instance_ids=instances, member_ids=members, all_members=every, reason=reason
             )
         except AdminItemsError as error:
-            gone, failed = tuple(error.results), error
+            gone, session.failure = tuple(error.results), error
     session.output.done("\n".join(f"{printable(member)}: removed" for member in gone))
-    if failed is not None:
-        raise failed
 
 
 # -- Committed offsets
@@ -315,29 +302,30 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
     async with session.admin() as admin:
         found: Mapping[str, Mapping[TopicPartition, Any]]
         if share:
-            found, failed = await parts(admin.groups.share_offsets(groups), groups)
+            found = await session.parts(admin.groups.share_offsets(groups), groups)
             columns = ("group", "topic", "partition", "start_offset", "lag")
         else:
-            found, failed = await parts(admin.groups.offsets(groups), groups)
+            found = await session.parts(admin.groups.offsets(groups), groups)
             columns = ("group", "topic", "partition", "offset", "metadata")
         wrong = await _explained(admin, [name for name in found if not found[name]], share)
     session.output.rows(_rows(found), columns)
-    if failed is not None:
-        raise failed
-    if wrong:
+    if wrong and session.failure is None:
         raise PartlyFailedError(map(str, wrong), wrong[0])
 
 
 async def _explained(
     admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
 ) -> list[Exception]:
-    """Return what is wrong with groups without offsets: brokers say nothing of it."""
+    """Return the reasons why groups have no offsets, for which brokers return no error.
+
+    A group may not exist, or --share may be wrong.
+    """
     wrong: list[Exception] = []
     for name in groups:
         try:
             kind = (await admin.groups.describe([name]))[name].type.name.lower()
         except KafkaError as error:
-            wrong.append(error)  # what was found of the others is shown all the same
+            wrong.append(error)  # the offsets of other groups are printed anyway
             continue
         if (kind == "share") is not share:
             hint = "leave out --share" if share else "give --share"
@@ -362,10 +350,7 @@ def _fields(found: Any) -> dict[str, Any]:
 
 
 def offset_of(text: str) -> tuple[TopicPartition, int]:
-    """Return partition and offset of `topic-partition=offset`.
-
-    Raises click.BadParameter for anything else.
-    """
+    """Parse partition and offset from `topic-partition=offset`. Raises click.BadParameter."""
     name, _, offset = text.rpartition("=")
     if not is_number(offset):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION=OFFSET")
@@ -395,10 +380,8 @@ async def set_offsets(
             call = admin.groups.alter_share_offsets(group, wanted)
         else:
             call = admin.groups.alter_offsets(group, {**wanted})
-        stored, failed = await parts(call, wanted)
+        stored = await session.parts(call, wanted)
     session.output.done("\n".join(f"{name_of(tp)}: {wanted[tp]}" for tp in stored))
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "delete-offsets", prints=False)
@@ -419,11 +402,9 @@ async def delete_offsets(
     agree(f"Delete offsets of {group} in {', '.join(places)}?", yes)
     async with session.admin() as admin:
         if share:
-            gone, failed = await parts(admin.groups.delete_share_offsets(group, places), places)
+            gone = await session.parts(admin.groups.delete_share_offsets(group, places), places)
             names = list(gone)
         else:
-            deleted, failed = await parts(admin.groups.delete_offsets(group, wanted), wanted)
+            deleted = await session.parts(admin.groups.delete_offsets(group, wanted), wanted)
             names = list(map(name_of, deleted))
     session.output.done("\n".join(f"{each}: forgotten" for each in names))
-    if failed is not None:
-        raise failed

@@ -1,4 +1,4 @@
-"""Print what a command found: a table for people, JSON lines or CSV for programs."""
+"""Print the results of a command as a table, JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from typing import Any, TextIO
 
 import click
 
-__all__ = ["FORMATS", "Output", "by_partition", "cell", "note", "printable", "styled", "table"]
-
 FORMATS = ("table", "json", "csv")
 
 Row = Mapping[str, Any]
 
 
 class Output:
-    """Prints rows in the format that the user chose. Rows are dicts of plain data."""
+    """Prints rows (dicts of data for JSON) in the format that the user chose."""
 
     def __init__(self, form: str = "table", stream: TextIO | None = None) -> None:
         self.form = form
@@ -30,13 +28,13 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at it."""
+        """Whether the output goes to a terminal."""
         return self._stream.isatty()
 
     def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print rows: these columns of them as table and CSV, everything as JSON."""
+        """Print rows: these columns as table or CSV, all fields as JSON."""
         if self.form == "json":
-            # Nothing but ASCII.
+            # json.dumps escapes all characters that are not ASCII.
             for row in rows:
                 self._stream.write(json.dumps(row, default=str) + "\n")
         elif self.form == "csv":
@@ -50,17 +48,17 @@ class Output:
         self._stream.flush()
 
     def redraw(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print a table over the one before, on a terminal; anywhere else like `rows`."""
+        """Replace the printed table on a terminal; elsewhere print as `rows`."""
         if self.form != "table" or not self.is_terminal:
             self.rows(rows, columns)
             return
         width, height = shutil.get_terminal_size()
         lines = [line[:width] for line in self._table(rows, columns)]
         if len(lines) >= height:
-            room = max(height - 2, 1)
-            lines = [*lines[:room], f"... {len(lines) - room} more"[:width]]
+            fitting = max(height - 2, 1)
+            lines = [*lines[:fitting], f"... {len(lines) - fitting} more"[:width]]
         lines[0] = styled(lines[0], self._stream, bold=True)
-        # Each line over the one that is there, and then nothing: so it does not flicker.
+        # Overwrite each line and clear the rest; clearing everything first would flicker.
         start = "\x1b[H" if self._is_drawn else "\x1b[2J\x1b[H"
         drawn = "".join(f"{line}\x1b[K\n" for line in lines)
         self._stream.write(f"{start}{drawn}\x1b[J")
@@ -71,20 +69,20 @@ class Output:
         return table(rows, columns, self._fit)
 
     def _fit(self, text: str) -> str:
-        """Return a text that the stream can take: its encoding may lack letters of others."""
+        """Escape the characters that the encoding of the stream does not have."""
         encoding = self._stream.encoding
         if text.isascii() or not encoding:
             return text
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
     def done(self, text: str) -> None:
-        """Say on stderr what was done, if a table would be printed."""
+        """Print on stderr what was done, unless the output is for programs."""
         if text and self.form == "table":
             note(text)
 
 
 def by_partition(found: Mapping[Any, Any]) -> list[Row]:
-    """Return a row of each partition, in order, with the fields of what was found for it."""
+    """Return one row for each partition, in order, with the fields of its value."""
     return [
         {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
         for tp, each in sorted(found.items())
@@ -92,14 +90,14 @@ def by_partition(found: Mapping[Any, Any]) -> list[Row]:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr. The command goes on where the reader of that has gone."""
+    """Print a line on stderr. If nobody reads stderr any more, the command goes on."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             click.echo(text, err=True)
 
 
 def styled(text: str, stream: TextIO, **style: Any) -> str:
-    """Return a text in colour or bold, if it goes to a terminal whose user wants that."""
+    """Return a text in colour or bold for a terminal, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or not stream.isatty():
         return text
     return click.style(text, **style)
@@ -108,7 +106,7 @@ def styled(text: str, stream: TextIO, **style: Any) -> str:
 def table(
     rows: Iterable[Row], columns: Sequence[str], fit: Callable[[str], str] = str
 ) -> list[str]:
-    """Return the lines of a table, each text as `fit` makes it; numbers stand to the right."""
+    """Return the lines of a table of texts that `fit` converts; numbers are right-aligned."""
     found = list(rows)
     texts = [[fit(printable(cell(row.get(name)))) for name in columns] for row in found]
     widths = [max([len(name), *(len(line[i]) for line in texts)]) for i, name in enumerate(columns)]
@@ -118,14 +116,14 @@ def table(
 
 
 def printable(text: str) -> str:
-    """Return a text whose control characters are shown, not sent: they may be a stranger's."""
+    """Escape control characters, because other users can write them into names and records."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def cell(value: Any) -> str:
-    """Return a value as one cell: lists with commas, nothing as a dash."""
+    """Return a value as one cell: lists with commas, None as a dash."""
     if value is None:
         return "-"
     if type(value) is int:
@@ -138,7 +136,7 @@ def cell(value: Any) -> str:
         return ",".join(cell(each) for each in value)
     if isinstance(value, Mapping):
         return ",".join(f"{name}={cell(each)}" for name, each in value.items())
-    # A line break would end the row.
+    # A line break would break the row.
     return str(value).replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""`aiokafka perf`: how fast records go to the cluster, from it, and through it."""
+"""`aiokafka perf`: measures throughput and latency."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-__all__ = ["commands", "percentiles", "summary"]
-
 commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
 
 _POINTS = (50, 95, 99, 99.9)
-# Latencies that are kept: of every record, or of every so manieth.
+# Number of measured latencies: of all records, or of a sample at equal distances.
 _SAMPLES = 100_000
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """Return average, percentiles and maximum: the smallest value that so many are not above.
+    """Return average, percentiles and maximum. Raises ValueError without values.
 
-    Raises ValueError without values.
+    The Nth percentile is the smallest value such that N % of all values are not above it.
     """
     if not values:
         raise ValueError("no values")
@@ -48,7 +46,7 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 def summary(
     records: int, size: int, seconds: float, latencies: Sequence[float] = ()
 ) -> dict[str, Any]:
-    """Return one row: counts, rates, and latencies in milliseconds."""
+    """Return one row with counts, rates, and latencies (given in seconds) in milliseconds."""
     seconds = max(seconds, 1e-9)
     row: dict[str, Any] = {
         "records": records,
@@ -67,7 +65,7 @@ def _print(session: Session, row: dict[str, Any]) -> None:
 
 
 def _payload(size: int) -> bytes:
-    # Half of it compresses, as text does.
+    # Random hex digits compress to half of their size, similar to text.
     return (random.Random(0).randbytes(size // 2).hex().encode() + b"x")[:size].ljust(size, b"x")
 
 
@@ -112,7 +110,7 @@ async def produce(
     latencies: list[float] = []
     async with _started(producer):
         await find_to_send(session, producer, topic)
-        # Metadata and connections are no part of what is measured.
+        # Metadata and connections are not measured.
         await producer.send_and_wait(topic, b"warm up")
         began = time.perf_counter()
         await _send(producer, topic, _payload(size), records, Limit(rate), latencies)
@@ -122,7 +120,7 @@ async def produce(
 
 @contextlib.asynccontextmanager
 async def _started(producer: AIOKafkaProducer) -> AsyncIterator[None]:
-    """Start it, and stop it behind the block; after a signal at once, with records unsent."""
+    """Start and stop the producer. After a signal, stop it at once, without sending records."""
     async with producer:
         try:
             yield
@@ -139,7 +137,7 @@ async def _send(
     limit: Limit,
     latencies: list[float],
 ) -> None:
-    """Send records and wait for all; raise the error of the first that failed."""
+    """Send records and wait for all acknowledgements. Raises the error of the first failure."""
     every = max(1, records // _SAMPLES)
     pending: deque[asyncio.Future[Any]] = deque()
     clock, send = time.perf_counter, producer.send
@@ -243,7 +241,7 @@ async def latency(session: Session, topic: str, records: int, size: int) -> None
 
 
 async def _read(consumer: AIOKafkaConsumer, offset: int) -> None:
-    """Read as far as this offset; other producers may write, too."""
+    """Read up to this offset. Other producers may write records before it."""
     while True:
         found = await consumer.getmany(timeout_ms=10_000)
         if not found:

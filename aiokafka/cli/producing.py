@@ -1,4 +1,4 @@
-"""`aiokafka produce`: send what is on stdin or in files."""
+"""`aiokafka produce`: sends records from stdin or files."""
 
 from __future__ import annotations
 
@@ -54,18 +54,17 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
     from aiokafka.producer.batch_builder import BatchBuilder
 
-__all__ = ["Sending", "commands", "pieces_of"]
-
 _BATCH = 256 * 1024
-# So many lines at once are sent as batches. Fewer wait for others to come (--linger).
+# From this number of lines on, fill batches here. Fewer lines are sent one by one, and the producer
+# batches them (--linger).
 _WORTH_A_BATCH = 100
 
 
 class Sending:
-    """Sends records without waiting for each, and looks at every outcome in order.
+    """Sends records without waiting for each, and checks all results in order.
 
-    Many lines at once fill a batch for each partition, as the producer would, and full batches are
-    sent.
+    Many lines at once are collected in one batch for each partition, as the producer would do, and
+    sent as whole batches.
     """
 
     def __init__(
@@ -83,16 +82,17 @@ class Sending:
         self._takes_batches = takes_batches
         self._batches_fit = True
         self._turn = random.randrange(1_000_000)
-        # By partition, ANY for records without a key, with the number of the first record.
+        # Open batches by partition, with the number of their first record. ANY is for records
+        # without a key.
         self._open: dict[int, tuple[BatchBuilder, int]] = {}
         self._taken = 0
-        # With the number of the first record that each is about, and how many there are.
+        # Futures, each with the number of its first record and its number of records.
         self._pending: deque[tuple[asyncio.Future[Any], int, int]] = deque()
-        #: How many records the brokers have.
+        #: Number of records that brokers have acknowledged.
         self.delivered = 0
 
     async def lines(self, lines: Sequence[bytes], read: Reader) -> None:
-        """Send lines. What does not fill a batch waits for more, until `flush`."""
+        """Send lines. Incomplete batches stay open until `flush`."""
         columns = read(lines)
         if len(lines) >= _WORTH_A_BATCH and await self._may_batch():
             await self._batch(columns)
@@ -107,7 +107,7 @@ class Sending:
         self._account(lines)
 
     async def _send_each(self, records: Iterable[NewRecord]) -> None:
-        await self.flush()  # it was read before
+        await self.flush()  # send earlier records first
         send, topic = self._producer.send, self._topic
         try:
             for value, key, partition, timestamp_ms, headers in records:
@@ -120,8 +120,10 @@ class Sending:
     # -- batches
 
     async def _may_batch(self) -> bool:
-        """Say whether the topic takes full batches, which nothing would divide. The producer
-        divides those that it makes of single records."""
+        """Return whether the topic accepts full batches.
+
+        The producer splits batches that are too large only if it has built them itself.
+        """
         ask, self._takes_batches = self._takes_batches, None
         if ask is not None:
             self._batches_fit = await ask()
@@ -144,11 +146,14 @@ class Sending:
                     await self._send_batch(partition)
 
     def _chosen(self, columns: LineColumns, partitions: int) -> memoryview | None:
-        """Return the partitions of records that do not go by their keys, as int32."""
+        """Return the partitions of all records as int32, or None to choose them by key.
+
+        In the result -1 stands for a choice by key.
+        """
         if self._partition is not None:
             found = array("i", (self._partition,)) * len(columns.values)
         elif columns.keys is not None and None in columns.keys:
-            # These keep their places among those with keys, so they need a partition by now.
+            # Records without a key keep their order among the others, so choose a partition now.
             self._turn = (self._turn + 1) % partitions
             found = array("i", [self._turn if key is None else -1 for key in columns.keys])
         else:
@@ -170,10 +175,10 @@ class Sending:
             raise self._refused(number, error) from error
         self._pending.append((future, number, batch.record_count()))
 
-    # -- outcomes
+    # -- results
 
     def _refused(self, number: int, error: KafkaError) -> KafkaError:
-        """Return the error of a record, unless an earlier one has failed."""
+        """Return the error of a record; raise the error of an earlier record if one has failed."""
         self.check()
         return _undelivered(number, error)
 
@@ -193,14 +198,14 @@ class Sending:
             self.delivered += count
 
     async def finish(self) -> None:
-        """Wait until the brokers have everything."""
+        """Wait until brokers have acknowledged all records."""
         await self.flush()
         await self._producer.flush()
-        # The callbacks of the last responses have run; futures are done before `flush` returns.
+        # All futures are done when `flush` returns.
         self.check()
 
     def forget(self) -> None:
-        """Look at what failed after the first error, or after Ctrl-C, and say no more of it."""
+        """Mark further errors as retrieved, after the first error or Ctrl-C."""
         for future, _, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
@@ -251,10 +256,10 @@ def _undelivered(number: int, error: KafkaError) -> KafkaError:
 async def pieces_of(
     files: Sequence[str], delimiter: bytes | None, *, whole: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the pieces of files, one after the other; `-` is stdin. With `whole`, a file is one;
-    without a delimiter, a line is.
+    """Yield the pieces of files, one file after the other; `-` is stdin.
 
-    Raises InputError for a piece that is longer than `LONGEST`.
+    A piece ends at the delimiter, or is a line without one; with `whole` it is a file. Raises
+    InputError for a piece that is longer than `LONGEST`.
     """
     for name in files:
         async with _opened(name) as fd:
@@ -292,12 +297,12 @@ async def _opened(name: str) -> AsyncIterator[int]:
 
 
 async def _open_pipe(name: str) -> int:
-    """Open a named pipe, which waits for its writer, beside the event loop."""
+    """Open a named pipe in a thread, because opening blocks until there is a writer."""
     opening = asyncio.get_running_loop().run_in_executor(None, os.open, name, os.O_RDONLY)
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # The program would wait for the thread. A writer, which we are ourselves, lets it go.
+        # At exit the program would wait for the thread. Open the pipe for writing to release it.
         writer = os.open(name, os.O_RDWR)
         os.close(await opening)
         os.close(writer)
@@ -312,7 +317,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 
 
 def _sender(given: dict[str, Any]) -> Send:
-    """Return how to send lines."""
+    """Return the function that sends lines with the given options."""
     if given["as_json"]:
         plain = (given["key"], given["key_delimiter"], *given["headers"])
         if given["null"] or given["whole"] or any(each is not None for each in plain):
@@ -423,7 +428,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
 async def _after(
     found: Callable[[], Awaitable[None]], source: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
-    """Yield pieces, the first after `found`."""
+    """Yield pieces; await `found` before the first."""
     is_first = True
     async for pieces in source:
         if is_first:
@@ -448,7 +453,7 @@ def _producer_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _batch_size(session: Session) -> int:
-    """Return how large batches may be that nothing divides: a request and the memory hold them."""
+    """Return the size of full batches, which must fit into a request and the buffer memory."""
     size = _BATCH
     for name, share in (("max_request_size", 1), ("buffer_memory", 2)):
         limit = session.client_options.get(name)
@@ -458,9 +463,10 @@ def _batch_size(session: Session) -> int:
 
 
 async def _takes_batches(session: Session, topic: str) -> bool:
-    """Say whether full batches fit into `max.message.bytes` of the topic, as far as brokers tell.
+    """Return whether full batches fit into `max.message.bytes` of the topic.
 
-    That is the size of a batch that may have been compressed, but how well is not known before.
+    The limit is for the compressed size, which is not known before. If the limit is not known
+    either, return True.
     """
     from aiokafka.admin import ConfigKey
 
@@ -469,7 +475,7 @@ async def _takes_batches(session: Session, topic: str) -> bool:
         async with session.admin_beside() as admin:
             found = await admin.configs.describe([ConfigKey.topic(topic)])
     except KafkaError:
-        return True  # It may not be asked, or is too old to tell.
+        return True  # the user may not describe the topic, or brokers are too old
     limit = found[ConfigKey.topic(topic)].get("max.message.bytes")
     return limit is None or limit.value is None or size <= int(limit.value)
 
@@ -477,7 +483,7 @@ async def _takes_batches(session: Session, topic: str) -> bool:
 async def _parts(
     source: AsyncIterator[list[bytes]], given: dict[str, Any]
 ) -> AsyncIterator[tuple[list[bytes], bool]]:
-    """Yield pieces in portions, within the rate and the count; and whether the next is at hand."""
+    """Yield portions of pieces, limited by rate and count, and whether the next is available."""
     limit = Limit(given["rate"])
     left = given["count"]
     async for pieces in source:
@@ -505,7 +511,7 @@ async def _send_all(
 
 
 async def _whole(work: Awaitable[None], sending: Sending) -> None:
-    """Send a portion; if a signal comes meanwhile, to its end, for what is sent is a beginning."""
+    """Send a portion to its end even after a signal, so that the sent records have no gaps."""
     ended = asyncio.gather(work)
     try:
         await asyncio.shield(ended)
@@ -527,21 +533,21 @@ async def _in_transactions(
     send: Send,
     given: dict[str, Any],
 ) -> None:
-    """Send in transactions of so many records, or in one. What fails or is interrupted aborts."""
+    """Send in transactions of a number of records, or in one. Errors and signals abort it."""
     size = given["transaction_size"]
-    room = size
+    left = size
     is_open = False
     try:
         async for part, has_next in _parts(source, given):
             while part:
                 if not is_open:
                     await producer.begin_transaction()
-                    is_open, room = True, size
-                now = part if room is None else part[:room]
+                    is_open, left = True, size
+                now = part if left is None else part[:left]
                 part = part[len(now) :]
                 await send(sending, now)
-                room = None if room is None else room - len(now)
-                if room == 0:
+                left = None if left is None else left - len(now)
+                if left == 0:
                     await sending.finish()
                     await producer.commit_transaction()
                     is_open = False
@@ -552,7 +558,7 @@ async def _in_transactions(
             await producer.commit_transaction()
             is_open = False
     except asyncio.CancelledError:
-        is_open = False  # the producer aborts it when it is stopped, within its time
+        is_open = False  # the producer aborts it in `stop`, within LAST_MOMENT
         raise
     finally:
         if is_open:

@@ -1,4 +1,4 @@
-"""Read the properties of Java's clients and of librdkafka (kcat)."""
+"""Read properties files of Java's clients and of librdkafka (kcat)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 from aiokafka._jaas import read_login
 from aiokafka.errors import KafkaConfigurationError
 
-__all__ = ["decode", "is_connection_name", "is_secret", "parse", "settings_of"]
-
 log = logging.getLogger("aiokafka.cli")
 
-# The names of Java and of librdkafka -> ours.
+# Names of Java and of librdkafka -> our names.
 _TEXTS = {
     "bootstrap.controllers": "bootstrap_controllers",
     "bootstrap.servers": "bootstrap_servers",
@@ -49,7 +47,7 @@ _TEXTS = {
     "ssl.keystore.key": "key_data",
     "ssl.truststore.certificates": "ca_data",
 }
-# Milliseconds in all of them.
+# Numbers of milliseconds.
 _NUMBERS = {
     "connections.max.idle.ms": "connections_max_idle_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
@@ -112,9 +110,9 @@ _REFUSED = {
     "ssl.engine.location": "OpenSSL's engines are not supported",
     "ssl.sigalgs.list": "signature algorithms are those of OpenSSL's default",
 }
-# In these namespaces everything is about the connection.
+# All names with these prefixes concern connections.
 _OF_CONNECTIONS = ("sasl.", "ssl.", "security.", "bootstrap.", "metadata.broker.")
-# Known names that decide neither who logs in nor who is trusted.
+# Known names without effect on authentication and trust.
 _WITHOUT_EFFECT = frozenset(
     {
         *("sasl.enabled.mechanisms", "sasl.kerberos.kinit.cmd", "security.providers"),
@@ -124,7 +122,7 @@ _WITHOUT_EFFECT = frozenset(
         *("ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.providers"),
         *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
         *("ssl.truststore.password", "ssl.engine.id", "sasl.oauthbearer.jwt.validator.class"),
-        # Like names that are read, but others.
+        # Similar to names that are read.
         *("metadata.max.idle.ms", "session.timeout.ms", "delivery.timeout.ms", "linger.ms"),
         *("metadata.request.timeout.ms", "message.timeout.ms", "request.timeout.max.ms"),
         *("transaction.timeout.ms", "topic.metadata.refresh.interval.ms", "retries"),
@@ -152,7 +150,7 @@ _BLANK = "".join(map(chr, range(33)))
 
 
 def decode(content: bytes) -> str:
-    """Return the text of a properties file: UTF-8, else ISO-8859-1, which Java reads.
+    """Decode a properties file as UTF-8, or else as ISO-8859-1, the encoding of Java.
 
     Raises ValueError for other encodings.
     """
@@ -165,9 +163,9 @@ def decode(content: bytes) -> str:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the pairs of a properties file: comments, continued lines and escapes as in Java.
+    """Return the pairs of a properties file, with Java's comments, continued lines and escapes.
 
-    Raises KafkaConfigurationError for a damaged escape.
+    Raises KafkaConfigurationError for a malformed escape.
     """
     found = {}
     for line in _logical_lines(text):
@@ -205,7 +203,7 @@ def _unescape(text: str, name: str) -> str:
 
     found = _ESCAPE.sub(plain, text)
     try:
-        # Characters beyond \uffff are written as two.
+        # Characters beyond \uffff are written as surrogate pairs.
         return found.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise KafkaConfigurationError(f"{name}: contains a half of a surrogate pair") from None
@@ -220,20 +218,18 @@ def is_connection_name(name: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of a dotted name may not stand on a command line."""
+    """Return whether the value of a dotted name is secret, so that -X must not set it."""
     return name in _SECRETS
 
 
 def settings_of(pairs: Mapping[str, str], mechanism: str | None = None) -> dict[str, Any]:
-    """Return connection settings by our names.
+    """Return connection settings with our names.
 
-    What only concerns producers, consumers or other programs is left out. `mechanism` takes
-    precedence over that of the pairs.
-
-    Raises KafkaConfigurationError for names that are unknown and like known ones, and for values
-    that cannot be honoured.
+    Settings of producers, consumers and other programs are left out. `mechanism` takes precedence
+    over the SASL mechanism of the pairs. Raises KafkaConfigurationError for unknown names that are
+    similar to known ones, and for unsupported values.
     """
-    # As Java does with every value, passwords as well.
+    # Java strips all values, even passwords.
     pairs = {name: value.strip(_BLANK) for name, value in pairs.items()}
     _check_names(pairs)
     found: dict[str, Any] = {}
@@ -317,7 +313,7 @@ def _stores(pairs: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, tup
 
 
 def _checks(pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Return how brokers' certificates are checked."""
+    """Return the settings for the verification of brokers' certificates."""
     found: dict[str, Any] = {}
     names = pairs.get(_NAMES_CHECK, "https").lower()
     if names in ("", "none"):
@@ -354,7 +350,7 @@ def _token_settings(pairs: Mapping[str, str], found: dict[str, Any]) -> dict[str
         more["token_extensions"] = {name.strip(): value.strip() for name, _, value in each}
     url = found.get("token_endpoint_url", "")
     if url.startswith("file:"):
-        # Java reads the token from such a file.
+        # Java reads the token from this file.
         del found["token_endpoint_url"]
         more["token_file"] = "/" + url[len("file:") :].lstrip("/")
     return more
@@ -384,7 +380,7 @@ def _login(text: str, mechanism: str | None, found: Mapping[str, Any]) -> dict[s
     if login.mechanism and not mechanism:
         settings["sasl_mechanism"] = login.mechanism
     if login.mechanism == "OAUTHBEARER":
-        # The settings take precedence over the options of the module, as in Java.
+        # As in Java, settings take precedence over the options of the login module.
         settings = {name: value for name, value in settings.items() if name not in found} | {
             "sasl_mechanism": login.mechanism
         }

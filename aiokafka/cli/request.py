@@ -1,4 +1,4 @@
-"""`aiokafka request`: any request of Kafka's protocol, as JSON."""
+"""`aiokafka request`: sends any request of Kafka's protocol, given as JSON."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.arguments import is_number, partition_of
-from aiokafka.cli.failures import parts
 from aiokafka.cli.session import Session, command
-from aiokafka.errors import AdminItemsError
 from aiokafka.protocol import messages
 from aiokafka.protocol.schema import Request, Struct, Type, fields
 
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
 
 
 def target(text: str) -> SendTo | None:
-    """Return the broker that `any`, `controller`, `broker:1`, `leader:orders-0`, `group:billing` or
-    `transaction:loader` names; None for `all`.
-
-    Raises click.BadParameter for anything else.
+    """Parse `any`, `controller`, `broker:1`, `leader:orders-0`, `group:billing` or
+    `transaction:loader`; return None for `all`. Raises click.BadParameter.
     """
     from aiokafka.admin import SendTo
 
@@ -72,18 +68,14 @@ async def commands(session: Session, api: str, fields: str, to: str) -> None:
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         text = error.args[0] if isinstance(error, LookupError) and error.args else error
         raise click.UsageError(str(text)) from None
-    failed: AdminItemsError | None = None
     async with session.admin() as admin:
         if where is None:
-            found: Mapping[int, Any]
-            found, failed = await parts(admin.send_to_all(request), None)
+            found: Mapping[int, Any] = await session.parts(admin.send_to_all(request), None)
             lines = [{"broker": broker, **as_plain(response)} for broker, response in found.items()]
         else:
             lines = [as_plain(await admin.send(request, where))]
     for line in lines:
         click.echo(json.dumps(line))
-    if failed is not None:
-        raise failed
 
 
 # -- Messages of the protocol from JSON, and back

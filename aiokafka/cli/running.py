@@ -1,4 +1,4 @@
-"""Run a command in an event loop, prompt the user, and end both well when a signal comes."""
+"""Run a command in an event loop and prompt the user, with clean-up after signals."""
 
 from __future__ import annotations
 
@@ -14,18 +14,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = [
-    "LAST_MOMENT",
-    "YES",
-    "Interrupted",
-    "NotAgreedError",
-    "agree",
-    "can_ask",
-    "run",
-    "secret",
-    "wait_for",
-]
-
 T = TypeVar("T")
 
 #: Seconds that a command has after a signal to deliver, commit or abort.
@@ -35,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal ended the command, which has cleaned up; `failure` is what went wrong with that."""
+    """A signal ended the command. `failure` is the error of its clean-up, if there was one."""
 
     def __init__(self, number: int, failure: Exception | None = None) -> None:
         super().__init__(number)
@@ -44,10 +32,10 @@ class Interrupted(BaseException):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end and return its result.
+    """Run `work` and return its result.
 
-    SIGINT and SIGTERM cancel it, which lets it commit, leave and close; a second one ends the
-    process at once. Raises Interrupted after the first.
+    SIGINT and SIGTERM cancel `work`, so that it can commit, leave its group and close its clients;
+    then Interrupted is raised. A second signal ends the process at once.
     """
     return asyncio.run(_guarded(work))
 
@@ -68,7 +56,7 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
         try:
             loop.add_signal_handler(number, note, number)
         except (NotImplementedError, ValueError, RuntimeError):
-            pass  # Windows, or not the main thread: asyncio.run() does what it can.
+            pass  # on Windows, and outside the main thread: asyncio.run() handles SIGINT
     try:
         result = await work
     except asyncio.CancelledError:
@@ -87,22 +75,22 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
 # -- Prompts: confirmation before data is lost, and secrets
 
 
-_LOOK = 0.25
-"""Seconds between two looks for a signal while a system call blocks."""
+_SIGNAL_INTERVAL = 0.25
+"""Seconds between interruptions of a blocking system call, to handle signals."""
 
 
 YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-"""The option of commands that `agree` would ask about."""
+"""The option of commands that call `agree`."""
 
 
 class NotAgreedError(click.ClickException):
-    """The user said no."""
+    """The user did not confirm."""
 
 
 def agree(question: str, yes: bool) -> None:
-    """Ask before something is lost, unless the user has said `--yes`.
+    """Ask the user to confirm, unless `--yes` was given.
 
-    Raises NotAgreedError after a no, and click.UsageError if there is no answer.
+    Raises NotAgreedError if the user does not confirm, and click.UsageError at the end of stdin.
     """
     if yes:
         return
@@ -118,21 +106,21 @@ def agree(question: str, yes: bool) -> None:
 
 
 def can_ask() -> bool:
-    """Say whether there is someone to ask for a secret. The shell may have closed stdin (<&-)."""
+    """Return whether a user can be prompted for a secret. The shell may close stdin (<&-)."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def secret(what: str, *, twice: bool = False) -> str:
-    """Ask for a secret, which is not shown."""
+    """Prompt for a secret, which is not displayed."""
     return str(
         wait_for(lambda: click.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
     )
 
 
 def wait_for(read: Callable[[], T]) -> T:
-    """Return what `read` reads from a terminal or pipe, which may take long and blocks the loop.
+    """Return the result of `read`, which blocks on a terminal or pipe.
 
-    A signal ends it at once, with Interrupted: the loop would notice it after the input.
+    A signal raises Interrupted at once. The event loop would handle it only after the input.
     """
     with _signals_raise():
         return read()
@@ -140,15 +128,16 @@ def wait_for(read: Callable[[], T]) -> T:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Have signals raise Interrupted in the block.
+    """Raise Interrupted in the block when a signal arrives.
 
-    A signal that comes while a system call blocks interrupts it, and the interpreter looks for
-    signals then. One that comes a moment earlier is only noted, and the call blocks: a busy machine
-    may stop a process between its prompt and the read that follows. So a timer interrupts the call
-    again and again.
+    1. A signal that arrives while a system call blocks interrupts the call, and the interpreter
+       runs the handler.
+    2. For a signal that arrives just before the call, the interpreter only sets a flag, and then
+       the call blocks. This happens on a busy machine, between the prompt and the read.
+    3. Therefore a timer interrupts the call periodically, and the interpreter checks the flag.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals do not come here
+        yield  # only the main thread handles signals
         return
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -159,12 +148,12 @@ def _signals_raise() -> Iterator[None]:
     if sys.platform != "win32":
         handlers[signal.SIGALRM] = lambda number, frame: None
     before = {number: signal.getsignal(number) for number in handlers}
-    wakes = signal.set_wakeup_fd(-1)  # or the loop would hear of the same signal later
+    wakes = signal.set_wakeup_fd(-1)  # otherwise the event loop would handle the signal again
     try:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         if sys.platform != "win32":
-            signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
+            signal.setitimer(signal.ITIMER_REAL, _SIGNAL_INTERVAL, _SIGNAL_INTERVAL)
         yield
     finally:
         if sys.platform != "win32":

@@ -1,4 +1,4 @@
-"""`aiokafka acls`, `users`, `quotas` and `tokens`: what clients may do, and how much."""
+"""`aiokafka acls`, `aiokafka users`, `aiokafka quotas` and `aiokafka tokens`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.arguments import Finite, distinct
-from aiokafka.cli.failures import parts
 from aiokafka.cli.running import YES, agree, can_ask, secret
 from aiokafka.cli.session import Session, command
 from aiokafka.cli.settings import read_file, read_stdin
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
         DelegationToken,
         QuotaEntity,
     )
-
-__all__ = ["acls", "limits_of", "quotas", "token_row", "tokens", "users"]
 
 acls = click.Group(help="List, add and delete entries of access control lists.")
 users = click.Group(help="List users that log in by SCRAM, set their passwords, delete them.")
@@ -45,7 +42,7 @@ def _acl_row(binding: AclBinding) -> dict[str, Any]:
 
 
 def _member(kind: Any, text: str) -> Any:
-    """Return the member of an enum by its name in any case, as `--operation` and others give it."""
+    """Parse the name of an enum's member in any case. Raises click.BadParameter."""
     try:
         return kind[text.upper().replace("-", "_")]
     except KeyError:
@@ -54,7 +51,7 @@ def _member(kind: Any, text: str) -> Any:
 
 
 def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
-    """Return the filter of `type:name`, and of whatever else is given."""
+    """Return a filter for a resource `type:name` and the given options."""
     from aiokafka.admin import AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 
     found: dict[str, Any] = {}
@@ -128,10 +125,8 @@ async def add_acls(
         for operation in operations
     ]
     async with session.admin() as admin:
-        made, failed = await parts(admin.acls.create(bindings), bindings)
+        made = await session.parts(admin.acls.create(bindings), bindings)
     session.output.done(f"{resource}: {len(made)} entries for {principal}" if made else "")
-    if failed is not None:
-        raise failed
 
 
 @command(acls, "delete")
@@ -152,11 +147,11 @@ async def delete_acls(
     if prefixed:
         given["pattern_type"] = "prefixed"
     elif ":" in resource:
-        # Not those that `add --prefixed` has made of the same name, which others may need.
+        # Keep prefixed entries of the same name, which `add --prefixed` creates.
         given["pattern_type"] = "literal"
     wanted = _filter(resource, given)
     if resource.endswith(":"):
-        # It would be a slip that takes the rights to everything of this type.
+        # Probably a mistake, which would delete the entries of all resources of this type.
         raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
     async with session.admin() as admin:
         if not yes:
@@ -177,15 +172,13 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
       aiokafka users list
     """
     async with session.admin() as admin:
-        found, failed = await parts(admin.users.describe(names or None), names or None)
+        found = await session.parts(admin.users.describe(names or None), names or None)
     rows = [
         {"user": user, **credential.as_dict()}
         for user, credentials in sorted(found.items())
         for credential in credentials
     ]
     session.output.rows(rows, ("user", "mechanism", "iterations"))
-    if failed is not None:
-        raise failed
 
 
 @command(users, "set", prints=False)
@@ -235,10 +228,7 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
-    """Return limits of `name=number` texts; a name alone removes its limit.
-
-    Raises click.BadParameter for what is no number, and for a name that is given twice.
-    """
+    """Parse limits from `name=number`, or `name` alone to remove one. Raises click.BadParameter."""
     return distinct(map(_limit, texts))
 
 
@@ -310,7 +300,7 @@ _HOUR_MS = 3_600_000
 
 
 def token_row(token: DelegationToken) -> dict[str, Any]:
-    """Return what may be shown of a token: not its secret."""
+    """Return the row of a token, without its secret."""
     return {
         "token_id": token.token_id,
         "owner": token.owner,

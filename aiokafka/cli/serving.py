@@ -10,16 +10,11 @@ import click
 from aiokafka.cli.arguments import is_number, pairs
 from aiokafka.cli.running import run
 
-__all__ = ["commands", "new_topic"]
-
 commands = click.Group(help="Serve a fake cluster to programs in any language.")
 
 
 def new_topic(text: str) -> tuple[str, int, int]:
-    """Return name, partitions and replicas of `name[:partitions[:replicas]]`.
-
-    Raises click.BadParameter for anything else.
-    """
+    """Parse `name[:partitions[:replicas]]`. Raises click.BadParameter."""
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(is_number(each) and int(each) for each in numbers):
         raise click.BadParameter(

@@ -1,4 +1,4 @@
-"""What every command shares: connection flags, clients that are made from them, and the output."""
+"""`command` and `Session`, which all commands share: connection flags, clients, and the output."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from aiokafka.cli.failures import parts
 from aiokafka.cli.output import FORMATS, Output
 from aiokafka.cli.running import can_ask, run, secret
 from aiokafka.cli.settings import client_options, find_settings, read_line
+from aiokafka.errors import AdminItemsError
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient
 
-__all__ = ["Session", "command"]
-
+K = TypeVar("K")
+T = TypeVar("T")
 Body = Callable[..., Coroutine[Any, Any, Any]]
 
 _FLAGS = (
@@ -61,31 +63,33 @@ _OUTPUT = click.option(
 
 
 class Session:
-    """One run of a command: how to connect, and where to print."""
+    """One run of a command: creates clients from the connection flags, and prints the results."""
 
     def __init__(self, flags: dict[str, Any], form: str = "table") -> None:
         self.output = Output(form)
+        #: The error that the command raises after it has printed its results.
+        self.failure: Exception | None = None
         self._flags = flags
         self._found: dict[str, Any] | None = None
-        # Before the command reads the rest of stdin, or the user's yes from it.
+        # Read it before the command reads records or a confirmation from stdin.
         self._password = read_line() if flags.get("password_stdin") else None
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Keywords of every client."""
+        """Keyword arguments of all clients."""
         if self._found is None:
             settings = find_settings(self._flags, os.environ)
             self._found = client_options(_with_password(settings, self._password))
         return self._found
 
     def admin(self) -> AIOKafkaAdminClient:
-        """Make an admin client, not started."""
+        """Create an admin client."""
         from aiokafka.admin import AIOKafkaAdminClient
 
         return AIOKafkaAdminClient(**self.client_options)
 
     def admin_beside(self) -> AIOKafkaAdminClient:
-        """Make an admin client beside a producer or consumer, which other options may be for."""
+        """Create an admin client, without options that are for a producer or consumer."""
         from aiokafka.admin import AIOKafkaAdminClient
         from aiokafka.options import AdminOptions
 
@@ -94,13 +98,13 @@ class Session:
         return AIOKafkaAdminClient(**options)
 
     def producer(self, **options: Any) -> AIOKafkaProducer:
-        """Make a producer, not started. What the user gave by -X takes precedence."""
+        """Create a producer. Options of the user (-X) override these."""
         from aiokafka import AIOKafkaProducer
 
         return AIOKafkaProducer(**{**options, **self._of_brokers()})
 
     def consumer(self, **options: Any) -> AIOKafkaConsumer:
-        """Make a consumer, not started. What the user gave by -X takes precedence."""
+        """Create a consumer. Options of the user (-X) override these."""
         from aiokafka import AIOKafkaConsumer
 
         return AIOKafkaConsumer(**{**options, **self._of_brokers()})
@@ -111,9 +115,33 @@ class Session:
             raise click.UsageError("controllers have no records: give --bootstrap-servers")
         return options
 
+    async def parts(
+        self, call: Awaitable[Mapping[K, Any] | None], items: Collection[K] | None
+    ) -> Mapping[K, Any]:
+        """Return the results of a call about items; errors of items are raised at the end.
+
+        The arguments are those of `failures.parts`.
+        """
+        found, failed = await parts(call, items)
+        if failed is not None:
+            self.fail_at_end(failed)
+        return found
+
+    def fail_at_end(self, error: AdminItemsError) -> None:
+        """Raise `error` after the command has printed its results, together with earlier ones."""
+        earlier = self.failure.errors if isinstance(self.failure, AdminItemsError) else {}
+        self.failure = AdminItemsError({**earlier, **error.errors}, error.results)
+
+    async def carry_out(self, body: Coroutine[Any, Any, T]) -> T:
+        """Run the body of a command, then raise `failure`."""
+        result = await body
+        if self.failure is not None:
+            raise self.failure
+        return result
+
 
 def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, Any]:
-    """Add the password that was on stdin, or ask for one that is lacking."""
+    """Add the password from stdin, or prompt for it if there is a user name without one."""
     if password is not None:
         return {**settings, "password": password}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
@@ -127,9 +155,9 @@ def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, 
 
 
 def command(group: click.Group | None, name: str, *, prints: bool = True) -> Callable[[Body], Any]:
-    """Make a command of an asynchronous function, which gets the session and its own options.
+    """Create a command from a coroutine function, which gets the session and its own options.
 
-    The docstring is the help. With `prints` the command has --output.
+    The docstring of the function is the help text. With `prints` the command has --output.
     """
 
     def decorate(function: Body) -> Any:
@@ -137,13 +165,14 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         def call(**given: Any) -> Any:
             flags = {each.name: given.pop(each.name) for each in shared}
             _set_up_logging(flags["verbose"], flags["debug"])
-            return run(function(Session(flags, flags.pop("output", "table")), **given))
+            session = Session(flags, flags.pop("output", "table"))
+            return run(session.carry_out(function(session, **given)))
 
         call.__dict__.setdefault("__click_params__", [])
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # What is added last comes first: the command's own options lead the help.
+        # click puts the last added options first, but the help must begin with the command's own.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]

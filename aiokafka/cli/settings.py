@@ -1,4 +1,4 @@
-"""Decide how to connect: flags, then the environment, then a properties file, then a profile."""
+"""Read connection settings: flags, then the environment, a properties file, a profile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "read_stdin",
 ]
 
-#: Settings with a flag, whose variable is AIOKAFKA_ and the name in capitals.
+#: Settings with an environment variable: AIOKAFKA_ and the name in capitals.
 NAMES = (
     "bootstrap_servers",
     "bootstrap_controllers",
@@ -52,9 +52,9 @@ _TLS = {
     "key_password": "password",
     "crl_file": "crlfile",
 }
-#: Variables that no setting is in.
+#: Environment variables that are not settings.
 _OTHER_VARIABLES = ("CONFIG", "DEBUG", "NO_EXTENSIONS", "PROFILE", "PROPERTIES")
-#: Options whose values are texts, also where they look like numbers.
+#: Options whose values are texts even if they look like numbers.
 TEXTS = frozenset(
     {
         *("client_id", "client_rack", "group_id", "group_instance_id", "group_remote_assignor"),
@@ -75,11 +75,10 @@ _SECRETS = {"sasl_plain_password", "password", "key_password"}
 
 
 def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of all sources; the first source that has one decides.
+    """Return the settings of all sources; the first source with a setting takes precedence.
 
-    `flags` holds the settings by name, and `profile`, `config`, `properties`: which files to read.
-    Raises KafkaConfigurationError for a file that cannot be understood, OSError for one that
-    cannot be read.
+    `flags` has settings by name, and the files to read as `profile`, `config` and `properties`.
+    Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable one.
     """
     _check_variables(environment)
     own, foreign = _given_options(flags.get("options") or ())
@@ -102,7 +101,7 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
 
 
 def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what -X sets: options by our names, and settings by those of Java and librdkafka."""
+    """Return the options of -X with our names, and those with names of Java and librdkafka."""
     own: dict[str, Any] = {}
     foreign: dict[str, str] = {}
     for text in texts:
@@ -119,7 +118,7 @@ def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _check_variables(environment: Mapping[str, str]) -> None:
-    """Refuse a variable that is misspelt."""
+    """Raise KafkaConfigurationError for a misspelt environment variable."""
     known = [*(name.upper() for name in NAMES), *_OTHER_VARIABLES]
     prefix = "AIOKAFKA_"
     for variable in environment:
@@ -143,12 +142,11 @@ def _not_public(name: str) -> KafkaConfigurationError:
 
 
 def read_file(path: Path) -> str:
-    """Return the text of a file of settings, which may be a pipe; Ctrl-C ends the wait for it.
+    """Return the text of a file or pipe; signals interrupt the read.
 
-    Raises KafkaConfigurationError for one that does not end or is no text, OSError for one that
-    cannot be read.
+    Raises KafkaConfigurationError for more than a megabyte or text that is not UTF-8, and OSError
+    for an unreadable file.
     """
-
     return _read(path, _utf_8)
 
 
@@ -161,12 +159,12 @@ def _read(path: Path, decode: Callable[[bytes], str]) -> str:
 
 
 def read_stdin() -> str:
-    """Return what is on stdin to its end; raise KafkaConfigurationError as `read_file`."""
+    """Return the text of stdin up to its end. Raises KafkaConfigurationError as `read_file`."""
     return _as_text("stdin", wait_for(lambda: _stdin().buffer.read(_LONGEST + 1)))
 
 
 def read_line() -> str:
-    """Return the first line of stdin, and leave the others to whatever reads on.
+    """Return the first line of stdin, and leave the rest unread for the command.
 
     Raises KafkaConfigurationError as `read_file`.
     """
@@ -174,7 +172,7 @@ def read_line() -> str:
 
     def read() -> bytes:
         line = bytearray()
-        # A buffer would take what follows the line, too.
+        # A buffered read would also consume bytes after the line.
         while (each := os.read(fd, 1)) and each != b"\n" and len(line) <= _LONGEST:
             line += each
         return bytes(line)
@@ -204,8 +202,8 @@ def _as_text(name: str, content: bytes, decode: Callable[[bytes], str] = _utf_8)
 
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Let a source take precedence over those before it."""
-    # These belong to their source, whichever way that source gives them.
+    """Add the settings of a source, which takes precedence over earlier sources."""
+    # Alternatives such as password and password_file: one in this source replaces all in others.
     for names in _EITHER:
         if not more.keys().isdisjoint(names):
             for name in names:
@@ -214,10 +212,10 @@ def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def option_value(text: str) -> tuple[str, Any]:
-    """Split `name=value` of a client option; numbers, true, false and none are no texts, except
-    for options that are texts (a rack may be called 1), which none leaves out.
+    """Parse `name=value` of a client option.
 
-    Raises KafkaConfigurationError without a `=`, and for a password.
+    Numbers, true, false and none are converted, except for options in `TEXTS` (a rack may be called
+    1), where only none is. Raises KafkaConfigurationError without a `=`, and for a password.
     """
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_").replace("-", "_")
@@ -258,11 +256,11 @@ def _default_file(environment: Mapping[str, str]) -> Path | None:
     try:
         return (Path(home) if home else Path.home() / ".config") / "aiokafka" / "config.toml"
     except RuntimeError:
-        return None  # a user without a home, as in some containers
+        return None  # a user without a home directory, as in some containers
 
 
 def expanded(path: str) -> Path:
-    """Return the path with `~` replaced; raise KafkaConfigurationError if that is unknown."""
+    """Replace `~` in a path. Raises KafkaConfigurationError without a home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -270,9 +268,9 @@ def expanded(path: str) -> Path:
 
 
 def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]:
-    """Return the settings of a profile: the one that is wanted, or the file's `default`.
+    """Return the settings of the wanted profile, or of the `default` profile of the file.
 
-    Raises KafkaConfigurationError if there is none of this name, or for settings that do not exist.
+    Raises KafkaConfigurationError for an unknown profile or unknown settings.
     """
     if sys.version_info >= (3, 11):
         import tomllib
@@ -312,7 +310,7 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
 
 
 def _fits(setting: str, value: Any) -> bool:
-    """Say whether a setting of a profile may have this value."""
+    """Return whether a setting of a profile may have this value."""
     if setting == "check_hostname":
         return isinstance(value, bool)
     if setting.startswith("bootstrap_") and isinstance(value, list):
@@ -321,9 +319,9 @@ def _fits(setting: str, value: Any) -> bool:
 
 
 def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a client for these settings.
+    """Return the keyword arguments of a client for these settings.
 
-    Raises KafkaConfigurationError for settings that do not go together.
+    Raises KafkaConfigurationError for settings that contradict each other.
     """
     found = dict(settings)
     context = _tls_context(found)
@@ -353,7 +351,7 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
-    """Take the settings of TLS, and return a context made of them; None without TLS."""
+    """Remove the settings of TLS and return a context with them; None without TLS."""
     tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
     check_hostname = found.pop("check_hostname", True)
     check_certificate = found.pop("check_certificate", True)
@@ -370,7 +368,7 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
     given = _given_certificates(tls)
     try:
         context = create_ssl_context(**given)
-    except OSError as error:  # ssl.SSLError is one, and names no file
+    except OSError as error:  # its subclass ssl.SSLError does not name the file
         named = ", ".join(str(path) for name, path in given.items() if name.endswith("file"))
         reason = error.strerror or str(error)
         raise KafkaConfigurationError(f"TLS, {named or 'settings'}: {reason}") from error
@@ -384,13 +382,13 @@ def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
 
 
 def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of `create_ssl_context`; a directory or PEM may stand for a file."""
+    """Return arguments of `create_ssl_context`; a file may be given as a directory or as PEM."""
     given = {}
     for name, value in tls.items():
         if not name.endswith("file"):
             given[name] = value
         elif "-----BEGIN" in value:
-            # From an environment variable. In an error it would be shown as a path.
+            # PEM from an environment variable. As a path it would be printed in errors.
             given[name.replace("file", "data")] = value
         else:
             path = os.path.expanduser(value)
@@ -399,7 +397,7 @@ def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token_provider(found: dict[str, Any]) -> Any:
-    """Take the settings of OAUTHBEARER, and return what gets tokens by them; None without any."""
+    """Remove the settings of OAUTHBEARER and return a token provider; None without settings."""
     path, url = found.pop("token_file", None), found.pop("token_endpoint_url", None)
     scope = found.pop("token_scope", None)
     extensions = found.pop("token_extensions", None)
@@ -408,7 +406,7 @@ def _token_provider(found: dict[str, Any]) -> Any:
     if found.get("sasl_mechanism") == "AWS_MSK_IAM":
         from aiokafka.oauth import MskIamTokenProvider
 
-        # Brokers of MSK accept OAUTHBEARER as well.
+        # Brokers of MSK accept the same credentials by OAUTHBEARER.
         found["sasl_mechanism"] = "OAUTHBEARER"
         return MskIamTokenProvider(profile=profile)
     if path and url:

@@ -1,4 +1,4 @@
-"""Streams of records, for `produce`, `consume` and `perf`: pipes, rates and missing topics."""
+"""Pipes, rate limits, progress and missing topics, for `produce`, `consume` and `perf`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
     from aiokafka.cli.session import Session
 
-__all__ = ["Limit", "Progress", "Writer", "find_to_send", "read_blocks", "while_absent"]
-
 # -- Pipes
 #
-# Read stdin and write stdout beside the event loop, which has heartbeats to send meanwhile. The
-# descriptors stay blocking: making them non-blocking would do so for the shell as well. A read or
-# write is made when the system says that it will not block, of no more bytes than it then takes.
+# Read stdin and write stdout without blocking the event loop, which has to send heartbeats. The
+# descriptors stay in blocking mode, because the shell shares them. Therefore read and write only
+# when the system reports a descriptor as ready, and only as many bytes as are then accepted.
 
 _BLOCK = 1024 * 1024
-# What a pipe that is ready takes at once.
+# Number of bytes that a pipe accepts when it is ready.
 _PIPE_TAKES = getattr(select, "PIPE_BUF", 512)
 
 
 async def read_blocks(fd: int) -> AsyncIterator[bytes]:
-    """Yield what a descriptor has, as it comes, until its end."""
-    waits = _waits(fd)
+    """Yield blocks of bytes from a descriptor, as they arrive, until its end."""
+    is_pollable = _is_pollable(fd)
     while True:
-        if waits:
+        if is_pollable:
             await _ready(fd, writing=False)
             block, is_end = _read_ready(fd)
         else:
@@ -52,9 +50,9 @@ async def read_blocks(fd: int) -> AsyncIterator[bytes]:
 
 
 def _read_ready(fd: int) -> tuple[bytes, bool]:
-    """Return what can be read without waiting, up to a block, and whether that was the end.
+    """Read without waiting, up to a block; return the bytes and whether the end was reached.
 
-    A pipe holds less than a block, and its writer may fill it again meanwhile.
+    A pipe holds less than a block, and its writer may refill it between two reads.
     """
     parts: list[bytes] = []
     size = 0
@@ -70,17 +68,17 @@ def _read_ready(fd: int) -> tuple[bytes, bool]:
 
 
 class Writer:
-    """Writes to a descriptor. Raises BrokenPipeError when nothing reads it any more."""
+    """Writes to a descriptor. Raises BrokenPipeError when the reader has closed the pipe."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._waits = _waits(fd)
+        self._is_pollable = _is_pollable(fd)
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`. Cancelled, a part of it may have been written."""
+        """Write all of `data`. If it is cancelled, a part may have been written."""
         rest = memoryview(data)
         while rest:
-            if self._waits:
+            if self._is_pollable:
                 if not select.select((), (self._fd,), (), 0)[1]:
                     await _ready(self._fd, writing=True)
                 rest = rest[os.write(self._fd, rest[:_PIPE_TAKES]) :]
@@ -88,8 +86,8 @@ class Writer:
                 rest = rest[await asyncio.to_thread(os.write, self._fd, rest[:_BLOCK]) :]
 
 
-def _waits(fd: int) -> bool:
-    """Say whether the loop can wait for this descriptor: not for files, and not on Windows."""
+def _is_pollable(fd: int) -> bool:
+    """Return whether the event loop can wait for a descriptor: not for files, not on Windows."""
     mode = os.fstat(fd).st_mode
     if os.name == "nt":
         return False
@@ -118,17 +116,17 @@ async def _ready(fd: int, *, writing: bool) -> None:
 
 
 class Limit:
-    """Holds a stream to so many records per second; None is no limit."""
+    """Limits a stream to a number of records per second; None for no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
-        #: How many records to handle between two calls of `wait`.
+        #: Number of records between two calls of `wait`.
         self.step = 10_000 if rate is None else max(1, int(rate / 20))
         self._start: float | None = None
         self._count = 0
 
     async def wait(self, count: int) -> None:
-        """Wait until the next `count` records may go."""
+        """Wait until the rate allows the next `count` records."""
         if self._rate is None:
             return
         now = time.monotonic()
@@ -138,7 +136,7 @@ class Limit:
         if early > 0:
             await asyncio.sleep(early)
         elif early < -1:
-            # The source was slow. What it missed is not made up for.
+            # The source was slow. Do not exceed the rate to catch up.
             self._start -= early
         self._count += count
 
@@ -155,7 +153,7 @@ class Progress:
         self._before = 0
 
     def add(self, records: int, size: int) -> None:
-        """Count records, and print if it is time."""
+        """Count records, and print if the last output is old enough."""
         self.records += records
         self.bytes += size
         if self._shown and (now := time.monotonic()) - self._printed >= 0.5:
@@ -174,42 +172,42 @@ class Progress:
         return f"{self._verb} {self.records:,} records, {self.bytes / 1e6:,.1f} MB"
 
     def _print(self, text: str, end: str) -> None:
-        # On a terminal the line before is drawn over.
+        # On a terminal the line replaces the last one.
         clear = "\x1b[K" if sys.stderr.isatty() else ""
         end = end if sys.stderr.isatty() else "\n"
         try:
             sys.stderr.write(f"{text}{clear}{end}")
             sys.stderr.flush()
         except OSError:
-            # Its reader has gone. The records go on: that is what the command is for.
+            # Nobody reads stderr any more. Go on with the records.
             self._shown = False
 
 
-# -- Topics that do not exist: say so, and wait only if something may create them
+# -- Topics that do not exist: print a line, and wait only if they may be created
 
 
-# Seconds without a word, and then for a topic that was made a moment ago to turn up.
-_SILENT = _TURNS_UP = 1.0
+# Seconds until missing topics are printed, and then for a topic that was just created.
+_QUIET = _NEW_TOPIC = 1.0
 
-Waits = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
+MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
 
 
 async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str) -> None:
-    """Wait for the topic that records are to go to, unless nothing creates it.
+    """Wait for a topic to produce to.
 
-    Raises UnknownTopicOrPartitionError.
+    Raises UnknownTopicOrPartitionError if it does not exist and brokers do not create topics.
     """
-    waits = functools.partial(_may_be_created, session)
-    await while_absent(session, (topic,), producer.partitions_for(topic), waits)
+    may_wait = functools.partial(_may_be_created, session)
+    await while_absent(session, (topic,), producer.partitions_for(topic), may_wait)
 
 
 async def while_absent(
-    session: Session, topics: Collection[str], work: Coroutine[Any, Any, Any], waits: Waits
+    session: Session, topics: Collection[str], work: Coroutine[Any, Any, Any], may_wait: MayWait
 ) -> None:
-    """Do `work`, which begins with a wait for topics.
+    """Run `work`, which first waits for topics.
 
-    After a second stderr has a line about those that are not there. Raises
-    UnknownTopicOrPartitionError after another one, unless `waits` says that they are waited for.
+    After a second, prints the topics that do not exist. After another second, raises
+    UnknownTopicOrPartitionError unless `may_wait` returns True.
     """
 
     async def do() -> None:
@@ -217,10 +215,10 @@ async def while_absent(
         raise _Done
 
     async def watch() -> None:
-        await asyncio.sleep(_SILENT)
-        error = await _look(session, topics, waits)
+        await asyncio.sleep(_QUIET)
+        error = await _error_of_absent(session, topics, may_wait)
         if error is not None:
-            await asyncio.sleep(_TURNS_UP)
+            await asyncio.sleep(_NEW_TOPIC)
             raise error
 
     with contextlib.suppress(_Done):
@@ -228,22 +226,24 @@ async def while_absent(
 
 
 class _Done(Exception):
-    """The work has ended, and so does the watch."""
+    """The work has ended, so cancel the watch."""
 
 
-async def _look(session: Session, topics: Collection[str], waits: Waits) -> KafkaError | None:
-    """Print which topics are not there; return the error if it makes no sense to wait for them."""
+async def _error_of_absent(
+    session: Session, topics: Collection[str], may_wait: MayWait
+) -> KafkaError | None:
+    """Print the topics that do not exist; return an error unless it is useful to wait for them."""
     try:
         async with session.admin_beside() as admin:
             absent = await _absent(admin, topics)
             for topic in absent:
                 text = f"topic {topic!r} is not there; waiting for it"
                 note(f"aiokafka: {text}")
-            if not absent or await waits(admin):
+            if not absent or await may_wait(admin):
                 return None
             return UnknownTopicOrPartitionError(f"no topic {absent[0]!r}")
     except KafkaError:
-        return None  # The work will say what is wrong.
+        return None  # the work raises it, too
 
 
 async def _absent(admin: AIOKafkaAdminClient, topics: Collection[str]) -> list[str]:
@@ -258,7 +258,7 @@ async def _absent(admin: AIOKafkaAdminClient, topics: Collection[str]) -> list[s
 
 
 async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
-    """Say whether a topic is created because records are sent to it, as far as brokers tell."""
+    """Return whether brokers create a topic when it is used; True if that is not known."""
     from aiokafka.admin import ConfigKey
 
     if not session.client_options.get("allow_auto_create_topics", True):
@@ -267,7 +267,7 @@ async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
         (broker, *_) = (await admin.brokers.describe_cluster()).brokers
         found = await admin.configs.describe([ConfigKey.broker(broker.id)])
     except KafkaError:
-        return True  # It may not be asked, or is too old to tell.
+        return True  # the user may not describe brokers, or they are too old
     settings = next(iter(found.values()))
     setting = settings.get("auto.create.topics.enable")
     return setting is None or setting.value != "false"

@@ -1,4 +1,4 @@
-"""`aiokafka topics` and `aiokafka records`: topics, their partitions, replicas and old records."""
+"""`aiokafka topics` and `aiokafka records`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from aiokafka.cli.arguments import distinct, is_number, name_of, pairs, partition_of, place
-from aiokafka.cli.failures import parts
 from aiokafka.cli.output import by_partition
 from aiokafka.cli.running import YES, agree
 from aiokafka.cli.session import Session, command
@@ -24,20 +23,6 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient, OffsetSpec, TopicDescription
-
-__all__ = [
-    "Declared",
-    "Step",
-    "apply",
-    "before",
-    "commands",
-    "move_of",
-    "offset_spec",
-    "partition_rows",
-    "plan_changes",
-    "read_declared",
-    "records",
-]
 
 commands = click.Group(help="List, describe, create, grow, apply, move and delete topics.")
 
@@ -79,17 +64,15 @@ async def describe(session: Session, topics: tuple[str, ...]) -> None:
       aiokafka topics describe orders
     """
     async with session.admin() as admin:
-        found, failed = await parts(admin.topics.describe(topics), topics)
+        found = await session.parts(admin.topics.describe(topics), topics)
     rows = [row for topic in found.values() for row in partition_rows(topic)]
     session.output.rows(rows, _PARTITION)
-    if failed is not None:
-        raise failed
 
 
 def offset_spec(text: str, now: float | None = None) -> OffsetSpec | int:
-    """Return the place of a text: a name of `OffsetSpec`, or a time in milliseconds since 1970.
+    """Parse a name of `OffsetSpec`, or a time, which is returned in milliseconds since 1970.
 
-    Raises click.BadParameter for anything else.
+    Raises click.BadParameter.
     """
     from aiokafka.admin import OffsetSpec
 
@@ -128,28 +111,21 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
     spec = offset_spec(at)
     level = "read_committed" if committed else "read_uncommitted"
     async with session.admin() as admin:
-        described, unknown = await parts(admin.topics.describe(topics), topics)
+        described = await session.parts(admin.topics.describe(topics), topics)
         wanted = {
             TopicPartition(topic.name, each.partition): spec
             for topic in described.values()
             for each in topic.partitions
         }
         try:
-            found, failed = await parts(admin.offsets.list(wanted, isolation_level=level), wanted)
+            found = await session.parts(admin.offsets.list(wanted, isolation_level=level), wanted)
         except KafkaError as error:
-            if unknown is None:
+            if session.failure is None:
                 raise
-            # Of the only partition that there is, beside topics that there are not.
-            found, failed = {}, AdminItemsError(dict.fromkeys(wanted, error), {})
+            # The error of the only partition, in addition to those of unknown topics.
+            found = {}
+            session.fail_at_end(AdminItemsError(dict.fromkeys(wanted, error), {}))
     session.output.rows(by_partition(found), ("topic", "partition", "offset", "timestamp"))
-    _raise_all(unknown, failed)
-
-
-def _raise_all(*failures: AdminItemsError | None) -> None:
-    failed = [each for each in failures if each is not None]
-    if failed:
-        errors = {item: each for one in failed for item, each in one.errors.items()}
-        raise AdminItemsError(errors, {})
 
 
 @command(commands, "create", prints=False)
@@ -200,7 +176,7 @@ async def create(
 def _sort_out(
     error: KafkaError, topics: tuple[str, ...], if_not_exists: bool
 ) -> tuple[list[str], KafkaError | None]:
-    """Return what was created, and the error of what failed; None if nothing failed that counts."""
+    """Return the created topics, and the error of the others; None if only existing ones failed."""
     if not isinstance(error, AdminItemsError):
         return [], None if if_not_exists else error
     failed = {
@@ -239,10 +215,8 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     """
     agree(f"Delete {', '.join(topics)} with all records?", yes)
     async with session.admin() as admin:
-        gone, failed = await parts(admin.topics.delete(topics), topics)
+        gone = await session.parts(admin.topics.delete(topics), topics)
     session.output.done("\n".join(f"{topic}: deleted" for topic in gone))
-    if failed is not None:
-        raise failed
 
 
 # -- Replicas and leaders
@@ -254,10 +228,7 @@ _MOVING = ("topic", "partition", "replicas", "adding", "removing")
 
 
 def move_of(text: str) -> tuple[TopicPartition, list[int]]:
-    """Return partition and brokers of `topic-partition=1,2,3`.
-
-    Raises click.BadParameter for anything else.
-    """
+    """Parse partition and brokers from `topic-partition=1,2,3`. Raises click.BadParameter."""
     place, _, brokers = text.rpartition("=")
     ids = brokers.split(",")
     if not all(map(is_number, ids)):
@@ -280,10 +251,8 @@ async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) 
     wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
         call = admin.topics.reassign(wanted, allow_replication_factor_change=not same_factor)
-        moved, failed = await parts(call, wanted)
+        moved = await session.parts(call, wanted)
     session.output.done("\n".join(f"{name_of(tp)}: moves" for tp in moved))
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "reassignments")
@@ -314,10 +283,8 @@ async def cancel(session: Session, places: tuple[str, ...], yes: bool) -> None:
     wanted = _each_once(places)
     agree(f"Stop moving {', '.join(map(name_of, wanted))}?", yes)
     async with session.admin() as admin:
-        stayed, failed = await parts(admin.topics.cancel_reassignments(wanted), wanted)
+        stayed = await session.parts(admin.topics.cancel_reassignments(wanted), wanted)
     session.output.done("\n".join(f"{name_of(tp)}: stays" for tp in stayed))
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "elect-leaders", prints=False)
@@ -341,11 +308,9 @@ async def elect(session: Session, places: tuple[str, ...], unclean: bool, yes: b
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     async with session.admin() as admin:
         call = admin.topics.elect_leaders(wanted, election_type=kind)
-        found, failed = await parts(call, wanted)
+        found = await session.parts(call, wanted)
     said = {True: "has a new leader", False: "has the right leader already"}
     session.output.done("\n".join(f"{name_of(tp)}: {said[found[tp]]}" for tp in sorted(found)))
-    if failed is not None:
-        raise failed
 
 
 def _each_once(places: Iterable[str]) -> list[TopicPartition]:
@@ -359,9 +324,9 @@ records = click.Group(help="Delete old records.")
 
 
 def before(text: str) -> tuple[TopicPartition, int]:
-    """Return partition and offset of `topic-partition:offset`; the offset may be `end`.
+    """Parse partition and offset from `topic-partition:offset`, where `end` becomes -1.
 
-    Raises click.BadParameter for anything else.
+    Raises click.BadParameter.
     """
     name, _, offset = text.rpartition(":")
     topic, _, number = name.rpartition("-")
@@ -383,14 +348,12 @@ async def delete_records(session: Session, places: tuple[str, ...], yes: bool) -
     wanted = distinct(before(text) for text in places)
     agree(f"Delete records of {len(wanted)} partitions?", yes)
     async with session.admin() as admin:
-        found, failed = await parts(admin.records.delete(wanted), wanted)
+        found = await session.parts(admin.records.delete(wanted), wanted)
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "first_offset": offset}
         for tp, offset in sorted(found.items())
     ]
     session.output.rows(rows, ("topic", "partition", "first_offset"))
-    if failed is not None:
-        raise failed
 
 
 # -- Topics declared in a file (`aiokafka topics apply`)
@@ -400,7 +363,7 @@ _FIELDS = {"partitions", "replication_factor", "config", "state"}
 
 
 class Declared(NamedTuple):
-    """What a file says of a topic. None leaves it as it is, or to the broker."""
+    """A topic in a file. A number that is None is not changed, or is the broker's default."""
 
     partitions: int | None = None
     replication_factor: int | None = None
@@ -417,10 +380,7 @@ class Step(NamedTuple):
 
 
 def read_declared(text: str, path: str) -> dict[str, Declared]:
-    """Return the topics of a YAML (or JSON) file.
-
-    Raises KafkaConfigurationError for what is not understood.
-    """
+    """Parse the topics of a YAML (or JSON) file. Raises KafkaConfigurationError."""
     content = _content(text, path)
     topics = content.get("topics") if isinstance(content, dict) else None
     if not isinstance(topics, dict) or content.keys() != {"topics"}:
@@ -429,8 +389,9 @@ def read_declared(text: str, path: str) -> dict[str, Declared]:
 
 
 def _content(text: str, path: str) -> Any:
-    """Return what a YAML file says. Names that YAML takes for something else, such as `on`, `~` and
-    0123, would be those of other topics; of a name that is there twice one would be lost.
+    """Parse YAML; reject keys that YAML does not take for text, and repeated keys.
+
+    YAML takes `on`, `~` and 0123 for other values than text, which would be other topics.
     """
     import yaml
 
@@ -440,7 +401,7 @@ def _content(text: str, path: str) -> Any:
             self.checked: set[Any] = set()
 
         def flatten_mapping(self, node: Any) -> None:
-            # Once, before other mappings are merged into it.
+            # Check a mapping once, before others are merged into it (`<<`).
             if node not in self.checked:
                 self.checked.add(node)
                 self.check(node)
@@ -490,7 +451,7 @@ def _declared(name: object, given: Any, path: str) -> Declared:
 
 
 def _setting_text(value: object, where: str) -> str:
-    """Return a setting as Kafka writes it."""
+    """Return the value of a setting as Kafka's text."""
     if isinstance(value, list) and not any(isinstance(each, list) for each in value):
         return ",".join(_setting_text(each, where) for each in value)
     if isinstance(value, bool):
@@ -505,15 +466,15 @@ def plan_changes(
     there: Mapping[str, tuple[int, int]],
     settings: Mapping[str, Mapping[str, str | None]],
 ) -> list[Step]:
-    """Return the changes that make topics what is declared. Others, and settings that are not
-    named, stay.
+    """Return the changes to the declared state. Other topics and settings are not changed.
 
     Args:
-        declared: what the topics are to be.
-        there: partitions and replicas of the topics that there are.
-        settings: values by name, of these topics.
+        declared: the declared topics.
+        there: numbers of partitions and replicas of the existing topics.
+        settings: by topic, the values of its settings by name.
 
-    Raises KafkaConfigurationError for fewer partitions, and for other numbers of replicas.
+    Raises KafkaConfigurationError if a topic would get fewer partitions, or another number of
+    replicas.
     """
     steps: list[Step] = []
     for topic, wanted in declared.items():
@@ -588,7 +549,7 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
         for topic in listed
         if topic.name in declared
     }
-    # Of the others no settings are needed, nor the right to see them.
+    # Only these settings are needed; the user may not have the right to see others.
     keys = [ConfigKey.topic(name) for name in there if declared[name].config]
     found = await admin.configs.describe(keys)
     settings = {
@@ -599,7 +560,7 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
 
 
 async def _make_changes(admin: AIOKafkaAdminClient, steps: list[Step]) -> None:
-    """Make the changes: each kind in one call, deletions last."""
+    """Make the changes, with one call for each kind; deletions come last."""
     from aiokafka.admin import ConfigKey, NewTopic
 
     def of(action: str) -> list[Step]:

@@ -1,4 +1,4 @@
-"""`aiokafka transactions`: who writes in transactions, and which of them hang."""
+"""`aiokafka transactions`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.arguments import Finite, name_of, partition_of
-from aiokafka.cli.failures import parts
 from aiokafka.cli.running import YES, agree
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import AdminItemsError
@@ -15,8 +14,6 @@ from aiokafka.errors import AdminItemsError
 if TYPE_CHECKING:
     from aiokafka.admin import HangingTransaction
     from aiokafka.structs import TopicPartition
-
-__all__ = ["commands", "hanging_row"]
 
 commands = click.Group(help="List, describe, abort and fence transactions; find those that hang.")
 
@@ -41,7 +38,6 @@ async def list_(
       aiokafka transactions list --state ongoing
     """
     async with session.admin() as admin:
-        failed: AdminItemsError | None = None
         try:
             found = await admin.transactions.list(
                 states=[_state(text) for text in states],
@@ -49,11 +45,9 @@ async def list_(
                 transactional_id_pattern=pattern,
             )
         except AdminItemsError as error:
-            found, failed = list(error.results.values()), error
+            found, session.failure = list(error.results.values()), error
     rows = [each.as_dict() for each in sorted(found, key=lambda each: each.transactional_id)]
     session.output.rows(rows, _LISTED)
-    if failed is not None:
-        raise failed
 
 
 def _state(text: str) -> Any:
@@ -76,10 +70,8 @@ async def describe(session: Session, ids: tuple[str, ...]) -> None:
       aiokafka transactions describe loader
     """
     async with session.admin() as admin:
-        found, failed = await parts(admin.transactions.describe(ids), ids)
+        found = await session.parts(admin.transactions.describe(ids), ids)
     session.output.rows([each.as_dict() for each in found.values()], _DESCRIBED)
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "producers")
@@ -93,11 +85,9 @@ async def producers(session: Session, places: tuple[str, ...]) -> None:
     """
     wanted = [partition_of(text) for text in places]
     async with session.admin() as admin:
-        found, failed = await parts(admin.transactions.producers(wanted), wanted)
+        found = await session.parts(admin.transactions.producers(wanted), wanted)
     rows = [_producer_row(tp, each) for tp, known in found.items() for each in known]
     session.output.rows(rows, _PRODUCER)
-    if failed is not None:
-        raise failed
 
 
 def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
@@ -107,7 +97,7 @@ def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
 
 
 def hanging_row(found: HangingTransaction) -> dict[str, Any]:
-    """Return a transaction that hangs, with what `abort` needs."""
+    """Return the row of a hanging transaction, with the arguments of `abort`."""
     row = _producer_row(found.partition, found.producer)
     return {**row, "transactional_id": found.transactional_id}
 
@@ -130,17 +120,14 @@ async def find_hanging(session: Session, places: tuple[str, ...], minutes: float
     Example:
       aiokafka transactions find-hanging --minutes 30
     """
-    failed: AdminItemsError | None = None
     wanted = [partition_of(text) for text in places] or None
     async with session.admin() as admin:
         try:
             found = await admin.transactions.find_hanging(wanted, older_than_ms=minutes * 60_000)
         except AdminItemsError as error:
-            failed = error
+            session.failure = error
             found = [one for each in error.results.values() for one in each]
     session.output.rows([hanging_row(each) for each in found], _HANGING)
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "abort", prints=False)
@@ -182,10 +169,8 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     """
     agree(f"Shut out the producers of {', '.join(ids)}?", yes)
     async with session.admin() as admin:
-        fenced, failed = await parts(admin.transactions.fence(ids), ids)
+        fenced = await session.parts(admin.transactions.fence(ids), ids)
     session.output.done("\n".join(f"{each}: fenced" for each in fenced))
-    if failed is not None:
-        raise failed
 
 
 @command(commands, "terminate", prints=False)

@@ -1,4 +1,4 @@
-"""What a client is doing at this moment, as plain data and over HTTP."""
+"""The current state of clients, as data for JSON and over HTTP."""
 
 from aiokafka.debug._app import DebugApp, snapshot
 from aiokafka.debug._loop_lag import LoopLag

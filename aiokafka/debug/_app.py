@@ -1,4 +1,4 @@
-"""A small ASGI application: probes, metrics, and snapshots of clients."""
+"""`snapshot` of a client, and an ASGI application with probes, metrics and snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokafka.metrics.prometheus import KafkaCollector
 __all__ = ["DebugApp", "kind_of", "snapshot"]
 
 
-# -- All that a client tells of itself, in one piece of plain data
+# -- Snapshots
 
 
 _KINDS = (("consumer-metrics", "consumer"), ("producer-metrics", "producer"))
@@ -35,12 +35,12 @@ _PARALLEL = ("running", "unfinished", "unfinished_bytes", "waiting")
 
 
 def snapshot(client: Any) -> dict[str, Any]:
-    """Return what a producer, consumer, admin client or `ParallelConsumer` is doing now.
+    """Return the current state of a producer, consumer, admin client or `ParallelConsumer`.
 
-    The result is data for JSON: `json.dumps(snapshot(client))` works at any moment, before
-    `start()` and after `stop()` as well. Nothing is sent to a broker, and nothing changes. Times
-    are in seconds, those with `_ms` in milliseconds; what is not known is None or left out. It has
-    no passwords, and nothing of any record. Call it in the event loop of the client.
+    The result is data for JSON: `json.dumps(snapshot(client))` works at any time, even before
+    `start()` and after `stop()`. No request is sent, and no state changes. Times are in seconds,
+    those with `_ms` in milliseconds; unknown values are None or left out. The result has neither
+    passwords nor contents of records. Call it in the event loop of the client.
     """
     if hasattr(client, "unfinished"):
         return _of_parallel(client)
@@ -76,7 +76,7 @@ def snapshot(client: Any) -> dict[str, Any]:
 
 
 def kind_of(metrics: Iterable[Metric]) -> str:
-    """Return what sort of client has these metrics."""
+    """Return the kind of the client with these metrics."""
     groups = {metric.group for metric in metrics}
     return next((kind for group, kind in _KINDS if group in groups), "admin client")
 
@@ -92,7 +92,7 @@ def _of_parallel(parallel: Any) -> dict[str, Any]:
 
 
 def _reading(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
-    """Return what a consumer reads, and what its group is like."""
+    """Return the subscription, the assignment and the group of a consumer."""
     partitions = [
         {"topic": topic, "partition": int(number), **values}
         for (topic, number), values in sorted(_of_partitions(metrics).items())
@@ -110,7 +110,7 @@ def _reading(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
 
 
 def _of_partitions(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return position, lag and so on of the partitions that are assigned."""
+    """Return position, lag and other values of the assigned partitions."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for metric in metrics:
         if metric.group == "consumer-fetch-manager-metrics" and "partition" in metric.tags:
@@ -123,7 +123,7 @@ def _of_partitions(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, Any
 
 
 def _by_tag(metrics: list[Metric], group: str, tag: str) -> list[dict[str, Any]]:
-    """Return the metrics of a group, those with one value of `tag` together."""
+    """Return the metrics of a group, one dict for each value of `tag`."""
     found: dict[str, dict[str, Any]] = {}
     for metric in metrics:
         if metric.group == group and tag in metric.tags:
@@ -155,16 +155,16 @@ Response = tuple[int, str, bytes]
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _READY = {"running", "rebalancing", "unsubscribed"}
-"""States in which a client does its work, or is about to without help."""
+"""States of a client that works, or will work without intervention."""
 
 
 class DebugApp:
-    """Serves what the clients of a process do. It is an ASGI application without a framework.
+    """Serves the state of the clients of a process. It is an ASGI application without a framework.
 
     ================== ==================================================================
-    ``/health/live``   503 when a client has failed for good, which only a restart mends
-    ``/health/ready``  503 when a client does not do its work at the moment
-    ``/metrics``       what Prometheus reads (needs prometheus-client)
+    ``/health/live``   503 if a client has failed and needs a restart
+    ``/health/ready``  503 if a client does not work at the moment
+    ``/metrics``       metrics for Prometheus (needs prometheus-client)
     ``/debug``         `snapshot` of each client
     ================== ==================================================================
 
@@ -177,10 +177,10 @@ class DebugApp:
     """
 
     def __init__(self, *only: Any) -> None:
-        """Serve `only` these producers, consumers and admin clients; without any: all of the
-        process, those made later included.
+        """Serve `only` these clients, or by default all clients of the process.
 
-        Of all, those that were stopped do not count; of those that are given, they do.
+        Clients that are created later are included by default, and stopped clients are left out.
+        Given clients are served even when they are stopped.
         """
         self._only = as_clients("only", only)
         self._registry: Any = None
@@ -192,9 +192,9 @@ class DebugApp:
         }
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it."""
+        """Respond to an ASGI request."""
         if scope["type"] == "lifespan":
-            return await _live_on(receive, send)
+            return await _lifespan(receive, send)
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1003})
         status, kind, body = await self._respond(scope)
@@ -210,7 +210,7 @@ class DebugApp:
         await send({"type": "http.response.body", "body": b"" if is_head else body})
 
     async def _respond(self, scope: Message) -> Response:
-        # Where it is mounted; some frameworks leave that in the path.
+        # Some frameworks leave the mount point in the path.
         root = scope.get("root_path", "").rstrip("/")
         path = scope["path"].removeprefix(root).rstrip("/")
         route = self._routes.get(path)
@@ -219,7 +219,7 @@ class DebugApp:
         if scope["method"] not in ("GET", "HEAD"):
             return 405, _TEXT, b"GET it\n"
         if path == "/metrics":
-            # Text of tens of thousands of series takes a second.
+            # Formatting tens of thousands of series takes a second.
             return await asyncio.to_thread(route)
         return route()
 
@@ -227,7 +227,7 @@ class DebugApp:
         return list(self._only) if self._only else list(clients())
 
     def _states(self) -> list[dict[str, str]]:
-        """Return how each client is doing that can tell."""
+        """Return the health of each client that has `health`."""
         found = []
         for client in self._clients():
             if not hasattr(client, "health"):
@@ -267,8 +267,8 @@ class DebugApp:
         return 200, _JSON, json.dumps({"clients": found}).encode()
 
 
-async def _live_on(receive: Receive, send: Send) -> None:
-    """Tell the server that there is nothing to start or to stop."""
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Acknowledge start-up and shutdown of the server."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

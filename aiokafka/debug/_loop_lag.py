@@ -1,4 +1,4 @@
-"""How late an event loop calls what is due."""
+"""Measure the lag of an event loop."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ __all__ = ["LoopLag"]
 
 
 class LoopLag:
-    """Measures how late the event loop is, while it is started.
+    """Measures the lag of the event loop: the delay of its timers.
 
-    A loop that is late is held up by code that computes, or blocks, without `await`: heartbeats,
-    fetches and commits wait as long. A timer comes every `interval_ms`, and what it is late by is
-    counted in the histogram `lag` of the group `event-loop-metrics`; it costs a few microseconds
-    each time. Nothing measures unless the program asks for it::
+    Code that computes or blocks without `await` delays the loop, and with it heartbeats, fetches
+    and commits. A timer fires every `interval_ms`, and its delay is counted in the histogram `lag`
+    of the group `event-loop-metrics`. Each measurement costs a few microseconds. It is active only
+    between `start` and `stop`, or in a block::
 
         with LoopLag():
             await serve()
 
-    `metrics()` has the numbers, and `KafkaCollector` has them among those of the clients.
+    `metrics()` returns the histogram, and `KafkaCollector` includes it.
     """
 
     def __init__(self, interval_ms: float = 100) -> None:
-        """Begin at zero. Raises ValueError for an interval below 1, RuntimeError without a running
-        event loop."""
+        """Create it in a running event loop, or RuntimeError is raised.
+
+        Raises ValueError for an interval below 1.
+        """
         if not interval_ms >= 1:  # NaN is neither
             raise ValueError(f"interval_ms={interval_ms!r}: must be at least 1")
         self._loop = asyncio.get_running_loop()
@@ -44,13 +46,13 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Measure from now on; does nothing if it does already."""
+        """Start to measure. A second call has no effect."""
         if self._timer is None:
             register(self)
             self._set()
 
     def stop(self) -> None:
-        """Measure no more; what was counted stays in `metrics()`."""
+        """Stop to measure. `metrics()` keeps its values."""
         unregister(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -77,7 +79,7 @@ class LoopLag:
         self._set()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return what was counted so far, at any time."""
+        """Return the measurements. Can be called at any time."""
         from aiokafka.metrics._values import Distribution, Metric, MetricKind, MetricsSnapshot
 
         lag = Distribution(*self._lag.read())

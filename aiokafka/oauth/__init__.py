@@ -1,4 +1,4 @@
-"""Tokens for SASL/OAUTHBEARER: from an identity provider, from a file, for Amazon MSK.
+"""Token providers for SASL/OAUTHBEARER: identity providers, files, and Amazon MSK.
 
 Each class is an `AbstractTokenProvider` for the option `sasl_oauth_token_provider`.
 """

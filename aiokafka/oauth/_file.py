@@ -1,4 +1,4 @@
-"""Tokens and keys in files, which are read again each time, within bounds."""
+"""Tokens and assertions (RFC 7523) from files, and assertions signed with a key from a file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _CLOCK_SKEW = 30.0
 
 
 def read_file(path: str, what: str) -> bytes:
-    """Read a small file. Blocks.
+    """Read a small file, with blocking calls.
 
-    Raises KafkaConnectionError, which is retriable: the file may be about to be replaced.
+    Raises KafkaConnectionError, which is retriable because the file may be replaced soon.
     """
     try:
         with open(path, "rb") as file:
@@ -52,15 +52,15 @@ def read_text(path: str, what: str) -> str:
 
 
 class FileTokenProvider(CachedTokenProvider):
-    """Tokens that another program writes into a file, such as Kubernetes for a service account.
+    """Tokens from a file that another program writes, such as Kubernetes for a service account.
 
-    The file is read for every connection and every re-authentication, so a new token is used as
-    soon as it is there. While the file cannot be read, the last token is used until it expires.
+    The file is read for every connection and every re-authentication, so a new token is used at
+    once. While the file cannot be read, the last token is used until it expires.
 
     Args:
-        path: the file; white space around the token does not matter.
-        extensions: the SASL extensions to send with it (KIP-342).
-        options: those of `OAuthConfig`; the ones about refreshing have no effect.
+        path: the file; white space around the token is ignored.
+        extensions: the SASL extensions to send with the token (KIP-342).
+        options: those of `OAuthConfig`; the options about refreshing have no effect.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FileTokenProvider(CachedTokenProvider):
         self._path = os.fspath(path)
 
     async def fetch(self) -> Token:
-        """Read the file, in the executor."""
+        """Read the file in the executor."""
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(None, read_text, self._path, "token file")
         expiry = expiry_of(value)
@@ -92,21 +92,21 @@ class FileTokenProvider(CachedTokenProvider):
         return 0.0
 
 
-# -- Assertions: what a client shows the identity provider in place of a secret (RFC 7523)
+# -- Assertions: JSON web tokens that authenticate a client in place of a secret (RFC 7523)
 
 
 class Assertion(Protocol):
-    """A source of assertions."""
+    """A source of assertions; users can write their own."""
 
     def create(self) -> str:
-        """Return a JSON web token that is valid now. Blocks; called in the executor.
+        """Return a JSON web token that is valid now. Called in the executor, so it may block.
 
         Raises KafkaError.
         """
 
 
 class FileAssertion:
-    """An assertion that another program writes into a file. The file is read each time.
+    """An assertion from a file that another program writes. The file is read for each request.
 
     Kafka's `sasl.oauthbearer.assertion.file`.
     """
@@ -128,15 +128,16 @@ class SignedAssertion:
     The arguments are Kafka's `sasl.oauthbearer.assertion.*`.
 
     Args:
-        private_key_file: a private key in PEM format. It is read each time, so it can be replaced.
+        private_key_file: a private key in PEM format. It is read for each assertion, so it can be
+            replaced.
         private_key_passphrase: the passphrase of an encrypted key.
         algorithm: "RS256" (RSA) or "ES256" (curve P-256).
         claim_aud: the audience; None leaves it out.
         claim_iss: the issuer; None leaves it out.
         claim_sub: the subject; None leaves it out.
-        claim_exp_seconds: how long an assertion is valid.
-        claim_nbf_seconds: how far back its validity begins, for clocks that differ.
-        claim_jti_include: give each assertion an id of its own.
+        claim_exp_seconds: the lifetime of an assertion.
+        claim_nbf_seconds: the start of its validity before now, to tolerate clock skew.
+        claim_jti_include: add a unique id to each assertion.
         template_file: a JSON file with further fields, `{"header": {...}, "payload": {...}}`; the
             other arguments take precedence.
     """
@@ -210,8 +211,7 @@ class SignedAssertion:
         try:
             return load_pem_private_key(content, passphrase)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            # cryptography's messages are about formats and passwords in general, never their
-            # content.
+            # The messages of cryptography do not have contents of keys or passwords.
             raise AuthenticationFailedError(
                 f"the private key {self._key_file!r} cannot be used: {str(error)[:200]}"
             ) from error

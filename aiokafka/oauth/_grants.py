@@ -1,4 +1,4 @@
-"""Tokens from an identity provider: the OAuth 2 grants that need no user."""
+"""Tokens from an identity provider: the client credentials and JWT bearer grants of OAuth 2."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ __all__ = [
 
 # -- One POST to a token endpoint, by the package httpx
 
-# Redirects are not followed, and responses are bounded. httpx takes care of proxies, timeouts, TLS
-# and incomplete responses. Which proxy to use is decided here.
+# Redirects are not followed, and the size of responses is limited. httpx implements proxies,
+# timeouts and TLS, and detects incomplete responses. `_proxy` selects the proxy.
 
 
-# A token takes a few kilobytes.
+# A token has a few kilobytes.
 _MAX_BODY = 256 * 1024
 
 
 @dataclass(frozen=True)
 class TokenEndpoint:
-    """An endpoint that issues tokens."""
+    """A token endpoint."""
 
     url: str
-    """Without a query, for messages."""
+    """Without its query, for error texts."""
 
     host: str
     query: str
 
     context: ssl.SSLContext | None
-    """How to verify it; None for the system's authorities."""
+    """Verifies the certificate of the endpoint; None for the authorities of the system."""
 
     connect_timeout: float
     read_timeout: float
 
     @property
     def full_url(self) -> str:
-        """The address with its query."""
+        """The URL with its query."""
         return f"{self.url}?{self.query}" if self.query else self.url
 
     @property
@@ -79,9 +79,9 @@ class TokenEndpoint:
 
 
 def parse_url(url: str, *, allow_http: bool) -> urllib.parse.SplitResult:
-    """Check a URL for tokens: https, or http where that is allowed, and on this machine.
+    """Parse the URL of a token endpoint. Raises TypeError or ValueError.
 
-    Raises ValueError.
+    It must be https, or http on this machine, or elsewhere with `allow_http`.
     """
     if not isinstance(url, str):
         raise TypeError("token_endpoint_url: must be a string")
@@ -112,7 +112,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP response; the body is bounded."""
+    """An HTTP response; the size of the body is limited."""
 
     status: int
     body: bytes
@@ -120,7 +120,7 @@ class Answer:
 
 
 def need_httpx() -> None:
-    """Raise AuthenticationMethodNotSupported, saying what to install, if httpx is not there."""
+    """Raise AuthenticationMethodNotSupported unless httpx is installed."""
     try:
         import httpx  # noqa: F401
     except ImportError as error:
@@ -130,11 +130,10 @@ def need_httpx() -> None:
 
 
 async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Send a form; return the response, whatever its status.
+    """Send a form and return the response with any status.
 
-    Raises KafkaConnectionError when there is none, or only a part of it, and
-    AuthenticationFailedError when the server's certificate is refused. Redirects are not followed:
-    the form holds secrets.
+    Raises KafkaConnectionError without a complete response, and AuthenticationFailedError if the
+    certificate of the server is rejected. Redirects are not followed because the form has secrets.
     """
     import httpx
 
@@ -162,7 +161,7 @@ def _client(endpoint: TokenEndpoint) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         verify=context,
         proxy=proxy,
-        # Anything else in the environment, such as a .netrc, is not for us.
+        # Ignore credentials in the environment, such as a .netrc.
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(endpoint.read_timeout, connect=endpoint.connect_timeout),
@@ -180,9 +179,10 @@ async def _bounded(response: httpx.Response) -> bytes:
 
 
 def _proxy(endpoint: TokenEndpoint) -> str | None:
-    """Return the proxy that the environment names for the endpoint (HTTPS_PROXY, NO_PROXY ...).
+    """Return the proxy of the environment for the endpoint (HTTPS_PROXY, NO_PROXY ...).
 
-    None for this machine: http is allowed to it because it stays on it, and a proxy is elsewhere.
+    None for an endpoint on this machine. http is allowed for it because the request does not leave
+    the machine, which it would with a proxy.
     """
     if _is_loopback(endpoint.host):
         return None
@@ -208,7 +208,7 @@ def _explained(endpoint: TokenEndpoint, error: Exception) -> KafkaError:
 
 Secret = str | Callable[[], str | Awaitable[str]]
 
-# A retry may change these; every other refusal is final (as in Kafka's own client).
+# A retry may succeed after these. All other refusals are final, as in the Java client.
 _RETRIABLE_STATUS = frozenset((408, 425, 429))
 _MAX_REASON = 300
 
@@ -251,7 +251,7 @@ class _EndpointTokenProvider(CachedTokenProvider):
         return f"<{type(self).__name__} {self._endpoint.url}>"
 
     async def fetch(self) -> Token:
-        """Ask the token endpoint once."""
+        """Send one request to the token endpoint."""
         form, headers, secrets = await self._request()
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",
@@ -265,28 +265,29 @@ class _EndpointTokenProvider(CachedTokenProvider):
 
     @abc.abstractmethod
     async def _request(self) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-        """Return the fields of the form, the headers, and the values that must not be shown."""
+        """Return the fields of the form, the headers, and the secrets to hide in errors."""
 
 
 class ClientCredentialsTokenProvider(_EndpointTokenProvider):
     """Tokens for a client that is registered with an identity provider (KIP-768).
 
-    The client proves its identity by a secret, or by an assertion (KIP-1258). A proxy is taken from
-    the environment (HTTPS_PROXY, NO_PROXY).
+    The client authenticates by a secret or by an assertion (KIP-1258). The environment may name a
+    proxy (HTTPS_PROXY, NO_PROXY).
 
     Args:
-        token_endpoint_url: where the identity provider issues tokens; https, or http on this
+        token_endpoint_url: the token endpoint of the identity provider; https, or http on this
             machine.
         client_id: sent by HTTP Basic authentication, with the secret.
         client_secret: the secret, or a function, plain or async, that is called for every request.
         assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; replaces
             client_secret.
-        header_urlencode: encode id and secret as RFC 6749 says, which many identity providers do
-            not expect (KIP-1025).
+        header_urlencode: encode id and secret as in RFC 6749, which many identity providers do not
+            expect (KIP-1025).
         scope: the scope to request.
         parameters: further fields of the form, such as an `audience`.
         extensions: the SASL extensions to send with the token (KIP-342).
-        ssl_context: how to verify the endpoint; None for the authorities of the system.
+        ssl_context: verifies the certificate of the endpoint; None for the authorities of the
+            system.
         allow_http: allow http to other machines, too.
         options: those of `OAuthConfig`.
     """
@@ -412,7 +413,7 @@ async def _create(assertion: Assertion) -> str:
     return await asyncio.get_running_loop().run_in_executor(None, assertion.create)
 
 
-# ---------------------------------------------------------------- answers
+# -- Responses
 
 
 def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
@@ -420,7 +421,7 @@ def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
         raise _refusal(answer, url, secrets)
     fields = _json(answer.body)
     if fields is None:
-        # Something on the way has responded in its place, such as a proxy that shows a page.
+        # Another server has responded, for example a proxy with an HTML page.
         raise KafkaConnectionError(f"{url}: HTTP {answer.status}, but the response is not JSON")
     value = fields.get("access_token") or fields.get("id_token")
     if not isinstance(value, str):
@@ -429,9 +430,9 @@ def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
 
 
 def _lifetime(expires_in: Any, value: str) -> float | None:
-    """Return the lifetime in seconds, None if unknown.
+    """Return the lifetime of a token in seconds, None if unknown.
 
-    The endpoint's statement takes precedence over the token's, because it needs no clock.
+    `expires_in` takes precedence over the expiry time in the token, which depends on the clock.
     """
     if isinstance(expires_in, str) and re.fullmatch("[0-9]{1,10}", expires_in):
         expires_in = int(expires_in)
@@ -462,7 +463,7 @@ def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:
 
 
 def _json(body: bytes) -> dict[str, Any] | None:
-    """Return the fields of a JSON object, none of any other JSON; None for what is not JSON."""
+    """Return the fields of a JSON object, {} for other JSON; None if the body is not JSON."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -471,7 +472,7 @@ def _json(body: bytes) -> dict[str, Any] | None:
 
 
 def _shown(text: str, secrets: tuple[str, ...]) -> str:
-    """Prepare text of the server for a message: on one line, bounded, without what we sent."""
+    """Return text of the server for an error: one line, limited, without secrets that we sent."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

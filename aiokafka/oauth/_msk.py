@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK with IAM: a presigned URL (AWS Signature Version 4), made here."""
+"""Tokens for Amazon MSK with IAM: presigned URLs (AWS Signature Version 4)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class AwsCredentials:
 class MskIamTokenProvider(CachedTokenProvider):
     """Tokens for Amazon MSK clusters with IAM access control, by OAUTHBEARER over TLS.
 
-    No AWS package is needed when AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for temporary
+    No AWS package is needed if AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for temporary
     credentials, AWS_SESSION_TOKEN are in the environment. Otherwise, and with `profile`, botocore
-    finds credentials where it always does (`pip install botocore`): profiles, roles, containers,
-    instance metadata. They are read again for each token, which lives 900 seconds.
+    (`pip install botocore`) provides the credentials from profiles, roles, containers or instance
+    metadata. Credentials are read again for each token, which is valid for 900 seconds.
 
-    Raises ValueError when no region is known.
+    Raises ValueError if no region is known.
 
     Args:
         region: such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION, else the region
@@ -75,7 +75,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return f"<MskIamTokenProvider {self._region}>"
 
     async def fetch(self) -> Token:
-        """Find credentials, which may use the network, and sign."""
+        """Get credentials, which may use the network, and sign a token."""
         loop = asyncio.get_running_loop()
         credentials = await loop.run_in_executor(None, self._credentials)
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -113,8 +113,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return region
 
     def _botocore(self) -> Any:
-        """Return a session of botocore, which caches credentials; None where it is not
-        installed."""
+        """Return the session of botocore, which caches credentials; None if it is not installed."""
         if self._session is None:
             try:
                 import botocore.session
@@ -125,8 +124,7 @@ class MskIamTokenProvider(CachedTokenProvider):
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Return whether what gives credentials was out of reach or busy, for all that botocore
-    knows."""
+    """Return whether an error of botocore is temporary: the service did not respond or was busy."""
     from botocore import exceptions
 
     if error is None:
@@ -143,12 +141,12 @@ def _may_pass(error: BaseException | None) -> bool:
         exceptions.HTTPClientError,
         exceptions.MetadataRetrievalError,
     )
-    # Of a container's metadata it tells only there that nothing answered.
+    # For the metadata service of a container, only the context has the connection error.
     return isinstance(error, passing) or _may_pass(error.__context__)
 
 
 def presigned_token(region: str, credentials: AwsCredentials, now: datetime.datetime) -> str:
-    """Return the URL that would connect to a cluster, signed, in base64url. `now` is in UTC."""
+    """Return the presigned URL of a connect action in base64url. `now` is in UTC."""
     host = f"kafka.{region}.amazonaws.com"
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{day}/{region}/{_SERVICE}/aws4_request"
@@ -168,14 +166,14 @@ def presigned_token(region: str, credentials: AwsCredentials, now: datetime.date
     key = signing_key(credentials.secret_key, day, region, _SERVICE)
     signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
     signature = _hmac(key, signed).hex()
-    # Not signed: the broker writes it to its log.
+    # Not signed; the broker logs it.
     agent = quote(f"aiokafka/{__version__}", safe="")
     url = f"https://{host}/?{query}&X-Amz-Signature={signature}&User-Agent={agent}"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
 
 def signing_key(secret_key: str, day: str, region: str, service: str) -> bytes:
-    """Return the key of one day, region and service."""
+    """Return the signing key for a day, region and service."""
     key = f"AWS4{secret_key}".encode()
     for part in (day, region, service, "aws4_request"):
         key = _hmac(key, part)

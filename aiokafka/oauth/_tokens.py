@@ -1,4 +1,4 @@
-"""JSON web tokens: when one expires, and how one is signed."""
+"""Token providers with a cache, their options, and JSON web tokens."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LAST_SECOND = 10**10
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry time of a token in seconds since 1970, None if it does not state one.
+    """Return the expiry time of a JSON web token in seconds since 1970, None if it has none.
 
-    The signature is not checked: the issuer is trusted, and the broker checks it.
+    The signature is not verified, because the issuer is trusted and the broker verifies it.
     """
     parts = token.split(".")
     if len(parts) != 3:
@@ -49,7 +49,7 @@ def expiry_of(token: str) -> float | None:
 
 
 def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: Any) -> str:
-    """Return a token of these parts, signed with a private key of the `cryptography` package.
+    """Return a JSON web token, signed with a private key of the `cryptography` package.
 
     `header["alg"]` is one of `ALGORITHMS`. Raises AuthenticationFailedError for a key of the wrong
     kind.
@@ -76,7 +76,7 @@ def _sign_es256(key: Any, data: bytes) -> bytes:
 
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise AuthenticationFailedError("ES256 takes a private key on the curve P-256")
-    # RFC 7518, 3.4: two numbers of 32 bytes, not the ASN.1 around them.
+    # RFC 7518, 3.4: two numbers of 32 bytes, without ASN.1.
     first, second = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
     signature: bytes = first.to_bytes(32, "big") + second.to_bytes(32, "big")
     return signature
@@ -98,7 +98,7 @@ def _base64url(data: bytes) -> str:
 
 
 class Real:
-    """A number within bounds."""
+    """The type of options that are numbers within bounds."""
 
     def __init__(self, minimum: float, maximum: float) -> None:
         self.minimum = minimum
@@ -115,7 +115,7 @@ class Real:
 
 
 class OAuthConfig(Options):
-    """When a token is fetched again, and how long that may take."""
+    """Options of all token providers: refresh, retries and timeouts."""
 
     refresh_window_factor: float = option(
         Real(0.5, 1.0),
@@ -196,7 +196,7 @@ class OAuthConfig(Options):
 
 
 def texts(argument: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
-    """Return a dict of texts, empty for None. Raises TypeError for what is none."""
+    """Return a dict of strings, empty for None. Raises TypeError for other values."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -208,31 +208,31 @@ def texts(argument: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
 
 
 def text(argument: str, given: str | None) -> str | None:
-    """Return a text, or None. Raises TypeError for anything else."""
+    """Return a string or None. Raises TypeError for other values."""
     if given is not None and not isinstance(given, str):
         raise TypeError(f"{argument}: must be a string or None, not {type(given).__name__}")
     return given
 
 
-# -- Keep a token, and fetch the next one in time: once for all callers
+# -- A cached token, which is refreshed before it expires, once for all callers
 
 
 log = logging.getLogger("aiokafka.oauth")
 
-# Seconds that a connection waits for a refresh while the current token would do.
+# Seconds that a connection waits for a refresh while the current token is still valid.
 _PATIENCE = 4.0
 
-# Assumed lifetime, in seconds, of a token that does not state its lifetime.
+# Assumed lifetime in seconds of a token without a known lifetime.
 _UNKNOWN_LIFETIME = 60.0
 
-# Share of its lifetime, and seconds, that a token must have left to be used: it has to reach the
-# broker.
+# A token is not used in the last part of its lifetime (share, and at most seconds), so that it is
+# still valid when it reaches the broker.
 _LEEWAY = (0.05, 5.0)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token, and its lifetime from now on."""
+    """A token and its remaining lifetime."""
 
     value: str = field(repr=False)
     """The secret that is sent to the broker."""
@@ -242,19 +242,19 @@ class Token:
 
 
 class CachedTokenProvider(AbstractTokenProvider):
-    """A source of tokens, each of which is used until shortly before it expires.
+    """Base class of token providers that use a token until shortly before it expires.
 
-    A subclass fetches them in `fetch`. One object may serve many clients of one event loop, and
-    should: they share the token.
+    Subclasses implement `fetch`. All clients of an event loop should share one object, and so share
+    the token.
 
-    However many callers ask at once, one of them fetches and the others share the result. When most
-    of a token's lifetime is over, the next caller fetches a new one, while the others go on with
-    the current token. So do all callers while fetching fails, until the token expires. A token that
-    a broker has refused is replaced in the same way, and used until then, because other brokers may
-    accept it. Each failure is followed by a longer pause without any fetch.
+    One caller fetches a token, and concurrent callers wait for its result. When most of the
+    lifetime is over, the next caller fetches a new token, while the others use the current one. If
+    that fails, all callers use the current token until it expires. A token that a broker has
+    rejected is replaced in the same way; until then it is used, because other brokers may accept
+    it. After each failure there is a longer pause without fetches.
 
-    Without a usable token, `token` raises AuthenticationFailedError when `fetch` was refused. When
-    `fetch` did not work it raises KafkaConnectionError, which clients treat as a reason to retry.
+    Without a valid token, `token` raises AuthenticationFailedError if the identity provider has
+    rejected the request. After other failures it raises KafkaConnectionError, which is retriable.
 
     Args:
         extensions: the SASL extensions to send with each token (KIP-342).
@@ -266,7 +266,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         self._config = config = OAuthConfig.from_options(**options)
         self._extensions = texts("extensions", extensions)
         self._current: _Kept | None = None
-        self._flight: asyncio.Future[KafkaError | None] | None = None
+        self._fetching: asyncio.Future[KafkaError | None] | None = None
         self._failure: KafkaError | None = None
         self._quiet_until = 0.0
         self._suspect_until = 0.0
@@ -280,9 +280,9 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def fetch(self) -> Token:
         """Fetch a new token.
 
-        A KafkaError that is `retriable`, an OSError, a TimeoutError and a CancelledError of what it
-        awaits lead to another attempt within `token_timeout_ms`; any other exception does not. The
-        call may be cancelled.
+        It is retried within `token_timeout_ms` after a retriable KafkaError, an OSError, a
+        TimeoutError, and a CancelledError of an awaited task; not after other exceptions. The call
+        may be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -292,26 +292,26 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def token(self) -> str:
         """Return a token that is valid now.
 
-        Cancelling it does not harm other callers that wait: one of them takes over.
+        If a call that fetches is cancelled, one of the waiting callers fetches instead.
         """
         while True:
-            kept = self._at_hand()
+            kept = self._usable()
             if kept is not None:
                 return kept.value
-            flight = self._flight
-            if flight is None or flight.get_loop() is not asyncio.get_running_loop():
+            fetching = self._fetching
+            if fetching is None or fetching.get_loop() is not asyncio.get_running_loop():
                 return await self._lead()
-            await asyncio.wait((flight,))
-            failure = flight.result()
+            await asyncio.wait((fetching,))
+            failure = fetching.result()
             if failure is not None:
                 raise renewed(failure) from failure.__cause__
 
     def refused(self, token: str) -> None:
-        """Request a replacement for a token that a broker has refused, whatever its lifetime.
+        """Replace a token that a broker has rejected.
 
-        The next caller fetches another one. Pauses between such fetches grow while brokers refuse
-        one token after the other. The token is used until it is replaced: that one broker may be
-        wrong.
+        The next caller fetches a new token. The pauses between such fetches grow while brokers
+        reject the new tokens as well. The token is used until it is replaced, because other brokers
+        may accept it.
         """
         kept = self._current
         if kept is None or kept.value != token or kept.is_suspect:
@@ -321,34 +321,32 @@ class CachedTokenProvider(AbstractTokenProvider):
             kept, refresh_at=min(kept.refresh_at, due), is_suspect=True
         )
 
-    # -- parts
+    def _usable(self) -> _Kept | None:
+        """Return the token to use without fetching; None if the caller has to fetch or wait.
 
-    def _at_hand(self) -> _Kept | None:
-        """Return the token to use without fetching; None if one must be fetched or waited for.
-
-        Raises the last failure in the pause after it.
+        Raises the last failure during the pause after it.
         """
         kept = self._valid()
         now = _clock.running_time()
         is_quiet = now < self._quiet_until
         if kept is not None:
-            # One that is due is still good: one caller replaces it, the others go on with it.
-            if now < kept.refresh_at or is_quiet or self._flight is not None:
+            # A token that is due is still valid: one caller replaces it, the others use it.
+            if now < kept.refresh_at or is_quiet or self._fetching is not None:
                 return kept
             return None
-        if is_quiet and self._failure is not None and self._flight is None:
+        if is_quiet and self._failure is not None and self._fetching is None:
             raise renewed(self._failure) from self._failure.__cause__
         return None
 
     def _valid(self) -> _Kept | None:
         kept = self._current
-        # Both clocks: one may stop while the machine sleeps, the other may be set.
+        # Check both clocks: one may stop while the machine is suspended, the other may be set.
         if kept is None or _clock.running_time() >= kept.ends_at:
             return None
         return kept if _clock.wall_time() < kept.ends_at_time else None
 
     async def _lead(self) -> str:
-        flight = self._flight = asyncio.get_running_loop().create_future()
+        fetching = self._fetching = asyncio.get_running_loop().create_future()
         failure: KafkaError | None = None
         try:
             self._keep(await self._obtain())
@@ -367,16 +365,16 @@ class CachedTokenProvider(AbstractTokenProvider):
             )
             return kept.value
         finally:
-            # Also when the caller is cancelled: those that wait wake up, find no token and no
-            # flight, and the first of them fetches.
-            self._flight = None
-            flight.set_result(failure)
+            # Even if this caller is cancelled, the waiting callers wake up. They find neither a
+            # token nor a fetch in progress, and the first of them fetches.
+            self._fetching = None
+            fetching.set_result(failure)
 
     async def _obtain(self) -> Token:
-        """Fetch; retry for as long as there is no other usable token."""
+        """Fetch a token, with retries unless the current token is still valid."""
         has_one = self._valid() is not None
         patience = min(_PATIENCE, self._config.token_timeout)
-        # With a token at hand the caller need not wait long: the next one tries again.
+        # With a valid token the caller does not wait long; the next caller tries again.
         patience = patience if has_one else self._config.token_timeout
         last: KafkaError | None = None
         loop = asyncio.get_running_loop()
@@ -394,7 +392,8 @@ class CachedTokenProvider(AbstractTokenProvider):
                         )
                         last.__cause__ = error
                     except Exception as error:
-                        # On Python 3.10 the HTTP client may make one of the timeout's cancellation.
+                        # On Python 3.10 the HTTP client may convert the cancellation by the timeout
+                        # to another exception, which does not replace the last failure.
                         if last is None or loop.time() < end:
                             last = self._as_kafka_error(error)
                     if has_one or not last.retriable:
@@ -414,7 +413,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         if self._current is not None and self._current.is_suspect:
             self._suspect_until = now + self._refusals.next()
         elif self._current is not None:
-            # It was replaced because of its age, so brokers accepted it.
+            # The old token was replaced because of its age, so brokers have accepted it.
             self._refusals.reset()
         self._current = _Kept(
             token.value,
@@ -427,7 +426,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         self._quiet_until = 0.0
 
     def _refresh_after(self, lifetime: float) -> float:
-        """Return the seconds after which a token of this lifetime is replaced, by Kafka's rules."""
+        """Return the seconds until a token with this lifetime is replaced, by Kafka's rules."""
         config = self._config
         factor = config.refresh_window_factor + random.uniform(0, config.refresh_window_jitter)
         if config.refresh_min_period + config.refresh_buffer > lifetime:
@@ -446,7 +445,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         if isinstance(error, (OSError, asyncio.TimeoutError)):
             made = KafkaConnectionError(f"{type(self).__name__}: {error}")
         else:
-            # Its text may contain secrets.
+            # The text of the exception may have secrets.
             made = AuthenticationFailedError(
                 f"{type(self).__name__}.fetch failed: {type(error).__name__}"
             )
@@ -456,14 +455,14 @@ class CachedTokenProvider(AbstractTokenProvider):
 
 @dataclass(frozen=True)
 class _Kept:
-    """A token and its times: the first two by a clock that is never set, the last of day."""
+    """A token with its times by the monotonic clock, and `ends_at_time` by the wall clock."""
 
     value: str = field(repr=False)
     refresh_at: float
     ends_at: float
     ends_at_time: float
     is_suspect: bool = False
-    """Whether a broker has refused it."""
+    """Whether a broker has rejected it."""
 
 
 def _checked(token: Token) -> Token:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from aiokafka.admin._releases import OPERATIONS, operations
 from aiokafka.protocol import messages
 from aiokafka.protocol.schema import Request
+from docs._ext.admin_calls import OPERATIONS, operations
 
 
 def api_names() -> dict[str, int]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka.admin._releases import operations
 from aiokafka.errors import BrokerResponseError, KafkaError, UnsupportedVersionError
 from aiokafka.testing import FakeCluster, Silence
 from aiokafka.testing.versions import RELEASES
+from docs._ext.admin_calls import operations
 from tests.admin.operations import CALLS, operations_of, prepared
 from tests.admin.support import make_admin
 

@@ -10,8 +10,8 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin._releases import operations
 from aiokafka.errors import BrokerResponseError, UnknownError, UnsupportedVersionError
+from docs._ext.admin_calls import operations
 from tests.admin.operations import CALLS, TP
 from tests.admin.support import commit
 from tests.kafka.fixtures import is_long_run, need_own_brokers

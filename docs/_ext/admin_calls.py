@@ -1,4 +1,4 @@
-"""The API that each call by noun needs, and so the first release that has it."""
+"""The table of admin calls: the API that each needs, and the first release of Kafka that has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aiokafka.protocol.versions import first_release
 __all__ = ["OPERATIONS", "operations"]
 
 OPERATIONS: dict[str, tuple[str, int, str]] = {
-    # call: (API, its key, what only newer brokers do)
+    # call: (API, API key, features that need a newer release)
     "acls.create": ("CreateAcls", 30, "prefixes: 2.0"),
     "acls.delete": ("DeleteAcls", 31, "prefixes: 2.0"),
     "acls.describe": ("DescribeAcls", 29, "prefixes: 2.0"),
@@ -69,7 +69,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
 }
 
 _LATER = {
-    # call: what has its API before its first release does not have what the call needs
+    # call: first release, where that is later than the first release with the API
     "brokers.features": "2.4",
     "groups.alter_share_offsets": "4.2",
     "groups.delete_share_offsets": "4.2",
@@ -80,7 +80,7 @@ _LATER = {
 
 
 def operations() -> list[tuple[str, str, str, str]]:
-    """Return (call, API, first release, what only newer brokers do) of each call."""
+    """Return (call, API, first release, features that need a newer release) of each call."""
     return [
         (f"admin.{call}", api, _LATER.get(call) or first_release(key) or "", newer)
         for call, (api, key, newer) in sorted(OPERATIONS.items())
