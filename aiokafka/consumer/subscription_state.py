@@ -404,6 +404,9 @@ class SubscribedTopics:
 
     def match_pattern(self) -> bool:
         """Update the topics that match the pattern; return whether they changed."""
+        subscription = self._subscriptions.subscription
+        if subscription is None or subscription.pattern is None:
+            return False
         hide_internal = self._config.exclude_internal_topics
         return self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
 

@@ -1,6 +1,6 @@
-"""Process records of many partitions side by side, in order by key; retry topics and dead letters.
+"""Process records concurrently, in order by key; retry topics and dead-letter topics.
 
-An opt-in module on the public API of the consumer and the producer.
+Uses only the public API of the consumer and the producer.
 """
 
 from __future__ import annotations

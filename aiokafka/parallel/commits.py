@@ -1,4 +1,4 @@
-"""Commits up to the lowest unfinished offset of each partition."""
+"""Commit the lowest unfinished offset of each partition."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["Committer"]
 
 log = logging.getLogger("aiokafka.parallel")
 
-# Seconds between two commits that fail, unless the interval is longer.
+# Backoff in seconds after failed commits, unless the interval is longer.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
-_QUIET = 60.0  # seconds between two lines of the log about commits that fail
+_QUIET = 60.0  # seconds between two log messages about failed commits
 
 
 class Committer:
-    """Sends one commit at a time, so that a slow one never overwrites a later one.
+    """Sends one commit at a time, so that a slow commit cannot overwrite a later one.
 
-    Owns: the offsets committed last (`PartitionWork.committed`).
+    Owns: the committed offsets (`PartitionWork.committed`).
     """
 
     def __init__(
@@ -48,12 +48,13 @@ class Committer:
         self._waiters: list[asyncio.Event] = []
         self._is_running = False
         self._quiet_until = 0.0
-        self._unsaid = 0
+        self._unlogged = 0
 
     async def run(self) -> None:
-        """Commit every interval, later after failures, and when asked to, until cancelled.
+        """Commit at every interval, after failures with a backoff, and for `flush`, until
+        cancelled.
 
-        Raises errors of the broker that are not retriable.
+        Raises broker errors that are not retriable.
         """
         self._is_running = True
         try:
@@ -70,13 +71,14 @@ class Committer:
             except asyncio.TimeoutError:
                 pass
             self._is_urgent.clear()
-            # Before the commit: a `flush` that comes during it is about what was finished since,
-            # and waits for the next one.
+            # Taken before the commit: a `flush` during the commit is for records that finished
+            # since, and waits for the next commit.
             waiters, self._waiters = self._waiters, []
             try:
                 is_committed = await self._commit()
             finally:
-                # Also if it failed: `flush` promises one attempt, and a rebalance waits for it.
+                # After a failure too: `flush` waits for one attempt only, as a rebalance waits for
+                # it.
                 for waiter in waiters:
                     waiter.set()
             if is_committed:
@@ -84,13 +86,13 @@ class Committer:
             pause = self._interval if is_committed else self._backoff.next()
 
     async def flush(self, deadline: float) -> None:
-        """Commit everything that is finished now: one attempt, at most until `deadline`."""
+        """Commit the finished records: one attempt, at most until `deadline`."""
         if not self._finished():
             return
         try:
             async with timeout_at(deadline):
-                # By the one task that commits: two commits on their way at once could be stored the
-                # other way round.
+                # Committed by `run`, if it is running: the broker could store two concurrent
+                # commits in the wrong order.
                 if self._is_running:
                     done = asyncio.Event()
                     self._waiters.append(done)
@@ -103,12 +105,12 @@ class Committer:
                 "Not committed in time: some finished records will be processed again"
             )
         except ConsumerStoppedError:
-            pass  # a `stop()` before this one came so far, and was cancelled then
+            pass  # an earlier, cancelled `stop()` has stopped the consumer
         except KafkaError as error:
             self._log.warning("Not committed, finished records will be processed again: %s", error)
 
     async def _commit(self) -> bool:
-        """Commit what is finished; return whether nothing of it has to be committed again."""
+        """Commit the finished records; return whether that succeeded."""
         finished = self._finished()
         if not finished:
             return True
@@ -116,7 +118,7 @@ class Committer:
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
-            if (more := self._next_complaint()) is not None:
+            if (more := self._log_suffix()) is not None:
                 self._log.warning(
                     "Not committed, others may process these records again: %s%s", error, more
                 )
@@ -124,33 +126,33 @@ class Committer:
         except KafkaError as error:
             if not error.retriable and not isinstance(error, KafkaTimeoutError):
                 raise
-            if (more := self._next_complaint()) is not None:
+            if (more := self._log_suffix()) is not None:
                 self._log.warning("Commit failed, there will be another: %s%s", error, more)
             return False
         for (work, offset), before in zip(finished, cuts, strict=True):
             self._queue.note_commit(work, offset, before)
-        self._quiet_until = 0.0  # the next failure is news
+        self._quiet_until = 0.0  # log the next failure
         return True
 
-    def _next_complaint(self) -> str | None:
-        """Return what to add to the line of the log about a commit that failed: how many others
-        have failed since the last line. None if there was a line in this minute."""
+    def _log_suffix(self) -> str | None:
+        """Return the end of the log message about a failed commit: the number of unlogged failures
+        before. None if a failure was logged within the last minute.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._quiet_until:
-            self._unsaid += 1
+            self._unlogged += 1
             return None
-        more = f" ({self._unsaid} failures before it were not logged)" if self._unsaid else ""
-        self._unsaid, self._quiet_until = 0, now + _QUIET
+        more = f" ({self._unlogged} failures before it were not logged)" if self._unlogged else ""
+        self._unlogged, self._quiet_until = 0, now + _QUIET
         return more
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
-        """Return what is finished and not committed, of partitions that are still ours."""
+        """Return the assigned partitions with uncommitted finished records, and their offsets."""
         consumer = self._consumer
         lags, ends = consumer.lag(), consumer.known_end_offsets()
         finished = []
         for work in self._queue.partitions:
-            # The assignment of this moment. What was revoked is dropped a little later, by the
-            # listener.
+            # The current assignment. The listener drops revoked partitions from the queue later.
             if work.tp in lags:
                 offset = self._committable(work, ends.get(work.tp), lags[work.tp])
                 if offset > work.committed:
@@ -160,22 +162,22 @@ class Committer:
     def _committable(self, work: PartitionWork, end: int | None, lag: int | None) -> int:
         """Return the offset to commit for a partition.
 
-        With nothing unfinished this is the position: markers of transactions may follow the last
-        record, and should not count as lag.
+        Without unfinished records this is the position, because transaction markers after the last
+        record should not count as lag.
         """
         committable = work.tracker.committable
         if end is None or end < 0:
             return committable
-        # The position is behind all that was taken, unless the log was cut, or the topic made
-        # again: what was finished of the former log would skip records of this one.
+        # The position is after all taken records, unless the log was truncated or the topic
+        # recreated: then the finished offsets of the former log would skip records.
         position = work.committed if lag is None else end - lag
         queue = self._queue
-        # It may be committed only where nothing of what was taken is left to do:
-        # 1. taken and not finished (`span`),
-        # 2. taken and not in the queue yet, nor ever, if the reading task failed right then
-        #    (`in_transit`),
-        # 3. kept for later, as records of retry topics are (`waiting`).
-        # Each of them would be lost with the next rebalance or crash.
-        if work.tracker.span or queue.in_transit or work.tp in queue.waiting:
+        # The position may be committed only if no taken record is unfinished. Such records would be
+        # lost by the next rebalance or crash:
+        # 1. Records in the queue (`span`).
+        # 2. Records taken from the consumer, but not in the queue yet, or never, if the reading
+        #    task failed in between (`in_transit`).
+        # 3. Records of retry topics that are not due (`delayed`).
+        if work.tracker.span or queue.in_transit or work.tp in queue.delayed:
             return min(committable, position)
         return position

@@ -1,4 +1,4 @@
-"""Dispatch records to workers: the meter, the workers, the dispatcher, and the pump."""
+"""Dispatch records to workers: the reader, the dispatcher, the workers, and their counts."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from aiokafka.parallel.retry import Delays, RetryTopics
     from aiokafka.structs import ConsumerRecord, TopicPartition
 
-__all__ = ["Dispatcher", "Handler", "Pump", "Workers"]
+__all__ = ["Dispatcher", "Handler", "Reader", "Workers"]
 
 
-# -- The tasks that call the handler
+# -- The workers, which call the handler
 
 
 Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
 
-# Handlers that never wait must not block the loop for longer than a turn of all workers.
+# Seconds for which all workers together may block the loop, with handlers that never wait.
 _TURN = 0.02
 
 
 class _Worker:
-    """Processes one record at a time. Its task has an owner of its own, so that it can be ended
-    alone."""
+    """Processes one record at a time. Its task has its own owner, so that it can be cancelled
+    alone.
+    """
 
     def __init__(self, name: str, owner: TaskOwner) -> None:
         self.name = name
@@ -49,10 +50,10 @@ class _Worker:
 
 
 class Meter:
-    """Counts records, and for how long they are processed, all together.
+    """Counts the processed records, and the sum of their processing times.
 
-    Owns these counts. The time is that of one record after the other, as a worker spends it: each
-    time a record begins or ends, those that ran until then have taken so much longer.
+    Owns these counts. Each change of the number of running records adds the elapsed time of all
+    records that were running before.
     """
 
     __slots__ = ("_at", "_busy", "_loop", "_running", "failed", "finished")
@@ -63,37 +64,37 @@ class Meter:
         self._running = 0
         self._busy = 0.0
         self.finished = 0
-        """Records that are done, those that were sent to a retry topic among them."""
+        """Number of finished records, including those sent to a retry topic."""
         self.failed = 0
-        """Records whose handler or block has raised an exception."""
+        """Number of records whose handler or block has raised an exception."""
 
     def moved(self, running: int) -> None:
-        """Take note that so many records are being processed from now on."""
+        """Set the number of running records."""
         now = self._loop.time()
         self._busy += self._running * (now - self._at)
         self._running = running
         self._at = now
 
     def finish(self, running: int) -> None:
-        """Take note that a record is done, and so many are still being processed."""
+        """Count a finished record, and set the number of running records."""
         self.finished += 1
         self.moved(running)
 
     def fail(self) -> None:
-        """Take note that a handler or block has raised an exception."""
+        """Count an exception of a handler or block."""
         self.failed += 1
 
     @property
     def busy(self) -> float:
-        """Seconds that records have been processed for, those that still are included."""
+        """Sum of the processing times in seconds, including those of running records."""
         return self._busy + self._running * max(0.0, self._loop.time() - self._at)
 
 
 class Workers:
-    """Runs as many tasks as handlers may run at once.
+    """Runs a task for each handler that may run concurrently.
 
-    Owns: the tasks, those that were told to end until they do, what each is processing, and the
-    context variables of `run()`.
+    Owns: the tasks, also cancelled ones until they end, the record of each task, and the context
+    variables of `run()`.
     """
 
     def __init__(self, dispatcher: Dispatcher, count: int) -> None:
@@ -112,47 +113,47 @@ class Workers:
             self._start(f"worker-{number}")
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
-        """Return whether this task is one that calls the handler."""
+        """Return whether this task is a worker."""
         return task in self._workers
 
     async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
-        """End the handlers that work on these partitions; wait at most until `deadline`."""
+        """Cancel the handlers of records of these partitions; wait at most until `deadline`."""
         busy = [
             worker
             for worker in self._workers.values()
             if worker.work is not None and worker.work.partition in partitions
         ]
-        # The new tasks come first, so that a handler which ignores its end holds up no other
-        # partition.
+        # Replacements are started first, so that a handler that ignores its cancellation does not
+        # delay other partitions.
         for worker in busy:
             if not worker.owner.is_stopping:
                 self._start(worker.name)
         await together(_end(worker.owner, deadline) for worker in busy)
 
     async def stop(self, deadline: float) -> None:
-        """End all; wait at most until `deadline`."""
+        """Cancel all workers; wait at most until `deadline`."""
         owners = [worker.owner for worker in self._workers.values()]
         await together(_end(owner, deadline) for owner in owners)
 
     def abandon(self) -> None:
-        """End all without waiting for them."""
+        """Cancel all workers without waiting for them."""
         for worker in self._workers.values():
             worker.owner.cancel()
 
     def _start(self, name: str) -> None:
         owner = TaskOwner("parallel", self._dispatcher.fail)
         worker = _Worker(name, owner)
-        # A rebalance starts workers in place of others: not with its own context variables, but
-        # with those that `run()` was called with.
+        # Workers that a rebalance starts get the context variables of `run()`, not those of the
+        # rebalance.
         task = self._context.copy().run(owner.start, self._run(worker), name=name)
         self._workers[task] = worker
         task.add_done_callback(self._workers.pop)
 
     async def _run(self, worker: _Worker) -> None:
-        """Process records until the processing ends."""
+        """Process records until the dispatcher ends."""
         task = asyncio.current_task()
         assert task is not None
-        # An eager task factory runs it before `_start()` knows its task.
+        # Also here, because an eager task runs before `_start()` has it.
         self._workers[task] = worker
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
@@ -186,7 +187,7 @@ class Workers:
                 dispatcher.maybe_release(work)
                 worker.work = None
             if worker.owner.is_stopping:
-                dispatcher.resign()  # cancelled, which the handler ignored
+                dispatcher.wake(1)  # cancelled, but the handler ignored it
                 return
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
@@ -194,7 +195,7 @@ class Workers:
 
 
 async def _end(owner: TaskOwner, deadline: float) -> None:
-    """End a worker's task; one that was told before is only waited for: its handler cleans up."""
+    """Cancel a worker's task; if it is cancelled already, only wait for its handler's cleanup."""
     if owner.is_stopping:
         await owner.wait(deadline)
     else:
@@ -202,11 +203,11 @@ async def _end(owner: TaskOwner, deadline: float) -> None:
 
 
 async def _nothing() -> None:
-    """Return what to wait for when a handler returned a plain value."""
+    """Stand for the result of a handler that is not awaitable."""
 
 
 def _end_of(result: object) -> Awaitable[object]:
-    """Return what to wait for before the record counts as done."""
+    """Return an awaitable that completes when the record is finished."""
     if inspect.isawaitable(result):
         return result
     check_result(result)
@@ -214,7 +215,7 @@ def _end_of(result: object) -> Awaitable[object]:
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Return whether this task was asked to end. Before Python 3.11 a task cannot tell."""
+    """Return whether this task was cancelled. Unknown, so False, before Python 3.11."""
     cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
@@ -235,9 +236,9 @@ Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 
 
 class Dispatcher:
-    """Stands between the queue and the workers.
+    """Moves records from the reader to the queue, and from the queue to the workers.
 
-    Owns: the workers that wait, whether processing has ended, and why.
+    Owns: the waiting workers, whether processing has ended, and its failure.
     """
 
     def __init__(
@@ -248,9 +249,9 @@ class Dispatcher:
         retry: RetryTopics | None,
         subject: str,
     ) -> None:
-        """Start empty; `subject` begins lines in the log."""
         self.log = SubjectLog(log, subject)
         self.queue = queue
+        queue.dispatcher = self
         self.meter = Meter()
         self.failure: BaseException | None = None
         self.ending = asyncio.Event()
@@ -259,12 +260,12 @@ class Dispatcher:
         self._retry = retry
         self._waiters: deque[asyncio.Future[None]] = deque()
 
-    # -- in ----------------------------------------------------------------------------------------
+    # -- adding ----------------------------------------------------------------------------------
 
     def add(self, batches: Batches) -> None:
-        """Queue what a call returned, up to the limits, and wake as many workers as it needs.
+        """Queue the records of one `getmany()`, up to `max_bytes`, and wake workers for them.
 
-        The rest will be read again.
+        The other records will be read again.
         """
         queue, flow = self.queue, self._flow
         most = flow.max_bytes
@@ -274,28 +275,29 @@ class Dispatcher:
                 partition = queue.add(tp, records, most)
                 flow.taken(partition)
                 next_offset = partition.tracker.position
-            # What did not fit is behind what did. Records of it that wait would come twice.
+            # Later records did not fit, and are read again. Delayed ones among them would be
+            # processed twice.
             if next_offset <= records[-1].offset:
-                queue.waiting.drop([tp])
+                queue.delayed.drop([tp])
                 flow.put_back(tp, next_offset)
-        flow.note_fill()
-        self._wake(queue.ready)
+        flow.check_full()
+        self.wake(queue.ready)
 
     def add_all(self, batches: Batches) -> None:
-        """Queue records that were held back and are due now."""
+        """Queue delayed records that are due now."""
         if not batches:
             return
         for tp, records in batches.items():
             self._flow.taken(self.queue.add(tp, records, math.inf))
-        self._flow.note_fill()
-        self._wake(self.queue.ready)
+        self._flow.check_full()
+        self.wake(self.queue.ready)
 
-    # -- out ---------------------------------------------------------------------------------------
+    # -- starting --------------------------------------------------------------------------------
 
     async def claim(self) -> Work | None:
-        """Return the next record to process, now running; None when processing has ended.
+        """Start the next record and return it; None when processing has ended.
 
-        A cancelled call has taken nothing.
+        A cancelled call has started no record.
         """
         loop = asyncio.get_running_loop()
         while not self.ending.is_set():
@@ -304,21 +306,20 @@ class Dispatcher:
                 return work
             waiter: asyncio.Future[None] = loop.create_future()
             self._waiters.append(waiter)
-            # What a wake-up was for is still there if the woken worker is cancelled: another one
-            # has to hear of it.
-            is_here = False
+            # If a woken worker is cancelled, another worker must be woken for the record.
+            is_cancelled = True
             try:
                 await waiter
-                is_here = True
+                is_cancelled = False
             finally:
-                if not is_here:
-                    self._miss(waiter)
+                if is_cancelled:
+                    self._pass_on(waiter)
         return None
 
     def start_next(self) -> Work | None:
-        """Do the same as `claim()`, without waiting."""
+        """Start the next record and return it; None if none can be started now."""
         queue = self.queue
-        # Handlers that go on after their partition is gone count as well.
+        # Running handlers of revoked partitions count too.
         if queue.running >= self._concurrency:
             return None
         work = queue.start_next()
@@ -327,9 +328,9 @@ class Dispatcher:
         return work
 
     async def claim_sound(self) -> Work | None:
-        """Do the same as `claim()`, but settle works whose lane could not be found.
+        """Do the same as `claim()`, but handle records whose key function failed.
 
-        Raises what ends the processing then.
+        Raises the failure that ends the processing.
         """
         while True:
             work = await self.claim()
@@ -338,14 +339,15 @@ class Dispatcher:
             if not await self.leave(work, work.failure):
                 raise work.failure
 
-    def _miss(self, waiter: asyncio.Future[None]) -> None:
-        """Wake the next worker, if the cancelled one had been woken."""
+    def _pass_on(self, waiter: asyncio.Future[None]) -> None:
+        """Wake the next worker, if the cancelled one was woken."""
         if waiter.done() and not waiter.cancelled():
-            self._wake(1)
+            self.wake(1)
         elif waiter in self._waiters:
             self._waiters.remove(waiter)
 
-    def _wake(self, count: int) -> None:
+    def wake(self, count: int) -> None:
+        """Wake up to so many waiting workers."""
         waiters = self._waiters
         while count > 0 and waiters:
             waiter = waiters.popleft()
@@ -353,10 +355,10 @@ class Dispatcher:
                 waiter.set_result(None)
                 count -= 1
 
-    # -- back --------------------------------------------------------------------------------------
+    # -- finishing -------------------------------------------------------------------------------
 
     def finish(self, work: Work) -> None:
-        """Mark a record as done, and make room for more."""
+        """Finish a record, and resume paused partitions if the limits allow it."""
         self.queue.finish(work)
         self.meter.finish(self.queue.running)
         flow = self._flow
@@ -364,13 +366,14 @@ class Dispatcher:
             flow.finished(work.partition)
 
     async def settle(self, work: Work, error: Exception) -> Exception | None:
-        """Handle a failed record: return None if it was sent to be retried, else the error, which
-        ends the processing if the partition is still ours."""
+        """Handle a failed record: return None if it was sent to a retry or dead-letter topic, else
+        the error. The error ends the processing, unless the partition was revoked.
+        """
         outcome = error
         self.meter.fail()
         topic, partition = work.partition.tp
         if not work.partition.is_ours:
-            # Its new owner processes it: what fails there is what counts.
+            # The new owner of the partition processes the record again.
             self.log.warning(
                 "%r failed, and is another member's by now: %r",
                 work,
@@ -398,7 +401,9 @@ class Dispatcher:
         return outcome
 
     async def leave(self, work: Work, error: BaseException | None) -> bool:
-        """Finish or fail the work whose block was left; return True if its exception is handled."""
+        """Finish or fail a record at the end of its block; return whether to suppress the
+        exception.
+        """
         try:
             if error is None:
                 self.finish(work)
@@ -410,43 +415,39 @@ class Dispatcher:
             return False
         finally:
             self.maybe_release(work)
-            self._wake(self.queue.ready)
+            self.wake(self.queue.ready)
 
     def maybe_release(self, work: Work) -> None:
-        """Let another worker start the record, if this one left it undone."""
+        """Put the record back for another worker, if it is neither finished nor failed."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self.meter.moved(self.queue.running)
-            self._wake(1)
+            self.wake(1)
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are given up, with the works that were not begun."""
+        """Drop revoked partitions and their queued records."""
         self.queue.drop(tps)
         self.meter.moved(self.queue.running)
-        self._wake(self.queue.ready)
+        self.wake(self.queue.ready)
 
-    def resign(self) -> None:
-        """Wake the next worker: this one has finished."""
-        self._wake(1)
-
-    # -- end ---------------------------------------------------------------------------------------
+    # -- ending ----------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Stop processing because of this error."""
-        # The first one is the cause; others follow from it as handlers are cancelled.
+        """End the processing because of an error."""
+        # The first error is the cause; later ones follow from the cancellation of handlers.
         if self.failure is None:
             self.failure = error
         self.end()
 
     def end(self) -> None:
-        """Start nothing more."""
-        # Closed before workers are woken: they look for a record first.
+        """Start no more records."""
+        # The queue is closed before workers are woken, because they look for a record first.
         self.queue.close_all()
         self.ending.set()
-        self._wake(len(self._waiters))
+        self.wake(len(self._waiters))
 
     async def drain(self, partitions: Collection[PartitionWork], deadline: float) -> bool:
-        """Wait until nothing of these partitions is running; return False at `deadline`."""
+        """Wait until no record of these partitions is running; return False after `deadline`."""
         try:
             async with timeout_at(deadline):
                 for partition in partitions:
@@ -457,17 +458,16 @@ class Dispatcher:
         return True
 
 
-# -- The task that takes records from the consumer
+# -- The reader, which takes records from the consumer
 
 
-# How long a call waits for records; only records that are due earlier end it sooner.
+# Maximum wait of a `getmany()`; it is shorter if delayed records are due earlier.
 _LONGEST_WAIT = 10.0
 
 
-class Pump:
-    """Asks the consumer for records all the time, also while everything is paused.
-
-    The calls tell the group that we are alive.
+class Reader:
+    """Polls the consumer all the time, also while all partitions are paused: polling keeps the
+    membership in the group.
     """
 
     def __init__(
@@ -487,7 +487,7 @@ class Pump:
     async def run(self) -> None:
         """Read until cancelled.
 
-        Raises what `getmany()` raises, and IllegalStateError if the listener is called no more.
+        Raises the errors of `getmany()`, and IllegalStateError if the listener was replaced.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -500,18 +500,19 @@ class Pump:
             batches = await self._consumer.getmany(
                 timeout_ms=wait * 1000, max_records=self._flow.most()
             )
-            # Without it, what is revoked would be worked on, here and by its next owner.
+            # Without the listener, records of revoked partitions would be processed here and by
+            # the next owner.
             if self._consumer.rebalance_listener is not self._listener:
                 raise IllegalStateError(
                     "subscribe() or assign() was called while a ParallelConsumer ran, so it cannot "
                     "know what is still its own: call them before it starts"
                 )
-            # No await from here on: no partition can be revoked in between.
-            # An interceptor may have left out all records of a partition.
+            # No await from here on, so that no partition can be revoked in between. An interceptor
+            # may have removed all records of a partition.
             batches = {tp: records for tp, records in batches.items() if records}
             if batches:
-                # If something fails from here on, this is never taken back: no commit may pass over
-                # these records.
+                # After a failure in between, `in_transit` stays set, so that no commit skips these
+                # records.
                 self._dispatcher.queue.begin_transit()
                 if self._delays is not None:
                     batches = self._delays.hold_back(batches, loop.time())

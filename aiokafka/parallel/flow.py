@@ -1,4 +1,4 @@
-"""Back-pressure: how much to take, and which partitions to pause meanwhile."""
+"""Back-pressure: how many records to request, and which partitions to pause."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Flow", "Limits"]
 
-# Assumed size of a record before one was seen, as a part of `max_bytes`.
+# Assumed size of the first record: this part of `max_bytes`.
 _FIRST_GUESS = 16
-# Room for so few records, as a part of `max_records`, is not worth a call.
-_CRUMBS = 8
-# Most that one call takes, as a part of a partition's share.
+# A `getmany()` should request at least this part of `max_records`.
+_LEAST_PART = 8
+# A `getmany()` requests at most this part of a partition's share.
 _CALL = 0.25
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of what is unfinished."""
+    """Limits of unfinished records."""
 
     concurrency: int
     max_records: int
@@ -32,13 +32,13 @@ class Limits:
 
 
 class Flow:
-    """Takes records up to the limits, and no more until half of them is done.
+    """Pauses partitions at the limits of unfinished records, until half of them are finished.
 
-    A partition is paused when the limits are reached, when it has more than its share (its keys are
-    slow, and others should not wait for them), or when its next record is not due yet. The consumer
-    is asked for records all the same: that keeps it in its group, and lets rebalances proceed.
+    A partition is paused when the limits are reached, when it has more than its share (so that its
+    slow keys do not block other partitions), or when its next record is not due yet. The consumer
+    is polled nevertheless, which keeps it in its group and lets rebalances proceed.
 
-    Owns: which partitions are paused by us, and why.
+    Owns: the partitions paused here, and the reasons.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, queue: WorkQueue, limits: Limits) -> None:
@@ -49,58 +49,59 @@ class Flow:
         self._count = 1  # partitions that share the limits
         self._is_full = False
         self._is_closed = False
-        # With them, the next call may take more than their share.
+        # Partitions that the next `getmany()` could bring above their share.
         self._crowded: dict[TopicPartition, PartitionWork] = {}
-        self._ahead: set[TopicPartition] = set()  # far beyond their lowest unfinished offset
-        self._held: set[TopicPartition] = set()  # something of them is not due yet
-        self._set_aside: set[TopicPartition] = set()  # not to be read at all
+        self._ahead: set[TopicPartition] = (
+            set()
+        )  # with `max_uncommitted` records after the lowest unfinished offset
+        self._held: set[TopicPartition] = set()  # with records that are not due
+        self._set_aside: set[TopicPartition] = set()  # never read
         self._paused: set[TopicPartition] = set()
 
     @property
     def is_tight(self) -> bool:
-        """Whether a partition is paused that a finished record may free."""
+        """Whether a finished record may resume a partition."""
         return self._is_full or bool(self._crowded) or bool(self._ahead)
 
     @property
     def paused(self) -> int:
-        """How many partitions are paused by us."""
+        """Number of partitions paused here."""
         return len(self._paused)
 
-    # -- taking ------------------------------------------------------------------------------------
+    # -- limits ------------------------------------------------------------------------------------
 
     def most(self) -> int:
-        """Return how many records to ask for now."""
+        """Return the `max_records` of the next `getmany()`."""
         queue, limits = self._queue, self._limits
-        few, few_bytes = self._few()
-        # When it is full the call returns records again when so few are left.
+        few, few_bytes = self._resume_level()
+        # If the limits are reached, the call returns records once the resume level is reached.
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._weight
-        # All of them may be of one partition. With many partitions a part of the share is little:
-        # more of it does no harm while there is room.
+        # All records may be of one partition. With many partitions a part of the share is small, so
+        # the call requests a part of the free space, if that is more.
         a_call, call_bytes = self._shares(_CALL)
-        a_call = max(a_call, (limits.max_records - few) // _CRUMBS)
-        call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _CRUMBS)
+        a_call = max(a_call, (limits.max_records - few) // _LEAST_PART)
+        call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _LEAST_PART)
         a_call = max(limits.concurrency, min(a_call, int(call_bytes / self._weight)))
         return max(1, min(limits.max_records - records, int(by_bytes), a_call))
 
     @property
     def max_bytes(self) -> int:
-        """The limit of unfinished bytes, at which no more records are taken."""
+        """The limit of unfinished bytes."""
         return self._limits.max_bytes
 
     def put_back(self, tp: TopicPartition, offset: int) -> None:
-        """Read a partition again from this offset, because it was too much at once.
-
-        That happens when records are far larger than those before them.
+        """Read a partition again from this offset, because records were larger than expected and
+        exceeded `max_bytes`.
         """
         self._consumer.seek(tp, offset)
         self.release(tp)
 
     def taken(self, partition: PartitionWork) -> None:
-        """Take note that records of this partition were added to the queue."""
+        """Update the limits after records of this partition were queued."""
         mean = partition.nbytes / max(1, partition.unfinished)
-        # Rises at once and falls slowly: to take too much costs memory, to take too little a call.
+        # Rises at once and falls slowly: too many records cost memory, too few cost a call.
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
         limits = self._limits
@@ -112,12 +113,14 @@ class Flow:
         if tp in self._crowded or tp in self._ahead:
             self._apply([tp])
 
-    def note_fill(self) -> None:
-        """Take note that all records of a call were added."""
+    def check_full(self) -> None:
+        """Pause all partitions if the limits are reached, after all records of a call were
+        queued.
+        """
         limits = self._limits
-        crumbs = max(1, limits.max_records // _CRUMBS)
+        least = max(1, limits.max_records // _LEAST_PART)
         is_full = (
-            self._queue.records > limits.max_records - crumbs
+            self._queue.records > limits.max_records - least
             or self._queue.nbytes >= limits.max_bytes
         )
         if is_full and not self._is_full:
@@ -125,9 +128,11 @@ class Flow:
             self._apply(self._consumer.assignment())
 
     def finished(self, partition: PartitionWork) -> None:
-        """Take note that a record of this partition was finished."""
+        """Resume partitions if the limits allow it, after a record of this partition has
+        finished.
+        """
         if self._is_full:
-            records, nbytes = self._few()
+            records, nbytes = self._resume_level()
             if self._queue.records <= records and self._queue.nbytes <= nbytes:
                 self._is_full = False
                 self._apply(self._consumer.assignment())
@@ -140,33 +145,34 @@ class Flow:
             self._apply([tp])
 
     def _shares(self, part: float) -> tuple[int, int]:
-        """Return this part of the records, and of the bytes, that one partition may have
-        unfinished."""
+        """Return this part of a partition's share of unfinished records and bytes."""
         limits, count = self._limits, self._count
         return int(limits.max_records * part / count), int(limits.max_bytes * part / count)
 
     def _has_more(self, partition: PartitionWork, part: float) -> bool:
-        """Return whether more than this part of its share is unfinished, and enough to be worked
-        on."""
+        """Return whether a partition has more than this part of its share unfinished, and enough
+        records for all workers.
+        """
         records, nbytes = self._shares(part)
         return partition.unfinished > self._limits.concurrency and (
             partition.unfinished > records or partition.nbytes > nbytes
         )
 
-    def _few(self) -> tuple[int, int]:
-        """Return with how many records and bytes it is not full any more: half of the limits.
+    def _resume_level(self) -> tuple[int, int]:
+        """Return the unfinished records and bytes at which paused partitions are resumed: half of
+        the limits.
 
-        What crowded partitions have may never be done, so half of the rest has to be enough.
+        The records of crowded partitions may never finish, so they are not counted as free.
         """
         limits = self._limits
         records = sum(partition.unfinished for partition in self._crowded.values())
         nbytes = sum(partition.nbytes for partition in self._crowded.values())
         return (limits.max_records + records) // 2, (limits.max_bytes + nbytes) // 2
 
-    # -- holding back ------------------------------------------------------------------------------
+    # -- delayed records -------------------------------------------------------------------------
 
     def hold(self, tp: TopicPartition) -> None:
-        """Pause this partition until `release()`."""
+        """Pause a partition until `release()`."""
         self._held.add(tp)
         self._apply([tp])
 
@@ -176,42 +182,42 @@ class Flow:
         self._apply([tp])
 
     def set_aside(self, tps: Iterable[TopicPartition]) -> None:
-        """Pause these partitions for as long as they are ours."""
+        """Pause these partitions while they are assigned."""
         self._set_aside.update(tps)
 
     def close(self) -> None:
-        """Pause everything."""
+        """Pause all partitions."""
         self._is_closed = True
         self._apply(self._consumer.assignment())
 
     # -- the assignment ----------------------------------------------------------------------------
 
     def assigned(self, tps: Collection[TopicPartition]) -> None:
-        """Resume these partitions if nothing holds them: they are newly assigned."""
-        # A handler that ended while they were given up may have paused them once more.
+        """Resume newly assigned partitions, unless there is a reason to pause them."""
+        # A handler that ended during the revocation may have paused them again.
         self._paused.difference_update(set(tps) - self._consumer.paused())
         self._apply(tps)
 
     def gone(self, tps: Collection[TopicPartition]) -> None:
-        """Forget these partitions: they are not ours any more, and their pauses went with them."""
+        """Forget revoked partitions, whose pauses end with the assignment."""
         for tp in tps:
             self._paused.discard(tp)
             self._crowded.pop(tp, None)
             self._ahead.discard(tp)
             self._held.discard(tp)
             self._set_aside.discard(tp)
-        # The queue may be empty now.
-        records, nbytes = self._few()
+        # The resume level may be reached now.
+        records, nbytes = self._resume_level()
         if self._is_full and self._queue.records <= records:
             self._is_full = self._queue.nbytes > nbytes
-            # The consumer has them until its listener returns: paused now, they would pass for
-            # paused when they come back.
+            # Without `tps`, which are assigned until the listener returns: a pause now would still
+            # be in `_paused` when they are assigned again.
             self._apply(self._consumer.assignment().difference(tps))
 
     def _apply(self, tps: Iterable[TopicPartition]) -> None:
         assigned = self._consumer.assignment()
         for tp in tps:
-            # A handler may end after its partition was revoked.
+            # A handler may end after the revocation of its partition.
             if tp not in assigned:
                 continue
             is_paused = self._is_full or self._is_closed

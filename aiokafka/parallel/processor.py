@@ -1,4 +1,4 @@
-"""Key-ordered concurrency over a consumer, as applications see it."""
+"""ParallelConsumer: concurrent processing of a consumer's records, ordered by key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import IllegalStateError
 from aiokafka.metrics._clients import register
 from aiokafka.parallel.commits import Committer
-from aiokafka.parallel.dispatcher import Dispatcher, Meter, Pump, Workers
+from aiokafka.parallel.dispatcher import Dispatcher, Meter, Reader, Workers
 from aiokafka.parallel.flow import Flow, Limits
 from aiokafka.parallel.retry import Delays, RetryTopics, is_count
 from aiokafka.parallel.work import LaneOf, Work, WorkQueue
@@ -40,8 +40,8 @@ _RETRY_GROUP = "retry-topics-metrics"
 def read_parallel(
     client_id: str, meter: Meter, queue: WorkQueue, paused: int, retry: RetryTopics | None
 ) -> Iterator[Metric]:
-    """Yield all metrics of a ParallelConsumer at this moment."""
-    # Not needed by programs that never ask.
+    """Yield the current metrics of a ParallelConsumer."""
+    # Imported here, because most programs do not read metrics.
     from aiokafka.metrics import Metric, MetricKind
 
     tags = {"client-id": client_id}
@@ -62,7 +62,7 @@ def read_parallel(
         yield Metric(_GROUP, name, value, MetricKind.GAUGE, unit, tags)
     if retry is None:
         return
-    waiting = queue.waiting.records
+    waiting = queue.delayed.records
     yield Metric(_RETRY_GROUP, "records-waiting", waiting, MetricKind.GAUGE, "records", tags)
     for origin, sent in list(retry.sent.items()):
         one = {**tags, "topic": origin}
@@ -73,17 +73,17 @@ def read_parallel(
             yield Metric(_RETRY_GROUP, name, value, MetricKind.COUNTER, "records", one)
 
 
-# -- What happens to the work when partitions are assigned, revoked or lost
+# -- The rebalance listener
 
 
-# Seconds for a cancelled handler to end.
+# Seconds for cancelled handlers, and then our own tasks, to end.
 _GRACE = 1.0
 
 
 class DrainingListener(ConsumerRebalanceListener):
-    """Gives up partitions: finishes what runs, commits it, forgets the rest.
+    """Finishes and commits the running records of revoked partitions, and drops their queued ones.
 
-    The consumer calls it; it calls the application's own listener in between.
+    The consumer calls it. It calls the application's own listener in between.
     """
 
     def __init__(
@@ -102,30 +102,32 @@ class DrainingListener(ConsumerRebalanceListener):
         self._calling: set[asyncio.Task[Any] | None] = set()
         self.listener: Any = None
         self.retry: RetryTopics | None = None
-        self.is_pattern = False  # what is read was not named
+        self.is_pattern = False  # whether topics are subscribed by a pattern
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
         """Return whether this task calls the application's listener."""
         return task in self._calling
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
-        """Finish in time, let the application do the same, commit, forget."""
+        """Drain the partitions, call the application's listener, commit, and drop the
+        partitions.
+        """
         try:
-            # How partitions are given up, while the group waits:
-            # 1. Nothing more of them is started. What runs may end, or is cancelled when its time
-            #    is over.
-            # 2. The application's listener finds all of it done, and may commit or close what it
-            #    keeps for the partitions.
-            # 3. What is finished is committed, that of step 2 included: this is still the owner.
-            # 4. They are forgotten in any case. If they come back they begin at what is committed,
-            #    so records that were left over come again; kept here, they would be processed
-            #    twice.
+            # How partitions are revoked, while the group waits:
+            # 1. No more records of them are started. Running handlers may end, or are cancelled
+            #    after `drain_timeout_ms`.
+            # 2. The application's listener is called, and may release its state of the partitions.
+            # 3. The finished records are committed, including those that step 2 finished. The
+            #    partitions are still assigned, so the group accepts the commit.
+            # 4. The partitions are dropped in any case. If they are assigned again, the consumer
+            #    starts at the committed offsets and reads the unfinished records again; records
+            #    kept here would be processed twice.
             await self.finish(revoked, self._drain_timeout)
             try:
                 if self.listener is not None:
                     await self._call(self.listener.on_partitions_revoked, revoked)
             except Exception:
-                # The records of step 1 are finished all the same.
+                # Commit the records that finished in step 1.
                 await self.commit()
                 raise
             await self.commit()
@@ -133,13 +135,13 @@ class DrainingListener(ConsumerRebalanceListener):
             self._forget(revoked)
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        """End what runs at once: other members have the partitions already."""
+        """Cancel the handlers at once, because other members own the partitions already."""
         try:
-            # No commit: the group would refuse it, and others have the records already.
+            # No commit: the group would reject it, and other members process the records already.
             self._dispatcher.queue.lose(lost)
             await self.finish(lost, 0.0)
             if self.listener is not None:
-                # Duck-typed listeners may have only the other two methods.
+                # Listeners that are not subclasses may lack `on_partitions_lost`.
                 listener = self.listener
                 on_lost = getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
                 await self._call(on_lost, lost)
@@ -147,18 +149,17 @@ class DrainingListener(ConsumerRebalanceListener):
             self._forget(lost)
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """Call the application first: it may seek."""
-        self._set_dead_letters_aside(assigned)
+        """Call the application's listener, which may seek, then resume the partitions."""
+        self._pause_dead_letter_topics(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
-        # Last: the records of a partition that is resumed come from where it stands, and the
-        # application may have moved that.
+        # Last, because the application may have changed the positions, from which resumed
+        # partitions are read.
         self._flow.assigned(assigned)
 
-    def _set_dead_letters_aside(self, assigned: Set[TopicPartition]) -> None:
-        """Pause dead-letter topics that the pattern matches.
-
-        Reading them would make dead letters of dead letters, without end.
+    def _pause_dead_letter_topics(self, assigned: Set[TopicPartition]) -> None:
+        """Pause dead-letter topics that match the pattern, to prevent dead letters of dead
+        letters.
         """
         if self.retry is None or not self.is_pattern:
             return
@@ -173,8 +174,9 @@ class DrainingListener(ConsumerRebalanceListener):
                 self._flow.set_aside(tp for tp in assigned if tp.topic == topic)
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
-        """Start nothing more of these partitions; wait at most `limit` seconds for what runs, then
-        cancel it."""
+        """Start no more records of these partitions; wait at most `limit` seconds for the running
+        ones, then cancel them.
+        """
         loop = asyncio.get_running_loop()
         partitions = self._dispatcher.queue.close(tps)
         if await self._dispatcher.drain(partitions, loop.time() + limit):
@@ -187,7 +189,7 @@ class DrainingListener(ConsumerRebalanceListener):
         await self._workers.cancel(late, loop.time() + _GRACE)
 
     async def commit(self) -> None:
-        """Commit what is finished, in the time that a handler has."""
+        """Commit the finished records, within `drain_timeout_ms`."""
         await self._committer.flush(asyncio.get_running_loop().time() + self._drain_timeout)
 
     async def _call(
@@ -213,9 +215,6 @@ else:
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
 
 
-# Seconds for cancelled handlers, and then our own tasks, to end.
-
-
 class _Phase(Enum):
     NEW = "not started"
     STARTED = "started"
@@ -232,41 +231,42 @@ _TRANSITIONS = {
 
 
 class ParallelConsumer(Generic[KT, VT]):
-    """Processes the records of a consumer side by side, those of one key in order.
+    """Processes the records of a consumer concurrently, those with the same key in order.
 
-    Two forms. `await parallel.run(handler)` calls `await handler(record)` for up to `concurrency`
-    records at once. `async for work in parallel` returns works that the application processes in
-    tasks of its own, each in `async with work:`.
+    There are two ways to use it. `await parallel.run(handler)` calls `await handler(record)` for up
+    to `concurrency` records at once. `async for work in parallel` returns works that the
+    application processes in its own tasks, each in `async with work:`.
 
-    Every record is finished at least once: an offset is committed when all records before it are
+    Every record is processed at least once: an offset is committed when all records before it are
     finished. After a crash the records from the lowest unfinished one on are processed again.
 
-    - `consumer`: not started; `start()` and `stop()` of this object do that. It needs a `group_id`
-      and `enable_auto_commit=False`. Do not read from it, pause, or seek but in `listener`; call
-      `subscribe()` and `assign()` before.
-    - `topics`, `pattern`: what to subscribe to, as for `AIOKafkaConsumer.subscribe()`. None: what
-      the consumer is subscribed to, or has from `assign()`. With `retry` and topics by name their
-      retry topics are added; a pattern has to match them itself.
-    - `listener`: the application's ConsumerRebalanceListener. Partitions that are revoked have been
-      finished when it is called, and are committed after it. None: the one that the consumer was
-      subscribed with.
-    - `concurrency`: most records in work at once.
-    - `order`: "key": the records of a key in order; those without a key in none. "partition": the
-      records of a partition in order. "none": no order.
-    - `key`: with `order="key"`, finds what takes the place of the record's key; called with the
-      record, returns something hashable, or None for no order.
-    - `max_records`, `max_bytes`: most unfinished records, and bytes of their keys, values and
-      headers (which the last records taken may exceed). Beyond, partitions are paused.
-    - `max_uncommitted`: how many records of a partition are begun, counted from its lowest
-      unfinished one, before it is paused: what a crash may repeat.
-    - `commit_interval_ms`: between commits.
-    - `drain_timeout_ms`: how long handlers may go on when their partition is revoked and at
+    - `consumer`: a consumer that is not started; `start()` and `stop()` of this object start and
+      stop it. It needs a `group_id` and `enable_auto_commit=False`. Call its `subscribe()` and
+      `assign()` before. Do not read from it or pause it, and seek only in `listener`.
+    - `topics`, `pattern`: the subscription, as for `AIOKafkaConsumer.subscribe()`. None: keep the
+      consumer's subscription or assigned partitions. With `retry`, the retry topics of named topics
+      are added; a pattern must match them itself.
+    - `listener`: the application's ConsumerRebalanceListener. When partitions are revoked, their
+      running records finish before it is called, and are committed afterwards. None: the listener
+      with which the consumer was subscribed.
+    - `concurrency`: maximum number of records that are processed at once.
+    - `order`: "key": records with the same key in order, records without a key in any order.
+      "partition": the records of a partition in order. "none": any order.
+    - `key`: with `order="key"`, a function of the record that replaces its key; returns a hashable
+      value, or None for any order.
+    - `max_records`, `max_bytes`: maximum number of unfinished records, and of the bytes of their
+      keys, values and headers (which the last records may exceed). At the limits, partitions are
+      paused.
+    - `max_uncommitted`: maximum number of started records of a partition from its lowest unfinished
+      one on, which a crash may repeat. At the limit, the partition is paused.
+    - `commit_interval_ms`: time between commits.
+    - `drain_timeout_ms`: how long handlers may run after their partition is revoked and at
       `stop()`, before they are cancelled. Keep it well below `rebalance_timeout_ms`.
-    - `retry`: RetryTopics for records that fail. None: the first exception of a handler ends the
+    - `retry`: RetryTopics for failed records. None: the first exception of a handler ends the
       processing.
 
-    Raises TypeError or ValueError for wrong arguments and a consumer that is not set up for it,
-    RuntimeError without a running event loop.
+    Raises TypeError or ValueError for wrong arguments and an unsuitable consumer, RuntimeError
+    without a running event loop.
     """
 
     def __init__(
@@ -295,11 +295,11 @@ class ParallelConsumer(Generic[KT, VT]):
         )
         self._consumer = consumer
         self._asked = _kept(topics), pattern
-        _wanted(consumer, *self._asked, retry)  # raises what is wrong with them already
+        _wanted(consumer, *self._asked, retry)  # raises for wrong arguments
         self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
         _check_consumer(consumer)
         _check_assigned(consumer, retry)
-        queue = WorkQueue(_lane_of(order, key), self._leave)
+        queue = WorkQueue(_lane_of(order, key))
         flow = Flow(consumer, queue, limits)
         self._client_id = next(iter(consumer.metrics())).tags["client-id"]
         subject = Subject(
@@ -318,8 +318,8 @@ class ParallelConsumer(Generic[KT, VT]):
         self._listener.retry = self._retry = retry
         delays = None
         if retry is not None:
-            delays = Delays(consumer, flow, queue.waiting, retry, limits.max_bytes)
-        self._pump = Pump(consumer, self._dispatcher, flow, delays, self._listener)
+            delays = Delays(consumer, flow, queue.delayed, retry, limits.max_bytes)
+        self._reader = Reader(consumer, self._dispatcher, flow, delays, self._listener)
         self._flow = flow
         self._tasks = TaskOwner("parallel", self._dispatcher.fail)
         self._is_running = False
@@ -330,38 +330,38 @@ class ParallelConsumer(Generic[KT, VT]):
     def __repr__(self) -> str:
         return f"<ParallelConsumer {self._phase.value}, {self.unfinished} records unfinished>"
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Subscribe, start the consumer and take the first records.
 
-        Raises what `AIOKafkaConsumer.start()` raises, and everything is closed then; the next call
-        begins again, with the same subscription. Raises IllegalStateError if there is nothing to
-        read; ValueError for what was assigned, or subscribed to, since the constructor.
+        Raises the errors of `AIOKafkaConsumer.start()`, after which everything is closed and can be
+        started again, with the same subscription. Raises IllegalStateError without a subscription
+        or assigned partitions; ValueError if these have become unsuitable since the constructor.
         """
         if self._phase is not _Phase.NEW:
             raise IllegalStateError(f"{self!r} was started before")
-        # Else this is done: an earlier call has failed behind it.
+        # Already subscribed if an earlier start has failed afterwards.
         if self._consumer.rebalance_listener is not self._listener:
             self._subscribe()
         self._transition(_Phase.STARTED)
         try:
             await self._consumer.start()
         except BaseException:
-            self._take_back()
+            self._allow_restart()
             raise
-        self._tasks.start(self._pump.run(), name="pump")
+        self._tasks.start(self._reader.run(), name="pump")
         self._tasks.start(self._committer.run(), name="commit")
 
-    def _take_back(self) -> None:
-        """Let a start that has failed be tried again, unless it was stopped meanwhile."""
+    def _allow_restart(self) -> None:
+        """Allow another `start()` after a failed one, unless `stop()` was called meanwhile."""
         if self._phase is _Phase.STARTED:
             self._transition(_Phase.NEW)
 
     def _subscribe(self) -> None:
-        """Subscribe, or take over the subscription that there is."""
+        """Subscribe, or keep the consumer's subscription."""
         consumer = self._consumer
-        # Not before: the application may have subscribed since the constructor.
+        # Again, because the application may have subscribed since the constructor.
         topics, pattern = _wanted(consumer, *self._asked, self._retry)
         _check_assigned(consumer, self._retry)
         if self._listener.listener is None:
@@ -376,10 +376,11 @@ class ParallelConsumer(Generic[KT, VT]):
             self._consumer.rebalance_listener = self._listener
 
     def request_stop(self) -> None:
-        """Begin nothing more. `run()` returns when what runs has ended, and `async for` ends.
+        """Start no more records. `run()` returns when the running ones have ended, and `async for`
+        ends.
 
-        `stop()` does the rest. For signal handlers, and for handlers themselves. Called before
-        `start()`, it counts as well: `run()` returns at once then.
+        Signal handlers and the handlers of records may call it. Call `stop()` afterwards. If it is
+        called before `start()`, `run()` returns at once.
         """
         if self._phase in (_Phase.NEW, _Phase.STARTED):
             self._dispatcher.end()
@@ -388,14 +389,14 @@ class ParallelConsumer(Generic[KT, VT]):
             self._transition(_Phase.STOPPING)
 
     async def stop(self) -> None:
-        """Begin nothing more, let what runs finish, commit, and stop the consumer.
+        """Start no more records, wait for the running ones, commit, and stop the consumer.
 
-        Takes at most `drain_timeout_ms` for what runs, which is then cancelled, as long for the
-        commit, and what `AIOKafkaConsumer.stop()` takes. May be called again, also after it was
-        cancelled, and by several tasks at once: all of them wait for the end.
+        Waits at most `drain_timeout_ms` for running records before it cancels them, as long for the
+        commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also after it was
+        cancelled, and by several tasks at once, which all wait for the end.
 
-        Raises IllegalStateError in a handler and in `listener`, which it would wait for:
-        `request_stop()` is for those.
+        Raises IllegalStateError in a handler and in `listener`, for which it would wait: call
+        `request_stop()` there.
         """
         task = asyncio.current_task()
         if self._workers.is_calling(task) or self._listener.is_calling(task):
@@ -410,11 +411,11 @@ class ParallelConsumer(Generic[KT, VT]):
         self.request_stop()
         self._transition(_Phase.STOPPING)
         loop = asyncio.get_running_loop()
-        # After a failure nothing is waited for: the records are not finished, and come again.
+        # After a failure, do not wait for unfinished records: they are read again.
         if self.failure is None:
             await self._listener.finish(self._consumer.assignment(), self._drain_timeout)
-        # What runs has ended or was cancelled, so that nothing finishes behind the last commit; the
-        # consumer is stopped last, as that commit needs its membership.
+        # The workers are stopped before the last commit, so that no record finishes after it. The
+        # consumer is stopped last, because the commit needs its membership.
         await self._workers.stop(loop.time() + _GRACE)
         await self._listener.commit()
         await self._tasks.stop(loop.time() + _GRACE)
@@ -427,13 +428,13 @@ class ParallelConsumer(Generic[KT, VT]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # Cancelled while it stops: it will not be called again.
+            # Clean up after a cancelled `stop()`, which is not called again.
             stack.push_async_exit(self._consumer)
             stack.callback(self._abandon)
             await self.stop()
 
     def _abandon(self) -> None:
-        """Cancel at once the tasks that `stop()` left."""
+        """Cancel the tasks that a cancelled `stop()` has left."""
         self._workers.abandon()
         self._tasks.cancel()
 
@@ -449,12 +450,12 @@ class ParallelConsumer(Generic[KT, VT]):
     ) -> None:
         """Call `handler(record)` for every record, until `request_stop()`.
 
-        The handler may be a coroutine function, or a quick plain function, for which the loop
-        waits. What it returns is awaited if possible, else ignored. A handler that raises
-        CancelledError has failed like any other, unless it was cancelled. The first exception that
-        `retry` does not handle ends the processing: the other handlers are cancelled, and it is
-        raised here, like errors of the consumer. When `run` is cancelled, the handlers are
-        cancelled, too; their records are not finished, and another `run()` begins with them.
+        The handler may be a coroutine function, or a fast plain function, which blocks the loop. An
+        awaitable result is awaited, any other result is ignored. CancelledError from a handler that
+        was not cancelled is a failure like other exceptions. The first exception that `retry` does
+        not handle ends the processing: the other handlers are cancelled, and the exception is
+        raised here, as are errors of the consumer. If `run` is cancelled, the handlers are
+        cancelled too; their records are unfinished, and the next `run()` starts with them.
 
         Raises IllegalStateError before `start()`, and while another call is in progress; TypeError
         for generator functions.
@@ -474,7 +475,7 @@ class ParallelConsumer(Generic[KT, VT]):
         finally:
             try:
                 await self._workers.stop(loop.time() + _GRACE)
-            finally:  # that may be cancelled, too
+            finally:  # `stop` may be cancelled too
                 self._is_running = False
         self._tasks.check()
         if dispatcher.failure is not None:
@@ -484,10 +485,10 @@ class ParallelConsumer(Generic[KT, VT]):
         return self
 
     async def __anext__(self) -> Work[KT, VT]:
-        """Return the next record that may be begun; wait while `concurrency` works are open.
+        """Return the next record to process; wait while `concurrency` works are open.
 
-        Several tasks may iterate at once. The loop ends after `request_stop()`, and when processing
-        a record failed: the exception is raised where that was. Raises errors of the consumer.
+        Several tasks may iterate at once. The loop ends after `request_stop()`, and when a record
+        has failed, whose block raises the exception. Raises errors of the consumer.
         """
         self._check_started()
         work = await self._dispatcher.claim_sound()
@@ -496,47 +497,44 @@ class ParallelConsumer(Generic[KT, VT]):
             raise StopAsyncIteration
         return work
 
-    async def _leave(self, work: Work, error: BaseException | None) -> bool:
-        return await self._dispatcher.leave(work, error)
-
     def _check_started(self) -> None:
         if self._phase is _Phase.NEW:
             raise IllegalStateError("not started: use `async with`, or await start() first")
 
-    # -- what there is to see ----------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------
 
     @property
     def consumer(self) -> aiokafka.AIOKafkaConsumer[KT, VT]:
-        """The consumer, to ask for its assignment, positions or offsets."""
+        """The consumer, to read its assignment, positions and offsets."""
         return self._consumer
 
     @property
     def running(self) -> int:
-        """Records that handlers or blocks are processing."""
+        """Number of records that handlers or blocks are processing."""
         return self._dispatcher.queue.running
 
     @property
     def unfinished(self) -> int:
-        """Records taken and not finished: with those being processed, without those `waiting`."""
+        """Number of unfinished records, including `running` and excluding `waiting` ones."""
         return self._dispatcher.queue.records
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes of their keys, values and headers."""
+        """Bytes of the keys, values and headers of the unfinished records."""
         return self._dispatcher.queue.nbytes
 
     @property
     def waiting(self) -> int:
-        """Records of retry topics that were taken and are not due yet."""
-        return self._dispatcher.queue.waiting.records
+        """Number of records of retry topics that were read and are not due yet."""
+        return self._dispatcher.queue.delayed.records
 
     @property
     def failure(self) -> BaseException | None:
-        """The exception that has ended the processing; None while there is none."""
+        """The exception that has ended the processing, or None."""
         return self._dispatcher.failure
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the numbers of its work so far, at any time; the consumer has its own."""
+        """Return the current metrics, at any time. The consumer has its own metrics."""
         from aiokafka.metrics import MetricsSnapshot
 
         dispatcher = self._dispatcher
@@ -594,7 +592,7 @@ def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
 
 
 def _kept(topics: Collection[str] | None) -> Collection[str] | None:
-    """Return names that can be read twice: they may come from an iterator."""
+    """Return a list of the names, which may come from an iterator."""
     return topics if topics is None or isinstance(topics, str) else list(topics)
 
 
@@ -604,7 +602,7 @@ def _wanted(
     pattern: str | None,
     retry: RetryTopics | None,
 ) -> tuple[list[str], str | None]:
-    """Return (topics, pattern) to subscribe to; neither to keep what the consumer has."""
+    """Return (topics, pattern) to subscribe to; neither to keep the consumer's subscription."""
     if topics is not None and pattern is not None:
         raise TypeError("give topics or a pattern, not both")
     if isinstance(topics, str):

@@ -1,4 +1,4 @@
-"""Retry topics with delays, and a dead-letter topic that says why."""
+"""Retry topics with delays, and dead-letter topics, with the reason in headers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiokafka.parallel.flow import Flow
     from aiokafka.structs import TopicPartition
 
-__all__ = ["Delays", "RetryInfo", "RetryTopics", "WaitingRoom"]
+__all__ = ["DelayedRecords", "Delays", "RetryInfo", "RetryTopics"]
 
 
 def size_of(record: ConsumerRecord[Any, Any]) -> int:
@@ -40,41 +40,41 @@ def size_of(record: ConsumerRecord[Any, Any]) -> int:
     return size
 
 
-# -- When records of retry topics are due, and where they are until then
+# -- Delays of records of retry topics
 
 
 Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 
 
 class Delays:
-    """Holds back records that are not due. A partition is paused while records of it wait.
+    """Delays records until they are due. A partition is paused while it has delayed records.
 
-    Clocks of other hosts, and our own, may be wrong by hours. Two facts need none of them:
+    The clocks of other hosts, and our own, may be wrong by hours. An upper bound needs no clock:
 
-    1. At some moment of our loop's time the partition ends at an offset.
-    2. What is before that offset was written before that moment, so it is due one delay after it
-       at the latest, whatever its headers say.
+    1. At a moment of our loop's time, the end of a partition is at some offset.
+    2. Records before that offset were written before that moment. So they are due one delay after
+       the moment at the latest, whatever their headers say.
 
-    Owns: those ends and moments.
+    Owns: these ends and moments.
     """
 
     def __init__(
         self,
         consumer: AIOKafkaConsumer,
         flow: Flow,
-        waiting: WaitingRoom,
+        delayed: DelayedRecords,
         retry: RetryTopics,
         max_bytes: int,
     ) -> None:
         self._consumer = consumer
         self._flow = flow
-        self._waiting = waiting
+        self._delayed = delayed
         self._retry = retry
         self._max_bytes = max_bytes
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
 
     def hold_back(self, batches: Batches, now: float) -> Batches:
-        """Leave out what is not due yet."""
+        """Return the records that are due, and store the others."""
         retry = self._retry
         ready: Batches = {}
         for tp, records in batches.items():
@@ -84,34 +84,34 @@ class Delays:
         return ready
 
     def next_due(self) -> float | None:
-        """Return when to call `release()` next (loop time); None if nothing waits."""
-        return self._waiting.next_due()
+        """Return when to call `release()` next (loop time); None without delayed records."""
+        return self._delayed.next_due()
 
     def release(self, now: float) -> Batches:
-        """Return the held-back records that are due now."""
-        due = self._waiting.take_due(now)
+        """Return the delayed records that are due now."""
+        due = self._delayed.take_due(now)
         for tp in due:
-            if tp not in self._waiting:
+            if tp not in self._delayed:
                 self._flow.release(tp)
         return due
 
     def _due(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
     ) -> list[ConsumerRecord[Any, Any]]:
-        """Return the first of these records, those that are due; the rest waits."""
-        # A log that is shorter now is not the one of then: it was cut, or the topic made again.
+        """Return the records that are due, at the beginning of the list, and store the others."""
+        # The log is shorter than the stored end, so it was truncated or the topic recreated.
         if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
             del self._ends[tp]
-        # Examining many records takes milliseconds: each is compared with the time by then.
+        # Examining many records takes milliseconds, so each is compared with its own time.
         clock = asyncio.get_running_loop().time
         dues = [self._due_at(tp, record, clock()) for record in records]
         ready = 0
-        if tp not in self._waiting:  # else they are behind those
+        if tp not in self._delayed:  # stored records of the partition must be processed first
             while ready < len(records) and dues[ready] <= now:
                 ready += 1
         if ready < len(records):
             rest = zip(records[ready:], dues[ready:], strict=True)
-            kept = ready + self._waiting.keep(tp, rest, now, self._room())
+            kept = ready + self._delayed.keep(tp, rest, now, self._room())
             self._flow.hold(tp)
             if kept < len(records):
                 self._consumer.seek(tp, records[kept].offset)
@@ -127,27 +127,24 @@ class Delays:
         return min(now + self._retry.due_in(record), at_last)
 
     def _room(self) -> int:
-        """Return how many bytes one partition may keep waiting.
-
-        All partitions together may keep as much as may be unfinished.
-        """
+        """Return the share of a partition in the bytes of delayed records, `max_bytes` in all."""
         tps = self._consumer.assignment()
         return self._max_bytes // max(1, sum(self._retry.is_retry_topic(tp.topic) for tp in tps))
 
 
-# -- Records of retry topics that were taken and are not due yet
+# -- Records of retry topics that were read and are not due yet
 
 
-# Records of a retry topic become due one after the other: wait for a few, at most so long, or this
-# part of their delay.
+# To release several records at once, wait for at most so many seconds after the first one is due,
+# or this part of its remaining delay.
 _GATHER = 0.1
 _GATHER_PART = 0.1
 
 Dated = tuple["ConsumerRecord[Any, Any]", float]
 
 
-class _Waiting:
-    """Records of one partition, in the order of the log, with the loop time when each is due."""
+class _DelayedPartition:
+    """Delayed records of one partition by offset, with the loop time when each is due."""
 
     __slots__ = ("is_closed", "nbytes", "records", "wake_at")
 
@@ -158,33 +155,33 @@ class _Waiting:
         self.is_closed = False
 
 
-class WaitingRoom:
-    """Keeps records that are not due, so that they are not fetched again.
+class DelayedRecords:
+    """Stores records that are not due, so that they need not be fetched again.
 
-    Records behind one that is not due wait with it. Owns: these records. No I/O, no waiting.
+    Records after one that is not due are stored too. Owns: these records. No I/O, no waiting.
     """
 
     def __init__(self) -> None:
         self.records = 0
         self.nbytes = 0
-        self._partitions: dict[TopicPartition, _Waiting] = {}
+        self._partitions: dict[TopicPartition, _DelayedPartition] = {}
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._partitions
 
     def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, room: int) -> int:
-        """Keep the first of these records, as many as fit; return how many.
+        """Store as many of the records as fit; return their number.
 
-        They fit into `room` bytes together with those of the partition that wait already. At least
-        one is kept if none waits.
+        The stored records of the partition may have `room` bytes. One record is always stored if
+        there are none.
         """
         waiting = self._partitions.get(tp)
         if waiting is None:
-            waiting = self._partitions[tp] = _Waiting()
+            waiting = self._partitions[tp] = _DelayedPartition()
         count = 0
         for record, due in records:
             size = size_of(record)
-            # One is kept whatever its size, or its partition would never move.
+            # One record of any size is stored, or the partition would make no progress.
             if waiting.records and waiting.nbytes + size > room:
                 break
             waiting.records.append((record, due))
@@ -192,11 +189,11 @@ class WaitingRoom:
             self.nbytes += size
             count += 1
         self.records += count
-        _set_alarm(waiting, now)
+        _set_wake_time(waiting, now)
         return count
 
     def next_due(self) -> float | None:
-        """Return when to call `take_due()` next (loop time); None if nothing waits."""
+        """Return when to call `take_due()` next (loop time); None without records."""
         return min((each.wake_at for each in self._partitions.values()), default=None)
 
     def take_due(self, now: float) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
@@ -211,7 +208,7 @@ class WaitingRoom:
                     del self._partitions[tp]
         return taken
 
-    def _pop_due(self, waiting: _Waiting, now: float) -> list[ConsumerRecord[Any, Any]]:
+    def _pop_due(self, waiting: _DelayedPartition, now: float) -> list[ConsumerRecord[Any, Any]]:
         due = []
         while waiting.records and waiting.records[0][1] <= now:
             record = waiting.records.popleft()[0]
@@ -220,11 +217,11 @@ class WaitingRoom:
             self.nbytes -= size
             due.append(record)
         self.records -= len(due)
-        _set_alarm(waiting, now)
+        _set_wake_time(waiting, now)
         return due
 
     def close(self, tps: Iterable[TopicPartition]) -> None:
-        """Let nothing of these partitions become due any more, but remember that it is here."""
+        """Release no more records of these partitions, but keep them until `drop()`."""
         for tp in tps:
             waiting = self._partitions.get(tp)
             if waiting is not None:
@@ -232,7 +229,7 @@ class WaitingRoom:
                 waiting.wake_at = math.inf
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget what waits of these partitions: they are given up."""
+        """Discard the records of revoked partitions."""
         for tp in tps:
             waiting = self._partitions.pop(tp, None)
             if waiting is not None:
@@ -240,7 +237,7 @@ class WaitingRoom:
                 self.nbytes -= waiting.nbytes
 
 
-def _set_alarm(waiting: _Waiting, now: float) -> None:
+def _set_wake_time(waiting: _DelayedPartition, now: float) -> None:
     if waiting.records and not waiting.is_closed:
         due = waiting.records[0][1]
         waiting.wake_at = due + min(_GATHER, max(0.0, due - now) * _GATHER_PART)
@@ -254,7 +251,7 @@ ErrorTypes = tuple[type[Exception], ...]
 _PREFIX = "retry."
 _LONGEST_NAME = 249  # Kafka's limit for topics
 _MOST_DIGITS = 20
-# The copy itself is at fault, so sending it again will not help.
+# Errors that the copy itself causes, so that sending it again is useless.
 _UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
@@ -262,31 +259,31 @@ _UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 class RetryInfo:
     """Why and how often a record failed: the headers of records in retry and dead-letter topics.
 
-    Each is a header of its own, `retry.` and the name, as text in UTF-8. Of several headers with
-    one of these names the last one counts.
+    Each field is a header named `retry.` and the field's name, as UTF-8 text. If a name occurs
+    several times, the last header counts.
     """
 
     topic: str
-    """Where the record came from."""
+    """The original topic of the record."""
     partition: int
     offset: int
     timestamp: int
     """The timestamp of the original, in milliseconds since 1970."""
     attempts: int
-    """How often it was processed."""
+    """How often the record was processed."""
     due: int
-    """When to retry it, in milliseconds since 1970; -1 for a dead letter."""
+    """When to retry the record, in milliseconds since 1970; -1 for a dead letter."""
     exception: str
-    """Class of what the last attempt raised, with its module."""
+    """Class of the last exception, with its module."""
     message: str
     """Text of that exception, cut to `max_message_bytes`."""
     omitted: str = ""
-    """What of the record did not fit into the dead-letter topic and was left out: "value", "value,
-    headers" or "key, value, headers". Then no header has this name otherwise."""
+    """Omitted parts of a record that was too large for the dead-letter topic: "value", "value,
+    headers" or "key, value, headers". Without omitted parts there is no such header."""
 
     @classmethod
     def of(cls, record: ConsumerRecord[Any, Any]) -> RetryInfo | None:
-        """Read the headers of a record; return None if they are missing or make no sense."""
+        """Decode the headers of a record; return None if they are missing or invalid."""
         values: dict[str, Any] = {
             name[len(_PREFIX) :]: (value or b"").decode("utf-8", "replace")
             for name, value in record.headers
@@ -313,28 +310,28 @@ _OMITTED = "omitted"
 
 
 class RetryTopics(Generic[KeySent, ValueSent]):
-    """Where records go whose processing failed.
+    """Sends failed records to retry topics and dead-letter topics.
 
-    The first failure sends a record to the first retry topic, where it waits for the first of
-    `delays_ms` before it is tried again; the next failure to the second topic, and so on. After the
-    last, or at once for an exception that is not to be retried, it goes to the dead-letter topic.
-    Only when the broker has acknowledged that does the failed one count as finished. A crash in
-    between leaves both: retries, too, are at least once.
+    The first failure of a record sends it to the first retry topic, where it waits for the first of
+    `delays_ms` before it is processed again; the next failure sends it to the second topic, and so
+    on. After the last retry, or at once for an exception that is not retried, it is sent to the
+    dead-letter topic. The failed record is finished when the broker has acknowledged its copy. A
+    crash in between repeats it: retries are at-least-once too.
 
-    - `producer`: a started producer, which stays the application's. It must acknowledge (not
-      `acks=0`). Key and value are sent as the handler got them: a consumer with deserializers needs
-      a producer with the serializers that turn back.
-    - `delays_ms`: one retry topic for each, in milliseconds.
-    - `retry_topic`: their names, with the fields `{topic}` and `{n}`, from 1.
-    - `dead_letter_topic`: its name, may have the field `{topic}`. None: the last exception ends the
-      processing.
-    - `retry_on`: exceptions to retry; every other one leads to the dead-letter topic at once.
-    - `never_retry`: exceptions among those not to retry.
-    - `max_message_bytes`: most bytes of the exception's text in the headers.
+    - `producer`: a started producer, which the application stops. It must not have `acks=0`. It
+      sends key and value as the handler got them: a consumer with deserializers needs a producer
+      with the inverse serializers.
+    - `delays_ms`: the delay of each retry topic, in milliseconds.
+    - `retry_topic`: names of the retry topics, with the fields `{topic}` and `{n}`, from 1.
+    - `dead_letter_topic`: its name, which may have the field `{topic}`. None: the last exception
+      ends the processing.
+    - `retry_on`: exceptions to retry; other ones lead to the dead-letter topic at once.
+    - `never_retry`: subclasses of `retry_on` that are not retried.
+    - `max_message_bytes`: maximum bytes of the exception's text in the headers.
 
-    A copy that is too large, or that the broker refuses as it is, is sent without the exception's
-    text, then to the dead-letter topic, there without what does not fit: it can be looked up in
-    its topic. Only when that is refused, too, or there is no such topic, the processing ends.
+    If a copy is too large, or the broker rejects it, smaller ones are tried: without the
+    exception's text, then in the dead-letter topic, there without value, headers and key, which can
+    be looked up in the original topic. If all are rejected, the processing ends.
 
     Raises ValueError and TypeError for wrong arguments.
     """
@@ -368,10 +365,10 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         self._dead_pattern = _pattern_of(dead_letter_topic or "")
         self._stages: dict[str, tuple[str, int]] = {}
         self.sent: dict[str, SentCounts] = {}
-        """How many records were sent to retry and dead-letter topics, by the original topic."""
+        """Counts of records sent to retry and dead-letter topics, by the original topic."""
 
     def topics_for(self, topic: str) -> list[str]:
-        """Return the retry topics of `topic`, in their order."""
+        """Return the retry topics of `topic` in order."""
         return [self._name(topic, n) for n in range(1, len(self._delays_ms) + 1)]
 
     def dead_letter_topic_for(self, topic: str) -> str | None:
@@ -410,10 +407,11 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return min(due - _clock.wall_time() * 1000, delay_ms) / 1000
 
     async def send(self, record: ConsumerRecord[Any, Any], error: Exception) -> bool:
-        """Send a failed record to its retry or dead-letter topic, until that is acknowledged.
+        """Send a failed record to its retry or dead-letter topic, and wait for the acknowledgement.
 
-        Returns False if there is no such topic. Raises what `AIOKafkaProducer.send_and_wait` raises
-        for the first copy that it tried. If cancelled, the copy may be sent or not.
+        Returns False if there is no such topic. Raises the error of
+        `AIOKafkaProducer.send_and_wait` for the first copy. After a cancellation, the copy may be
+        sent or not.
         """
         origin, n = self.origin_of(record.topic)
         is_retried = (
@@ -440,22 +438,24 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return True
 
     async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> _Copy:
-        """Send the first of these copies that is not refused, and return it. Raises why the first
-        one was refused."""
+        """Send the copies one by one until one is accepted, and return it. If all are rejected,
+        raise the error of the first one.
+        """
         try:
             await self._send(copies[0], record)
             return copies[0]
         except _UNFIT as refused:
             failure = refused
         if isinstance(failure, InvalidRecord):
-            # A broker refuses a batch because of one of its records: this record may be sound.
+            # The broker rejected the whole batch, maybe because of another record: try this copy
+            # again, in a batch of its own.
             copies = [copies[0], *copies]
         for copy in copies[1:]:
             try:
                 await self._send(copy, record, is_alone=True)
                 return copy
             except Exception as error:
-                # A serializer, too, may refuse a copy without a value.
+                # The serializer may fail for a copy without a value.
                 is_refused = copy.info.omitted and not isinstance(error, KafkaError)
                 if not isinstance(error, _UNFIT) and not is_refused:
                     raise
@@ -485,7 +485,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """Send a copy in a batch of its own, which also takes records without key and value."""
+        """Send a copy in a batch of its own, which may also be a record without key and value."""
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
         batch = producer.create_batch()
@@ -495,7 +495,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
     def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
-        """Return the headers that the record had before it came to a retry topic."""
+        """Return the headers of the original record."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
             for name in (*_NAMES, _OMITTED):
@@ -505,7 +505,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return headers
 
     def _describe(self, record: ConsumerRecord[Any, Any], error: Exception) -> RetryInfo:
-        """Return the headers of a dead letter."""
+        """Return the information for the headers of a dead letter."""
         origin, n = self.origin_of(record.topic)
         first = RetryInfo.of(record) if n else None
         text = _text_of(error).encode("utf-8", "replace")[: self._max_message_bytes]
@@ -533,7 +533,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
 @dataclass
 class SentCounts:
-    """Records of one topic that failed."""
+    """Counts of failed records of one topic."""
 
     retried: int = 0
     """Sent to a retry topic."""
@@ -543,7 +543,7 @@ class SentCounts:
 
 @dataclass(frozen=True)
 class _Copy:
-    """What is sent of a failed record."""
+    """A copy of a failed record for a retry or dead-letter topic."""
 
     topic: str
     key: Any
@@ -565,7 +565,7 @@ def _smaller(
     dead: str | None,
     info: RetryInfo,
 ) -> list[_Copy]:
-    """Return what to send if `first` does not fit, one after the other."""
+    """Return the copies to try, in order, if `first` is rejected."""
     brief = replace(first, info=replace(first.info, message=""))
     if dead is None:
         return [brief]
@@ -583,7 +583,7 @@ def _smaller(
 
 
 def _text_of(error: Exception) -> str:
-    """Return the text of an exception, which is the application's, as its `__str__` is."""
+    """Return the text of an exception of the application, whose `__str__` may fail."""
     try:
         return str(error)
     except Exception as failure:
@@ -591,7 +591,7 @@ def _text_of(error: Exception) -> str:
 
 
 def is_count(value: object) -> bool:
-    """Return whether this is an integer of at least 0."""
+    """Return whether `value` is a non-negative integer."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -624,7 +624,7 @@ def _check_fields(argument: str, name: str, needed: set[str]) -> None:
 
 
 def _check_apart(dead_letter_topic: str, retry_topic: str, count: int) -> None:
-    """Raise ValueError if dead letters would be read, and so sent, again and again."""
+    """Raise ValueError if the dead-letter topic is a topic that is read."""
     retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
     if dead_letter_topic == "{topic}" or dead_letter_topic in retries:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Records that wait or are being processed, and the offset to commit of each partition."""
+"""Queued and running records, and the offset to commit of each partition."""
 
 from __future__ import annotations
 
@@ -7,70 +7,73 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._typing import KT, VT
 from aiokafka.errors import IllegalStateError
-from aiokafka.parallel.retry import WaitingRoom, size_of
+from aiokafka.parallel.retry import DelayedRecords, size_of
 from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.parallel.dispatcher import Dispatcher
 
 __all__ = ["OffsetTracker", "PartitionWork", "Work", "WorkQueue", "WorkState"]
 
 
-# -- The offset to commit for a partition while records finish in any order. Pure
+# -- The offset to commit, while records finish in any order
 
 
 _NOTHING = -1
 
 
 class OffsetTracker:
-    """Offsets taken from one partition, and those of them that are finished.
+    """Offsets of the records taken from one partition, and which of them are finished.
 
-    Offsets grow and may have gaps, where the log has no records to read.
+    Offsets increase, with gaps where the log has no readable records.
     """
 
     __slots__ = ("_finished", "_next", "_window")
 
     def __init__(self) -> None:
-        self._window: deque[int] = deque()  # from the lowest unfinished on
-        self._finished: set[int] = set()  # those of the window
+        self._window: deque[int] = deque()  # taken offsets from the lowest unfinished one on
+        self._finished: set[int] = set()  # finished offsets of the window
         self._next = _NOTHING
 
     @property
     def position(self) -> int:
-        """Offset after the last one taken; -1 before the first."""
+        """Offset after the last taken one; -1 before the first."""
         return self._next
 
     @property
     def committable(self) -> int:
-        """The lowest unfinished offset, or `position` if there is none."""
+        """The lowest unfinished offset; without one, `position`."""
         return self._window[0] if self._window else self._next
 
     @property
     def span(self) -> int:
-        """How many were taken from the lowest unfinished one on: what a crash repeats at most."""
+        """Number of taken offsets from the lowest unfinished one on, which a crash may repeat."""
         return len(self._window)
 
     def take(self, offset: int) -> None:
-        """Begin with `offset`. Raises ValueError if it or a later one was taken before."""
+        """Add a taken offset. Raises ValueError if it or a later one was taken before."""
         if offset < self._next:
             raise ValueError(f"offset {offset} comes after {self._next - 1}")
         self._window.append(offset)
         self._next = offset + 1
 
     def cut(self, offset: int) -> None:
-        """Forget what was taken from `offset` on."""
+        """Remove the taken offsets from `offset` on."""
         window = self._window
         while window and window[-1] >= offset:
             self._finished.discard(window.pop())
         self._next = min(self._next, offset)
 
     def finish(self, offset: int) -> None:
-        """Mark `offset`, taken before, as done. Raises ValueError if it is not open."""
+        """Finish a taken offset. Raises ValueError if it is not taken or already finished."""
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")
-        # Kept until all before it are finished: a commit says that everything below it is.
+        # Stored until all lower offsets are finished, because a commit includes all of them.
         if offset != window[0]:
             finished.add(offset)
             return
@@ -85,7 +88,7 @@ LaneOf = Callable[["ConsumerRecord[Any, Any]"], Hashable]
 
 
 class WorkState(Enum):
-    """The states of a record here."""
+    """The states of a record."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -93,7 +96,7 @@ class WorkState(Enum):
 
 
 class PartitionWork:
-    """What was taken from one partition since it was assigned. Only the WorkQueue changes it."""
+    """The records taken from one partition since its assignment. Only WorkQueue changes it."""
 
     __slots__ = (
         "committed",
@@ -114,48 +117,48 @@ class PartitionWork:
     def __init__(self, tp: TopicPartition, first: int) -> None:
         self.tp = tp
         self.tracker = OffsetTracker()
-        # Of each lane the work that is ready or running, and those behind it.
+        # The works of each lane: the first is ready or running, the others wait.
         self.lanes: dict[Hashable, Work | deque[Work]] = {}
         self.unfinished = 0
         self.nbytes = 0
         self.running = 0
-        self.opened = 0  # of those that run, the works that were begun
+        self.opened = 0  # running works whose block or handler has begun
         self.committed = first
-        self.cuts: list[int] = []  # offsets at which the log was cut meanwhile
-        self.is_closed = False  # nothing more is started
-        self.is_current = True  # False: it is another's now, or was taken again
-        self.is_lost = False  # it is another's, and is about to be dropped
-        self.idle: asyncio.Event | None = None  # set when nothing is running
+        self.cuts: list[int] = []  # offsets at which the log was truncated
+        self.is_closed = False  # no more works are started
+        self.is_current = True  # False after `drop`
+        self.is_lost = False  # owned by another member, and about to be dropped
+        self.idle: asyncio.Event | None = None  # set when no work is running
 
     @property
     def is_ours(self) -> bool:
-        """Whether what becomes of its works counts."""
+        """Whether the partition is assigned, so that its works count."""
         return self.is_current and not self.is_lost
 
     def note_opened(self) -> None:
-        """Count a work that is begun."""
+        """Count a work whose block or handler begins."""
         self.opened += 1
 
     def next_idle(self) -> asyncio.Event:
-        """Return what is set as soon as nothing is running."""
+        """Return an event that is set when no work is running."""
         if self.idle is None or self.idle.is_set():
             self.idle = asyncio.Event()
         return self.idle
 
 
 class Work(Generic[KT, VT]):
-    """One record to be processed, from `async for work in parallel`.
+    """One record to process, from `async for work in parallel`.
 
-    `async with work:` around the processing finishes it. If the block raises an exception, the
-    record is sent to the retry topics, and the exception is not raised, or it ends the processing:
-    the same as for a handler. If the block is cancelled, or left in any other way, the record is
-    returned again. A work that is never entered stays unfinished, and nothing after it is
-    committed, until its partition is given up.
+    Process the record in `async with work:`, whose end finishes it. An exception in the block is
+    handled as that of a handler: the record is sent to a retry topic, and the exception is
+    suppressed, or it ends the processing. If the block is cancelled, the record is returned again.
+    A work that is never entered stays unfinished, and no later offset is committed, until its
+    partition is revoked.
     """
 
     __slots__ = (
         "_cuts",
-        "_end",
+        "_dispatcher",
         "_lane",
         "_partition",
         "_size",
@@ -174,7 +177,7 @@ class Work(Generic[KT, VT]):
         partition: PartitionWork,
         lane: Hashable,
         size: int,
-        end: Callable[[Work, BaseException | None], Any] | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         self.record = record
         self._partition = partition
@@ -182,15 +185,16 @@ class Work(Generic[KT, VT]):
         self._lane = lane
         self._size = size
         self._state = WorkState.QUEUED
-        self._end = end
-        self.failure: Exception | None = None  # why it has no lane
-        # Its block was entered, or its handler called, while the partition was still ours.
+        self._dispatcher = dispatcher
+        self.failure: Exception | None = None  # the error of the key function
+        # Whether its block was entered, or its handler called, while the partition was assigned.
         self.is_open = False
 
     @property
     def is_current(self) -> bool:
-        """False once the partition is another member's, or the record was cut from the log:
-        finishing has no effect any more."""
+        """Whether finishing the record has an effect: not after the partition was revoked or the
+        record truncated from the log.
+        """
         return self._partition.is_ours and not self._is_cut
 
     @property
@@ -199,7 +203,7 @@ class Work(Generic[KT, VT]):
 
     @property
     def partition(self) -> PartitionWork:
-        """The partition's work."""
+        """The works of its partition."""
         return self._partition
 
     @property
@@ -212,8 +216,8 @@ class Work(Generic[KT, VT]):
         return f"<Work {tp.topic}-{tp.partition}@{self.record.offset} {self._state.value}>"
 
     def open(self) -> None:
-        """Note that its block is entered, or its handler called."""
-        # Else it was given up before: it does not count any more, and holds no lane.
+        """Mark the block as entered, or the handler as called."""
+        # A work of a dropped partition does not count, and holds no lane.
         if self._partition.is_current and not self.is_open:
             self.is_open = True
             self._partition.note_opened()
@@ -230,69 +234,68 @@ class Work(Generic[KT, VT]):
         exc: BaseException | None,
         tb: TracebackType | None,
     ) -> bool:
-        assert self._end is not None
-        return bool(await self._end(self, exc))
+        assert self._dispatcher is not None
+        return await self._dispatcher.leave(self, exc)
 
 
 class WorkQueue:
-    """Records taken and not finished yet.
+    """The unfinished records.
 
-    A lane is what must stay in order: the records of a key, or of a partition. Of each lane one
-    record is ready or running, the others wait behind it. A lane of None is no lane.
+    A lane has records that must be processed in order: those of a key, or of a partition. One
+    record of each lane is ready or running, the others wait. Records with the lane None have no
+    order.
 
-    What still runs when its partition is given up keeps its lane: if the partition comes back,
-    records of the lane wait for its end, so that no two of a key run side by side here.
+    A record that is still running when its partition is revoked keeps its lane: if the partition is
+    assigned again, records of the lane wait for its end, so that no two records of a key run at
+    once.
 
-    Owns: everything here and in its PartitionWorks. No I/O, no waiting.
+    Owns: its fields and those of its PartitionWorks. No I/O, no waiting.
     """
 
-    def __init__(
-        self,
-        lane_of: LaneOf,
-        end: Callable[[Work, BaseException | None], Any] | None = None,
-    ) -> None:
+    def __init__(self, lane_of: LaneOf) -> None:
+        #: Runs the records; set by the dispatcher itself.
+        self.dispatcher: Dispatcher | None = None
         self.records = 0
         self.nbytes = 0
         self.running = 0
         self.is_closed = False
-        #: Whether records are taken from the consumer and not here yet, which no other task sees
-        #: unless that has failed.
+        #: Whether records were taken from the consumer and are not queued yet. Other tasks see it
+        #: only if queueing them has failed.
         self.in_transit = False
-        self.waiting = WaitingRoom()
+        self.delayed = DelayedRecords()
         self._lane_of = lane_of
-        self._end = end
         self._ready: deque[Work] = deque()
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._lingering: dict[TopicPartition, dict[Hashable, Work]] = {}
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
     @property
     def partitions(self) -> Iterable[PartitionWork]:
-        """The partitions with records taken that are still ours."""
+        """The assigned partitions of which records were taken."""
         return self._partitions.values()
 
     @property
     def ready(self) -> int:
-        """How many records could be started at once, or a few less."""
+        """Number of ready records, some of which may be of closed partitions."""
         return 0 if self.is_closed else len(self._ready)
 
-    # -- filling -----------------------------------------------------------------------------------
+    # -- adding -----------------------------------------------------------------------------------
 
     def begin_transit(self) -> None:
-        """Note that records were taken from the consumer that are not here yet."""
+        """Mark that records were taken from the consumer and are not queued yet."""
         self.in_transit = True
 
     def finish_transit(self) -> None:
-        """Note that all records that were taken have arrived."""
+        """Mark that all taken records are queued or delayed."""
         self.in_transit = False
 
     def add(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], max_bytes: float
     ) -> PartitionWork:
-        """Queue records of one partition, in order, until `max_bytes` are unfinished.
+        """Queue records of one partition in order, until `max_bytes` are unfinished.
 
-        The position of the tracker says how far it came. At least one record is queued.
+        The tracker's position is after the last queued one. At least one record is queued.
         """
         partition = self._partitions.get(tp)
         if partition is None:
@@ -319,9 +322,9 @@ class WorkQueue:
         return partition
 
     def _cut(self, partition: PartitionWork, offset: int) -> None:
-        """Handle a log that was cut here, and has other records from here on.
+        """Handle a log that was truncated at `offset`, and has other records from there on.
 
-        Records before the cut stay to be done. Those after it are void, and wait no more.
+        Records before `offset` stay queued, those from `offset` on are removed.
         """
         partition.tracker.cut(offset)
         partition.cuts.append(offset)
@@ -330,7 +333,7 @@ class WorkQueue:
         gone = {work for work in self._ready if work._partition is partition and work._is_cut}
         for lane, queued in list(partition.lanes.items()):
             works = [queued] if isinstance(queued, Work) else list(queued)
-            # A running one stays, so that those that come can wait for its end.
+            # A running work keeps its lane, so that new records of the lane wait for its end.
             kept = [w for w in works if w._state is WorkState.RUNNING or not w._is_cut]
             gone.update(works[len(kept) :])
             if not kept:
@@ -342,7 +345,7 @@ class WorkQueue:
             self._discount(work)
 
     def _discount(self, work: Work) -> None:
-        """Subtract a work that is done, or need not be done."""
+        """Subtract a finished or removed work from the counts."""
         partition = work._partition
         partition.unfinished -= 1
         partition.nbytes -= work._size
@@ -357,11 +360,11 @@ class WorkQueue:
             lane = self._lane_of(record)
             ahead = None if lane is None else lanes.get(lane)
         except Exception as error:
-            # The application's key function, or its result, failed: a failure of this record alone.
+            # The application's key function failed, or its result is not hashable.
             lane = ahead = None
             failure = error
         size = size_of(record)
-        work = Work(record, partition, lane, size, self._end)
+        work = Work(record, partition, lane, size, self.dispatcher)
         if ahead is None:
             if lane is not None:
                 lanes[lane] = work
@@ -374,10 +377,10 @@ class WorkQueue:
         partition.tracker.take(record.offset)
         return size
 
-    # -- working -----------------------------------------------------------------------------------
+    # -- processing ------------------------------------------------------------------------------
 
     def start_next(self) -> Work | None:
-        """Start the record that has been ready for longest; return None if there is none."""
+        """Start the record that has been ready for longest; return None without one."""
         if self.is_closed:
             return None
         ready = self._ready
@@ -396,12 +399,12 @@ class WorkQueue:
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.FINISHED
-        # The position of the next owner counts. Only the lane is still of interest: its next record
-        # may be waiting here, if the partition came back.
+        # After a revocation only the lane matters: if the partition was assigned again, the next
+        # record of the lane may be waiting for this one.
         if not partition.is_current:
             self._end_lingering(work)
             return
-        # A record that was cut from the log has an offset that another one has now.
+        # The offset of a truncated record may be that of another record now.
         if not (partition.cuts and work._is_cut):
             partition.tracker.finish(work.record.offset)
         self._end_work(work)
@@ -412,7 +415,7 @@ class WorkQueue:
             self._advance(work._partition, work._lane)
 
     def _advance(self, partition: PartitionWork, lane: Hashable) -> None:
-        """Make the next record of a lane ready: its first is done."""
+        """Remove the first record of a lane, and make the next one ready."""
         queued = partition.lanes[lane]
         if isinstance(queued, Work) or len(queued) == 1:
             del partition.lanes[lane]
@@ -421,7 +424,7 @@ class WorkQueue:
             self._ready.append(queued[0])
 
     def release(self, work: Work) -> None:
-        """Put a running record back: it is the next to be started, if still ours."""
+        """Put a running record back at the front of the queue, if its partition is assigned."""
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.QUEUED
@@ -430,12 +433,12 @@ class WorkQueue:
             self._end_lingering(work)
         elif work._is_cut:
             self._end_work(work)
-        # First of all: it was begun before what is ready, and its lane waits for it.
+        # At the front, because it was started before the ready ones, and blocks its lane.
         elif not partition.is_closed:
             self._ready.appendleft(work)
 
     def _end_lingering(self, work: Work) -> None:
-        """Free the lane of a work that outlived its partition."""
+        """Free the lane of a work whose partition was dropped while it was running."""
         tp = work._partition.tp
         lanes = self._lingering.get(tp, {})
         if lanes.get(work._lane) is not work:
@@ -464,35 +467,37 @@ class WorkQueue:
             partition.idle.set()
 
     def note_commit(self, partition: PartitionWork, offset: int, cuts: int) -> None:
-        """Keep up to where a partition is committed; its log had been cut `cuts` times before."""
-        # Cut while the commit was on its way, the log may end before that offset.
+        """Store the committed offset of a partition, whose log was truncated `cuts` times
+        before.
+        """
+        # If the log was truncated during the commit, it may end before that offset.
         partition.committed = offset if len(partition.cuts) == cuts else _UNKNOWN
 
-    # -- giving up ---------------------------------------------------------------------------------
+    # -- revocation ------------------------------------------------------------------------------
 
     def close_all(self) -> None:
-        """Start nothing more, of any partition."""
+        """Start no more records of any partition."""
         self.is_closed = True
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
-        """Start nothing more of these partitions; what runs may finish."""
+        """Start no more records of these partitions; running ones may finish."""
         tps = list(tps)
-        self.waiting.close(tps)
+        self.delayed.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
         for partition in found:
             partition.is_closed = True
         return found
 
     def lose(self, tps: Iterable[TopicPartition]) -> None:
-        """Let nothing count that becomes of these partitions: other members have them already."""
+        """Mark partitions as lost to other members: their failures do not end the processing."""
         for tp in tps:
             if tp in self._partitions:
                 self._partitions[tp].is_lost = True
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget these partitions; what runs of them finishes without effect."""
+        """Drop these partitions; their running records finish without effect."""
         tps = list(tps)
-        self.waiting.drop(tps)
+        self.delayed.drop(tps)
         self._forget(tps)
 
     def _forget(self, tps: Iterable[TopicPartition]) -> None:
@@ -500,7 +505,7 @@ class WorkQueue:
         for partition in dropped:
             partition.is_closed = True
             partition.is_current = False
-            # Nothing says that works which were given and not begun ever will be.
+            # Works that were returned but not entered may never be entered, so they do not count.
             self._discount_runs(partition, partition.running - partition.opened)
             self._linger(partition)
             partition.lanes.clear()
@@ -510,9 +515,9 @@ class WorkQueue:
             self._ready = deque(work for work in self._ready if work._partition.is_current)
 
     def _linger(self, partition: PartitionWork) -> None:
-        """Remember the lanes of works that are still being processed."""
+        """Store the lanes of works that are still being processed."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
-            # One that was given and not begun holds no lane.
+            # A work that was returned but not entered holds no lane.
             if work.is_open and work._state is WorkState.RUNNING:
                 self._lingering.setdefault(partition.tp, {})[lane] = work

@@ -1,5 +1,4 @@
-"""Read, process and write exactly once: transactions with the results of a batch of records and the
-positions after it.
+"""Exactly-once processing: transactions with the results of some records and their offsets.
 
 Uses only the public API of the consumer and the producer.
 """
@@ -9,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Callable, Set
 from contextlib import AsyncExitStack
 from typing import Any, Generic
 
@@ -39,31 +38,26 @@ from aiokafka.structs import TopicPartition
 __all__ = ["SessionListener", "TransactionalSession"]
 
 
-# -- Report rebalances to a session and to the application's own listener
+# -- The rebalance listener of the consumer
 
 
 class SessionListener(ConsumerRebalanceListener):
-    """Stands between the consumer and the application's own listener, which it calls second."""
+    """Reports rebalances to the session, and then to the application's own listener."""
 
-    def __init__(
-        self,
-        on_revoked: Callable[[Set[TopicPartition]], Awaitable[None]],
-        on_lost: Callable[[Set[TopicPartition]], None],
-    ) -> None:
+    def __init__(self, session: TransactionalSession) -> None:
+        self._session = session
         self.inner: Any = None
         """The listener of the application."""
-        self._on_revoked = on_revoked
-        self._on_lost = on_lost
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
-        await self._on_revoked(revoked)
+        await self._session.partitions_revoked(revoked)
         if self.inner is not None:
             await _call(self.inner.on_partitions_revoked, revoked)
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        self._on_lost(lost)
+        self._session.partitions_lost(lost)
         if self.inner is not None:
-            # Listeners that are not subclasses may have the other two methods only.
+            # Listeners that are not subclasses may lack this method.
             on_lost = getattr(self.inner, "on_partitions_lost", self.inner.on_partitions_revoked)
             await _call(on_lost, lost)
 
@@ -80,16 +74,16 @@ async def _call(method: Callable[[Any], Any], partitions: Set[TopicPartition]) -
 
 log = logging.getLogger("aiokafka.session")
 
-# How often a session that waits for records checks whether it is to end.
+# How often a session that waits for records checks `request_stop`.
 _LOOK_EVERY_MS = 500
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
-# Seconds that a rebalance may wait for the end of a transaction.
+# Seconds that a rebalance waits for the end of a transaction.
 _LONGEST_HOLD = 30.0
 
 
 class _RecordsLeftError(IllegalStateError):
-    """A block ended before it had read all its records. They are read again."""
+    """A block ended before its loop had reached the last record. The records are read again."""
 
 
 _LEFT = (
@@ -104,15 +98,15 @@ _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberE
 
 
 class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
-    """Processes records in transactions: what is sent, and the consumer's positions, are committed
-    together or not at all.
+    """Processes records in transactions: the sent records and the consumer's offsets are committed
+    together, or not at all.
 
-    Every record of the input then counts once in the output, whatever fails in between, as seen by
-    consumers with `isolation_level="read_committed"`. Brokers before Kafka 2.5 take offsets from a
-    member that was replaced while its process was frozen, so there this holds with assigned
-    partitions only; with a subscription the first transaction logs a warning. A session works with
-    a consumer that subscribes, in a group of either protocol, and with assigned partitions, which
-    need a transactional id of their own for each set of partitions::
+    Consumers with `isolation_level="read_committed"` then see the result of each input record
+    exactly once, whatever fails. Brokers before Kafka 2.5 accept offsets from a member that was
+    replaced while its process was frozen, so with them this holds for assigned partitions only;
+    with a subscription the first transaction logs a warning. A session works with a subscribed
+    consumer, in a group of either protocol, and with assigned partitions. Each set of assigned
+    partitions needs its own transactional id::
 
         async with TransactionalSession(consumer, producer) as session:
             async for transaction in session:
@@ -120,21 +114,21 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                     for record in records:
                         await transaction.send("out", key=record.key, value=work(record.value))
 
-    Entering starts the producer and the consumer, which must not have been started; leaving stops
-    both. A block that is cancelled, or left before its loop over the records has ended, aborts its
-    transaction; one that never iterates over the records commits them all.
+    Entering the session starts the producer and the consumer, which must not be started before;
+    leaving it stops both. If a block is cancelled, or left before its loop over the records has
+    ended, its transaction is aborted. A block without a loop over the records commits all of them.
 
     The consumer needs `group_id`, `enable_auto_commit=False` and
-    `isolation_level="read_committed"`, the producer a `transactional_id`; KafkaConfigurationError
-    says what is missing. Do not read records from the consumer by other means meanwhile, and call
-    `subscribe()` and `assign()` before. The consumer's rebalance listener is called as usual.
+    `isolation_level="read_committed"`, the producer a `transactional_id`; otherwise
+    KafkaConfigurationError is raised. Call `subscribe()` and `assign()` before the session, and do
+    not read from the consumer otherwise. The consumer's rebalance listener is called as usual.
 
-    - `max_records`: most records in a transaction.
-    - `linger_ms`: how long to wait for more after the first.
-    - `retries`: how many times in a row records are returned again after an error that a retry may
-      mend, before the error is raised. Revoked partitions do not count.
-    - `stop_timeout_ms`: how long all aborts together may take, from when the loop is cancelled or
-      left.
+    - `max_records`: maximum number of records in a transaction.
+    - `linger_ms`: how long to wait for more records after the first ones.
+    - `retries`: how many times in a row records are returned again after a recoverable error,
+      before the error is raised. Revoked partitions do not count.
+    - `stop_timeout_ms`: maximum time of all aborts together, from the cancellation or the end of
+      the loop on.
     """
 
     def __init__(
@@ -159,7 +153,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         self._linger = linger_ms / 1000
         self._retries = retries
         self._stop_timeout = stop_timeout_ms / 1000
-        self._listener = SessionListener(self._on_revoked, self._on_lost)
+        self._listener = SessionListener(self)
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._pause = 0.0
         self._current: SessionTransaction | None = None
@@ -169,34 +163,34 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         self._is_busy = False
         self._exits = AsyncExitStack()
 
-    # -- life
+    # -- lifecycle
 
     async def __aenter__(self) -> Self:
-        # Ours is there already if this failed before for want of a broker, and is tried again.
+        # If an earlier attempt failed without a broker, the listener is set already.
         if self.consumer.rebalance_listener is not self._listener:
             self._listener.inner = self.consumer.rebalance_listener
-        # Before the consumer starts: its first assignment must not pass the session by.
+        # Before the consumer starts, so that the session learns of the first assignment.
         self.consumer.rebalance_listener = self._listener
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.producer)
-            # What is not delivered by then, or was cancelled, must take no longer.
+            # At exit, do not wait for records that are undelivered or cancelled by then.
             stack.push_async_callback(self.producer.stop, 0)
             await stack.enter_async_context(self.consumer)
             self._exits = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        # The exits of the clients leave nothing behind when they are cancelled.
+        # The clients' own exits clean up even if they are cancelled.
         async with self._exits:
-            # Before the consumer leaves its group and others go on from the committed offsets.
+            # Before the consumer leaves its group: others continue from the committed offsets.
             try:
                 await self._settle_in_time()
             finally:
                 await self.producer.stop(self._time_left())
 
     def request_stop(self) -> None:
-        """End the loop over the session after the current transaction, or within half a second if
-        there is none. Signal handlers may call it.
+        """End the loop over the session after the current transaction; without one, within half a
+        second. Signal handlers may call it.
         """
         self._is_ending = True
 
@@ -206,13 +200,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def __anext__(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
         """Return the next transaction, once there are records for it.
 
-        Ends after `request_stop` and when the consumer is stopped. Raises what `getmany` raises,
-        and what prevents a former transaction from being settled; IllegalStateError while another
-        task is at the session: one transaction follows the other. A cancelled call has taken
-        nothing.
+        Ends after `request_stop` and when the consumer is stopped. Raises the errors of `getmany`,
+        and errors that prevent the commit or abort of the former transaction. Raises
+        IllegalStateError while another task waits for a transaction or ends one. A cancelled call
+        has taken no records.
         """
         if self._is_busy:
-            # It would settle what the other one takes or ends, and go on behind its records.
+            # This call would end the transaction that the other task takes or ends.
             raise IllegalStateError(
                 "another task waits for a transaction of this session, or ends one"
             )
@@ -231,8 +225,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 "subscribe() or assign() was called within the session, so it cannot know what is "
                 "still its own: call them before"
             )
-        # The end of the former transaction may have been cut short: nothing new begins before that
-        # is settled, as its records may have to come again.
+        # The commit or abort of the former transaction may have been interrupted. Complete it
+        # before new records are read, because its records may have to be read again.
         await self._settle()
         self._stop_deadline = None
         pause, self._pause = self._pause, 0.0
@@ -254,13 +248,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Read records into `transaction`; return without any if there are none for a while."""
+        """Read records into `transaction`; return without records after `_LOOK_EVERY_MS`."""
         wait_ms: float = _LOOK_EVERY_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()
         while wait_ms >= 0 and len(transaction.records) < self._max_records:
             if deadline and self._is_ending:
-                return  # what was taken is the last transaction
+                return  # the taken records are the last transaction
             try:
                 batches = await self.consumer.getmany(
                     timeout_ms=wait_ms, max_records=self._max_records - len(transaction.records)
@@ -268,11 +262,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             except KafkaError as error:
                 if not transaction.records:
                     raise
-                # Raised after them, once they are committed. If they are not, they are read again,
-                # and the record or partition with the error is, too.
+                # Commit the records before the error first, and raise it afterwards. After an
+                # abort all of them are read again.
                 transaction.keep_failure(error)
                 return
-            # `position` does not suspend here: what was read is part of the transaction at once.
+            # `position` does not suspend here, so records and offsets are added in one step.
             transaction.take(batches)
             for tp in batches:
                 transaction.add_position(tp, await self.consumer.position(tp))
@@ -284,7 +278,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- transactions
 
     async def begin(self, transaction: SessionTransaction) -> None:
-        """Enter the block of `transaction`."""
+        """Begin the transaction of a block that is entered."""
         if transaction.phase is not SessionPhase.TAKEN or transaction is not self._current:
             raise IllegalStateError(
                 "a transaction can be entered once, before the next one is taken"
@@ -293,7 +287,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         transaction.enter(SessionPhase.ACTIVE)
 
     async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
-        """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
+        """Commit or abort at the end of a block; return whether to suppress the exception
+        `raised`.
+        """
         self._is_busy = True
         try:
             return await self._end(transaction, raised)
@@ -311,25 +307,25 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 if transaction.phase is SessionPhase.COMMITTING and isinstance(
                     error, KafkaTimeoutError
                 ):
-                    raise  # the outcome is unknown: the next step goes on with the commit
+                    raise  # the outcome is unknown: the next step repeats the commit
                 failure = error
             else:
                 self._backoff.reset()
                 self._failure = transaction.failure
                 return False
-        # Cancelled, or the program ends: no retry, and no more time than `stop_timeout_ms`.
+        # Cancelled, or the program ends: no retry, and at most `stop_timeout_ms` for the abort.
         if raised is not None and not isinstance(raised, Exception):
-            await self._settle_in_time()  # cancelled
+            await self._settle_in_time()
             return False
-        return await self._give_back(transaction, raised, failure)
+        return await self._abort_and_retry(transaction, raised, failure)
 
-    async def _give_back(
+    async def _abort_and_retry(
         self,
         transaction: SessionTransaction,
         raised: BaseException | None,
         failure: BaseException | None,
     ) -> bool:
-        """Abort; return True if a retry of the records may help, else raise the error."""
+        """Abort; return True if the records are read again, else False or raise the error."""
         failure = _reason_of(failure)
         try:
             await self._abort(transaction)
@@ -352,18 +348,19 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _commit(self, transaction: SessionTransaction) -> None:
         """Commit the results and the positions together, unless partitions are revoked before.
 
-        A rebalance may begin at any await, and `_on_revoked` runs in the consumer's task:
+        A rebalance may begin at any await, and `partitions_revoked` runs in the consumer's task:
 
-        1. Before SENDING_OFFSETS: the listener does not wait. The transaction is void, and is
+        1. Before SENDING_OFFSETS, the listener does not wait. The transaction becomes void, and is
            aborted instead of committed.
-        2. While the offsets are sent: the listener waits for the end of the transaction, so the
-           group keeps the partitions ours. If it waited too long, the transaction is void: the
-           check between the two requests finds that.
-        3. While the commit is sent: the listener waits as well. Without it, brokers before Kafka
-           2.5 would give the next owner the old position while the commit is under way, and the
-           records would count twice. Newer brokers have the next owner wait by themselves.
-        4. The member is fenced without the listener (`_on_lost`): brokers since Kafka 2.5 refuse
-           its offsets by member and generation (KIP-447), so the commit fails.
+        2. While the offsets are sent, the listener waits for the end of the transaction, so the
+           group does not reassign the partitions. After `_LONGEST_HOLD` the transaction becomes
+           void, which the check between the two requests detects.
+        3. While the commit is sent, the listener waits too. Otherwise brokers before Kafka 2.5
+           would return the former offset to the next owner during the commit, and the records
+           would be processed twice. Newer brokers make the next owner wait.
+        4. If the member is fenced, only `partitions_lost` is called, which does not wait. Brokers
+           since Kafka 2.5 reject its offsets by member and generation (KIP-447), so the commit
+           fails.
         """
         transaction.enter(SessionPhase.SENDING_OFFSETS)
         offsets = {
@@ -374,16 +371,16 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self.producer.send_offsets_to_transaction(offsets, self.consumer)
         if transaction.is_void:
             raise CommitFailedError("partitions were revoked during the transaction")
-        # Before the request: if this call ends here, what comes next must repeat the commit, and
-        # never abort.
+        # Before the request: if this call is cancelled here, the next step must repeat the commit,
+        # and must not abort.
         transaction.enter(SessionPhase.COMMITTING)
         await self.producer.commit_transaction()
         transaction.enter(SessionPhase.COMMITTED)
 
     async def _abort(self, transaction: SessionTransaction) -> None:
-        """Abort, also what is left of a commit.
+        """Abort, also after a commit that failed before it was sent.
 
-        Raises TransactionStateError, and changes nothing, if that commit may have been sent.
+        Raises TransactionStateError, and changes nothing, if the commit may have been sent.
         """
         is_commit = transaction.phase is SessionPhase.COMMITTING
         if not is_commit and transaction.phase is not SessionPhase.ABORTING:
@@ -394,10 +391,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self._abandon(transaction)
 
     async def _abandon(self, transaction: SessionTransaction) -> None:
-        """Go back to the first records, in partitions that are still ours. Does not suspend.
+        """Seek to the first records of each partition that is still assigned. Does not suspend.
 
-        Not in one that was revoked and came back meanwhile: another member may have committed later
-        positions, and the consumer begins at those.
+        Partitions that were revoked and assigned again are excluded: another member may have
+        committed later offsets, from which the consumer continues.
         """
         for tp, offset in transaction.first.items():
             if tp in self.consumer.assignment() and not self._is_lost(tp):
@@ -405,32 +402,34 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         transaction.enter(SessionPhase.ABORTED)
 
     def _is_lost(self, tp: TopicPartition) -> bool:
-        """Return whether the consumer looks for another position: the topic was made again, or the
-        log lacks the former one. An offset of before would skip records."""
+        """Return whether the consumer is resetting its position, because the topic was recreated or
+        the log was truncated. The former offset would skip records then.
+        """
         if tp not in self.consumer.assignment():
             return False
         end = self.consumer.known_end_offsets()[tp]
         return end is not None and end >= 0 and self.consumer.lag(tp) is None
 
     async def _in_log(self, tp: TopicPartition, offset: int) -> int:
-        """Return `offset`, or the position if the consumer has gone back behind it: the log was
-        cut, or the topic was made again, and there the offset would skip records. Does not suspend.
+        """Return `offset`, or the consumer's position if that is lower: then the log was truncated
+        or the topic recreated, and `offset` would skip records. Does not suspend.
         """
-        # Without a known position, asking for it would wait.
+        # `position` would wait for an unknown position.
         if tp not in self.consumer.assignment() or self.consumer.lag(tp) is None:
             return offset
         try:
             return min(offset, await self.consumer.position(tp))
         except (KafkaError, ConsumerStoppedError):
-            return offset  # what keeps the consumer from reading is raised by the next read
+            return offset  # the next read raises the error
 
     async def _settle(self) -> None:
-        """End a transaction whose block was left while it was ending.
+        """Complete the commit or abort of a transaction that was interrupted.
 
         In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator carries it
-        out now, or responds as it did before. After a KafkaTimeoutError it may be unknown still:
-        then the abort is refused, and the next step goes on. But if a record was not delivered in
-        time, the commit was not sent, and never would be. Everything earlier is aborted.
+        out now, or responds as before. After a KafkaTimeoutError the outcome may still be unknown:
+        then the producer rejects the abort, and the next step repeats the commit. If a record was
+        not delivered in time, the commit was not sent, and the transaction is aborted. In earlier
+        phases the transaction is aborted.
         """
         transaction = self._current
         if transaction is None or transaction.phase in OVER:
@@ -452,7 +451,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             await self._abort(transaction)
 
     def _time_left(self) -> float:
-        """Return the seconds left of `stop_timeout_ms`, which runs from the first call."""
+        """Return the remaining seconds of `stop_timeout_ms`, counted from the first call."""
         now = asyncio.get_running_loop().time()
         if self._stop_deadline is None:
             self._stop_deadline = now + self._stop_timeout
@@ -467,8 +466,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     # -- the group
 
-    async def _on_revoked(self, partitions: Set[TopicPartition]) -> None:
-        """Give up `partitions`, which the group revokes; first wait for a commit: see `_commit`."""
+    async def partitions_revoked(self, partitions: Set[TopicPartition]) -> None:
+        """Remove revoked partitions from the transaction, after a commit in progress: see
+        `_commit`.
+        """
         transaction = self._current
         if transaction is None or not partitions & transaction.next.keys():
             return
@@ -480,21 +481,21 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 self._log.warning("Partitions are revoked while a transaction is still ending")
         transaction.give_up(partitions)
 
-    def _on_lost(self, partitions: Set[TopicPartition]) -> None:
-        """Give up `partitions`, which the group has assigned to other members already."""
+    def partitions_lost(self, partitions: Set[TopicPartition]) -> None:
+        """Remove lost partitions from the transaction at once."""
         if self._current is not None:
             self._current.give_up(partitions)
 
 
 def _reason_of(error: BaseException | None) -> BaseException | None:
-    """Return what made the transaction fail, if `error` is that of a later call."""
+    """Return the original error of the transaction, if `error` is that of a later call."""
     if isinstance(error, TransactionStateError) and error.__cause__ is not None:
         return error.__cause__
     return error
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return whether a retry of the same records may succeed."""
+    """Return whether reading the same records again may succeed."""
     if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True
     # The producer survives FencedInstanceId, but the consumer does not.

@@ -1,4 +1,4 @@
-"""One transaction of a session: its records, and where it is between taken and over."""
+"""One transaction of a session: its records, its offsets and its phase."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._typing import KT, VT, KeySent, ValueSent, later
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
@@ -14,9 +14,9 @@ from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer.batch_builder import BatchBuilder
-    from aiokafka.producer.producer import AIOKafkaProducer
+    from aiokafka.session.session import TransactionalSession
 else:
-    AIOKafkaProducer = later("aiokafka.producer.producer.AIOKafkaProducer")
+    TransactionalSession = later("aiokafka.session.session.TransactionalSession")
     BatchBuilder = later("aiokafka.producer.batch_builder.BatchBuilder")
 
 __all__ = ["ENDING", "OVER", "SessionPhase", "SessionTransaction"]
@@ -25,10 +25,10 @@ Records = list[ConsumerRecord[Any, Any]]
 
 
 class SessionRecords(Records):
-    """The records of a transaction: a list that knows how far it was read.
+    """The records of a transaction: a list that records how far it was read.
 
-    Python does not tell a block that is left by `break`, `return` or `continue` from one that ran
-    to its end. What shows is that a loop over the records stopped before the last of them.
+    A block cannot detect that it is left by `break`, `return` or `continue`. But this list shows
+    whether a loop over the records ended before the last one.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class SessionRecords(Records):
 
     @property
     def is_left_over(self) -> bool:
-        """Whether a loop over the records has begun, and none has reached the last."""
+        """Whether a loop over the records has begun, and none has reached the last record."""
         return self._iterators > 0 and self._furthest < len(self)
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
@@ -46,12 +46,12 @@ class SessionRecords(Records):
         at = 0
         while at < len(self):
             yield list.__getitem__(self, at)
-            # Only now is the application done with it.
+            # The application has finished this record when it requests the next one.
             at += 1
             self._furthest = max(self._furthest, at)
 
     def __reversed__(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        # Backwards, the first is the last.
+        # In reverse order, the first record is the last one read.
         yield from list(self)[::-1]
 
     def __getitem__(self, index: Any) -> Any:
@@ -65,7 +65,7 @@ class SessionRecords(Records):
 
 
 class SessionPhase(Enum):
-    """Where a transaction of a session is."""
+    """The phases of a transaction of a session."""
 
     TAKEN = "its records are taken"
     ACTIVE = "in progress"
@@ -78,13 +78,13 @@ class SessionPhase(Enum):
 
 _P = SessionPhase
 
-# What triggers the steps:
+# A phase begins when:
 #   ACTIVE            the block is entered
 #   SENDING_OFFSETS   the block has ended without an error
 #   COMMITTING        the offsets are part of the transaction
 #   COMMITTED         the commit has succeeded, in the block or in a later step of the session
 #   ABORTING          the block has raised, partitions were revoked, or a step has failed
-#   ABORTED           the consumer is back at the first records, the transaction aborted
+#   ABORTED           the transaction is aborted, and the consumer is at the first records again
 _TRANSITIONS = {
     _P.TAKEN: {_P.ACTIVE, _P.ABORTED},
     _P.ACTIVE: {_P.SENDING_OFFSETS, _P.ABORTING},
@@ -94,51 +94,38 @@ _TRANSITIONS = {
     _P.COMMITTED: set(),
     _P.ABORTED: set(),
 }
-# An abort does not count: whatever becomes of it, no offset is committed.
+# Rebalances wait in these phases, but not during an abort, which commits no offset.
 ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING)
 OVER = (_P.COMMITTED, _P.ABORTED)
-
-
-class TransactionRunner(Protocol):
-    """What a transaction needs of its session."""
-
-    producer: AIOKafkaProducer
-
-    async def begin(self, transaction: SessionTransaction) -> None:
-        """Enter the block of `transaction`."""
-
-    async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
-        """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
 
 
 class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     """One transaction of a session: `async with transaction as records`.
 
-    The end of the block commits what was sent in it and the positions after `records` together. If
-    the block raises, everything is aborted, the consumer goes back to the first of `records`, and
-    the exception is re-raised. The same happens without an exception when partitions of `records`
-    are revoked meanwhile, after errors that a retry may mend, and when a loop over `records` ended
-    before the last of them, such as by `break` or `return`: the session returns the records again
-    if the partitions are still assigned to its consumer. `records.clear()` says that the rest is
-    not wanted: then everything is committed.
+    The end of the block commits the sent records and the offsets after `records` together. If the
+    block raises, the transaction is aborted, the consumer seeks to the first of `records`, and the
+    exception is re-raised. Without an exception, the transaction is aborted if partitions of
+    `records` are revoked meanwhile, after recoverable errors, and if a loop over `records` ended
+    before the last one, such as by `break` or `return`. The session then returns the records again,
+    if their partitions are still assigned to its consumer. To commit nevertheless after such a
+    loop, call `records.clear()`.
 
-    Owns every field; the session and its listener call the methods.
+    Owns all its fields; the session and its listener call the methods.
     """
 
-    def __init__(self, session: TransactionRunner) -> None:
+    def __init__(self, session: TransactionalSession) -> None:
         self._session = session
         self._phase = _P.TAKEN
         self.records = SessionRecords()
-        """The records to process: those of each partition in order, one partition after the other.
-        The list notices when a loop over it ends before the last record."""
+        """The records to process: one partition after the other, each in the order of offsets."""
         self.failure: KafkaError | None = None
-        """The error that the consumer raised behind `records`."""
+        """The error that the consumer raised after `records`."""
         self.first: dict[TopicPartition, int] = {}
-        """By partition the offset to go back to, as long as the partition was not revoked."""
+        """By partition the offset to seek to after an abort, unless the partition was revoked."""
         self.next: dict[TopicPartition, int] = {}
         """By partition the offset to commit."""
         self.is_void = False
-        """Whether partitions were revoked, so that it cannot be committed any more."""
+        """Whether partitions were revoked, so that the transaction cannot be committed."""
         self._over = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -146,8 +133,9 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     @property
     def is_committed(self) -> bool:
-        """Whether it was committed. If not, after the block, its records are read again, by this
-        consumer or by another one."""
+        """Whether the transaction was committed. Otherwise its records are read again after the
+        block, by this or another consumer.
+        """
         return self._phase is _P.COMMITTED
 
     async def __aenter__(self) -> list[ConsumerRecord[KT, VT]]:
@@ -173,9 +161,8 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     ) -> Awaitable[asyncio.Future[RecordMetadata]]:
         """Send a record as part of the transaction; everything else is as in `producer.send`.
 
-        The futures need not be awaited: the end of the block does that. Raises CommitFailedError
-        when partitions were revoked, so that there is no use in going on, IllegalStateError outside
-        the block.
+        The end of the block awaits the futures. Raises CommitFailedError if partitions were
+        revoked, so that the transaction cannot be committed; IllegalStateError outside the block.
         """
         if self.is_void or self._phase is not _P.ACTIVE:
             raise self._refusal()
@@ -187,7 +174,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     ) -> Awaitable[asyncio.Future[RecordMetadata]]:
         """Send a batch as part of the transaction; everything else is as in `producer.send_batch`.
 
-        Raises what `send` raises.
+        Raises the same errors as `send`.
         """
         if self.is_void or self._phase is not _P.ACTIVE:
             raise self._refusal()
@@ -202,33 +189,35 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     @property
     def phase(self) -> SessionPhase:
-        """Where it is."""
+        """The phase of the transaction."""
         return self._phase
 
     async def wait_over(self) -> None:
-        """Wait until it is committed, or is to be aborted."""
+        """Wait until the transaction is committed, or its abort begins."""
         await self._over.wait()
 
     def take(self, batches: dict[TopicPartition, Records]) -> None:
-        """Make these records part of it."""
+        """Add records."""
         for tp, records in batches.items():
-            if records:  # else an interceptor has left out all of them
-                # Lower than what was taken before, if the topic was made again since.
+            if records:  # an interceptor may have removed all of them
+                # The offset is lower than the first one if the topic was recreated meanwhile.
                 offset = records[0].offset
                 self.first[tp] = min(self.first.get(tp, offset), offset)
                 self.records.extend(records)
 
     def add_position(self, partition: TopicPartition, offset: int) -> None:
-        """Commit `offset` of `partition` with it."""
+        """Set the offset of a partition to commit."""
         self.next[partition] = offset
 
     def keep_failure(self, error: KafkaError) -> None:
-        """Keep an error of the consumer, to be raised when the records before it are committed."""
+        """Store an error of the consumer, to be raised after the commit of the records before
+        it.
+        """
         self.failure = error
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make it void if it has records of `partitions`, which were revoked: they are neither
-        committed nor read again. Of those without any only the position is not committed.
+        """Remove revoked partitions: they are neither committed nor read again. The transaction
+        becomes void if it has records of them.
         """
         for tp in partitions:
             if self.first.pop(tp, None) is not None:
@@ -237,10 +226,10 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
                 self.next.pop(tp, None)
 
     def enter(self, phase: SessionPhase) -> None:
-        """Enter the next phase. Raises IllegalStateError if there is no such step."""
+        """Enter the next phase. Raises IllegalStateError for a wrong transition."""
         if phase not in _TRANSITIONS[self._phase]:
             raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
         self._phase = phase
         if phase in OVER or phase is _P.ABORTING:
-            # A rebalance may be held up until now: see `TransactionalSession._commit`.
+            # A rebalance may be waiting for this: see `TransactionalSession._commit`.
             self._over.set()

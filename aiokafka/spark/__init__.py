@@ -1,4 +1,4 @@
-"""Spark reads and writes Kafka through this package: `format("aiokafka")` in PySpark 4.2 or newer.
+"""A Spark data source and sink for Kafka: `format("aiokafka")` in PySpark 4.2 or newer.
 
 ::
 
@@ -12,8 +12,8 @@
         .load()
     )
 
-Nothing here imports pyspark or pyarrow before it is used, and nothing starts a thread or opens a
-socket at import: workers are forked.
+Importing this package does not import pyspark or pyarrow, and starts no thread and opens no socket,
+because Spark forks its workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["KafkaSource", "Lag", "batch_writer", "lag", "lag_listener", "lag_of"
 
 
 def register(spark: Any) -> None:
-    """Register the format `aiokafka` with a session, also over Spark Connect.
+    """Register the format `aiokafka` with a Spark session, also over Spark Connect.
 
     Raises ImportError without PySpark 4.2 or newer.
     """
@@ -42,16 +42,16 @@ def register(spark: Any) -> None:
 def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     """Return a function for `writeStream.foreachBatch` that writes each batch exactly once.
 
-    It is for output mode `update`, which data sources in Python lack::
+    Use it for output mode `update`, which Python data sources do not support::
 
         totals.writeStream.outputMode("update").foreachBatch(
             batch_writer("totals", {"kafka.bootstrap.servers": "...", "topic": "totals"})
         ).option("checkpointLocation", "...").start()
 
-    `app_id` is the permanent name of the query. A new checkpoint needs another one, or the query
-    fails because its first batches would look like repetitions. To write several topics of a batch,
-    make one writer for each. `options` are those of a batch write. Raises ValueError for an empty
-    `app_id`, and for options that the function sets itself.
+    `app_id` is the permanent name of the query. A new checkpoint needs a new name: otherwise the
+    query fails, because its first batches would look like repeated ones. To write several topics of
+    a batch, create one writer for each. `options` are those of a batch write. Raises ValueError for
+    an empty `app_id`, and for options that the function sets itself.
     """
     if not app_id:
         raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")

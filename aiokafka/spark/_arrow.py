@@ -1,6 +1,6 @@
-"""Records in Arrow's layout: from fetched columns, and to what a producer takes.
+"""Convert fetched columns to Arrow batches, and Arrow batches to rows for a producer.
 
-Imports pyarrow, so nothing imports this module before there is a task.
+Imports pyarrow, so only tasks import this module.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ TYPES: dict[str, Any] = {
 
 
 class ArrowRows:
-    """Makes record batches of some of Kafka's columns, in the order of `names`.
+    """Creates Arrow batches with the columns `names`, in that order.
 
-    The buffers of the columns become those of the arrays: no record is copied.
+    The arrays use the buffers of the columns, so no record is copied.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class ArrowRows:
         self._type = _Constant(pa.int32())
 
     def batch(self, topic: str, partition: int, rows: Rows) -> Any:
-        """Return one RecordBatch."""
+        """Return the rows as an Arrow batch."""
         arrays = [self._array(name, topic, partition, rows) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -79,13 +79,13 @@ class ArrowRows:
 
     def _types(self, types: bytearray, size: int) -> Any:
         first = types[:1]
-        if types.count(first) == len(types):  # The topic decides the type, and seldom changes it.
+        if types.count(first) == len(types):  # the usual case: one type for a topic
             return self._type.array(int.from_bytes(first, sys.byteorder, signed=True), size)
         return _numbers(types, size, pa.int8()).cast(pa.int32())
 
 
 class _Constant:
-    """A column with one value in all rows. Keeps the last array: the next batch has it, too."""
+    """A column with one value in all rows. Keeps the last array for the next batch."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -114,20 +114,20 @@ def _micros(millis: Any) -> Any:
     try:
         return pc.cast(millis, options=_TO_MICROS)
     except pa.ArrowInvalid:
-        # Microseconds since 1970 do not reach a time so far away: null to Spark.
+        # Times beyond the range of microseconds become null.
         limit = (2**63 - 1) // 1000
         known = pc.less_equal(pc.abs_checked(_at_least(millis, -limit)), limit)
         return pc.if_else(known, millis, pa.scalar(None, _MILLIS)).cast(_MICROS)
 
 
 def _at_least(millis: Any, lowest: int) -> Any:
-    """Raise numbers that are so low that they have no positive counterpart."""
+    """Limit numbers from below, because `abs` fails for the lowest integer."""
     numbers = millis.cast(pa.int64())
     return pc.max_element_wise(numbers, pa.scalar(lowest - 1, pa.int64()))
 
 
 def _headers(column: HeaderColumn, size: int) -> Any:
-    """Convert headers to an array: null for no headers, as in Spark's own source."""
+    """Convert headers to an array, with null for no headers, as in Spark's own source."""
     count = len(column.names.offsets) // 4 - 1
     if not count:
         return pa.nulls(size, _HEADERS)
@@ -148,10 +148,10 @@ _Columns = dict[str, Any]
 
 
 def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -> list[TopicRows]:
-    """Convert a RecordBatch whose schema was checked to the rows of each topic.
+    """Convert an Arrow batch with a checked schema to the rows of each topic.
 
-    `topic` takes precedence over the column. Rows without a time get the current time, and each row
-    the next of the labels as one more header. Keys and values are not copied, unless there are
+    `topic` takes precedence over the column. Rows without a timestamp get the current time. Each
+    row gets the next label as an additional header. Keys and values are copied only if there are
     several topics.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -171,7 +171,7 @@ def _topic_rows(topic: str, columns: _Columns) -> TopicRows:
 
 
 def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
-    """Yield each topic with columns that contain its rows, the first of them, and their count."""
+    """Yield each topic, columns with its rows, the index of its first row, and their number."""
     column = columns.get("topic")
     if column is None or column.null_count:
         raise ValueError(
@@ -180,7 +180,7 @@ def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
     topics = column.dictionary_encode()
     names = topics.dictionary.to_pylist()
     if len(names) > 1:
-        # In the order of the topics; rows of a topic stay in order.
+        # Sort the rows by topic; rows of a topic keep their order.
         order = pc.array_sort_indices(topics.indices)
         columns = {name: column.take(order) for name, column in columns.items()}
     numbers, counts = topics.indices.value_counts().flatten()
@@ -192,7 +192,7 @@ def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
 
 
 def _sources(columns: _Columns) -> tuple[RowSource, Any]:
-    """Return the rows, and the partitions that they ask for."""
+    """Return the rows, and their requested partitions."""
     get = columns.get
     rows = RowSource(
         _binary_source(columns["value"]),
@@ -248,7 +248,7 @@ def _labelled(array: Any, labels: Iterator[str], size: int) -> Any:
 
 
 def _millis(array: Any) -> Any:
-    """Return times in milliseconds; the current time where there is none."""
+    """Return timestamps in milliseconds, with the current time in place of nulls."""
     now = int(time.time() * 1000)
     if array is None:
         return now
@@ -260,7 +260,7 @@ def _millis(array: Any) -> Any:
 
 
 def _partitions(array: Any) -> Any:
-    """Return the partitions that rows ask for; -1 where they ask for none."""
+    """Return the requested partitions, with -1 in place of nulls."""
     lowest = pc.min(array).as_py()
     if lowest is not None and lowest < 0:
         raise ValueError(f"partition: a row asks for {lowest}")

@@ -1,6 +1,6 @@
-"""The driver's requests to the cluster: which partitions there are, where they begin and end.
+"""The driver's requests to the cluster: partitions, their offsets, and mirrored progress.
 
-Runs in the event loop of the process; nothing here knows Spark.
+Runs in the event loop of the process, independent of Spark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aiokafka._tasks import TaskOwner, both
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.spark._loop import connected
-from aiokafka.spark._offsets import OffsetRange, Offsets, Wish, wishes
+from aiokafka.spark._offsets import OffsetRange, Offsets, RequestedOffset, requested_offsets
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -24,19 +24,19 @@ __all__ = ["Cluster", "Mirror", "open_cluster"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# A topic that was just created may take a moment to be known everywhere.
+# Seconds to wait for a topic that may have just been created.
 _TOPIC_TIMEOUT = 5.0
-# New partitions are noticed after this long at the latest.
+# Maximum age in seconds of the known partitions.
 _DISCOVERY_INTERVAL = 1.0
 _RETRY_INTERVAL = 0.05
-# Ends that take longer than this may be those of a topic that was deleted.
+# Seconds after which a request for offsets may be waiting for a deleted topic.
 _LOOK_INTERVAL = 1.0
 
 Bounds = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
-    """Connect, once a broker is available. The caller closes the result."""
+    """Connect, and wait for an available broker. The caller closes the result."""
     keywords = {**options.kafka.keywords(), "allow_auto_create_topics": False}
 
     async def start() -> Cluster:
@@ -48,20 +48,19 @@ async def open_cluster(options: ReadOptions) -> Cluster:
             raise
         return cluster
 
-    return await connected(start, options.kafka.patience)
+    return await connected(start, options.kafka.broker_timeout)
 
 
 class _OtherPartitionsError(Exception):
-    """The subscribed partitions are not the same any more."""
+    """The subscribed partitions have changed."""
 
 
 class Cluster:
-    """The cluster as a query sees it: only its topics, at its isolation level.
+    """The cluster of a query: its topics, at its isolation level.
 
-    Owns a client, and a consumer that reads no records: it looks up offsets, and commits them for
-    the group that mirrors the query's progress. Remembers which topics were missing, which
-    partitions the query begins at their first record or at an offset that was named, and which it
-    reads to the ends of their logs.
+    Owns a client, and a consumer that reads no records: it looks up offsets, and commits offsets
+    that mirror the query's progress. Stores which topics were missing, which partitions the query
+    reads from their first record, which from a given offset, and which to the end of the log.
     """
 
     def __init__(self, options: ReadOptions, keywords: dict[str, Any]) -> None:
@@ -83,7 +82,7 @@ class Cluster:
         self._named: set[TopicPartition] = set()
         self._at_end: set[TopicPartition] = set()
         self.mirror = Mirror(self._consumer, options.group_id)
-        """Mirrors the progress of the query as offsets of a group."""
+        """Commits the progress of the query as offsets of a group."""
 
     async def start(self) -> None:
         """Connect."""
@@ -101,11 +100,10 @@ class Cluster:
     async def partitions(
         self, *, refresh: bool = True, known: Iterable[str] = ()
     ) -> dict[str, list[int]]:
-        """Return the subscribed partitions by topic; they may be a second old without
-        `refresh`. The query has read the `known` topics before.
+        """Return the subscribed partitions by topic, without `refresh` at most a second old.
+        `known` are topics that the query has read before.
 
-        Raises UnknownTopicOrPartitionError for a topic that does not exist, unless data loss is
-        tolerated.
+        Raises UnknownTopicOrPartitionError for a missing topic, unless data loss is tolerated.
         """
         now = self._loop.time()
         if refresh or now - self._discovered_at >= _DISCOVERY_INTERVAL:
@@ -121,18 +119,18 @@ class Cluster:
         if wanted.topics is not None:
             return await self._numbers(wanted.topics)
         assert wanted.pattern is not None
-        patience = self._options.kafka.patience
-        everything = await connected(self._client.fetch_all_metadata, patience)
+        timeout = self._options.kafka.broker_timeout
+        everything = await connected(self._client.fetch_all_metadata, timeout)
         found = await self._numbers(_matching(wanted.pattern, everything.topics()))
-        # One broker made the list, perhaps one that has just started and knows half of it. A topic
-        # that is left out for a moment would be new afterwards, and read from its start again.
+        # The list of topics may come from a broker that has just started, and lack topics. A
+        # missing topic would count as new later, and would be read from its start again.
         hidden = set(_matching(wanted.pattern, known)) - found.keys()
         return {**found, **await self._look_for(hidden)}
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the partitions of those of `topics` that exist, subscribed or not."""
+        """Return the partitions of the existing topics among `topics`, subscribed or not."""
         known = await self.partitions(refresh=False)
-        # Of assigned topics, also the partitions that are not assigned, or not any more.
+        # Of assigned topics, also the partitions that are not assigned.
         known = {**known, **self._assigned_topics}
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
@@ -146,9 +144,9 @@ class Cluster:
         return found
 
     async def _look_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Look up the partitions of those of `topics` that exist.
+        """Look up the partitions of the existing topics among `topics`.
 
-        A topic that was missing before is not waited for again.
+        Waits for a missing topic only the first time.
         """
         found: dict[str, list[int]] = {}
         names = sorted(topics)
@@ -156,9 +154,9 @@ class Cluster:
             return found
         for topic in names:
             self._client.touch_topic(topic)
-        deadline = self._loop.time() + min(_TOPIC_TIMEOUT, self._options.kafka.patience)
+        deadline = self._loop.time() + min(_TOPIC_TIMEOUT, self._options.kafka.broker_timeout)
         await self._client.force_metadata_update()
-        while any(map(self._is_kept, names)) and self._loop.time() < deadline:
+        while any(map(self._has_former_partitions, names)) and self._loop.time() < deadline:
             await asyncio.sleep(_RETRY_INTERVAL)
             await self._client.force_metadata_update()
         for topic in names:
@@ -178,21 +176,22 @@ class Cluster:
     def _is_unknown(self, topic: str) -> bool:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
-    def _is_kept(self, topic: str) -> bool:
-        """Return whether the client has the partitions of a topic from before only: it keeps them
-        for a few responses that do not know the topic."""
+    def _has_former_partitions(self, topic: str) -> bool:
+        """Return whether the client has only former partitions of a topic. It keeps them for a few
+        metadata responses without the topic.
+        """
         has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Return the ids of the topics (KIP-516), as far as brokers support them."""
+        """Return the topic ids (KIP-516), if brokers support them."""
         ids = {topic: self._client.cluster.topic_id(topic) for topic in self._partitions}
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
 
     # -- offsets
 
     async def starting(self) -> Offsets:
-        """Return where the query begins, according to its options."""
+        """Return the offsets where the query begins, according to its options."""
         self._at_first.clear()
         self._named.clear()
         partitions = await self.partitions()
@@ -201,15 +200,16 @@ class Cluster:
         return await self._resolve(self._options.starting, partitions, "starting")
 
     def at_first(self, start: Offsets) -> Offsets:
-        """Return those offsets of `starting` that are the first of their partition, and that
-        neither the options nor a group named."""
+        """Return the offsets of `start` that are the first ones of their partitions, and not given
+        by the options or by a group.
+        """
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._at_first})
 
     async def ending(self, start: Offsets) -> Offsets:
-        """Return where a batch query ends that begins at `start`.
+        """Return the offsets where a batch query that begins at `start` ends.
 
-        A new leader may report an end before an offset that was named. It is then asked again a few
-        times.
+        Retries a few times if an end is before a given start, because a new leader may report a low
+        end at first.
         """
         partitions, attempts = await self.partitions(), self._options.retries + 1
         while True:
@@ -220,8 +220,9 @@ class Cluster:
             await asyncio.sleep(self._options.retry_interval)
 
     def beyond(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return what logs lack that end before the query begins, at offsets that the options or a
-        group named, or at records that a time found."""
+        """Return the missing ranges of logs that end before the start of the query, if the start
+        was given by the options, a group or a timestamp.
+        """
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
             for tp in sorted(self._named & self._at_end)
@@ -229,9 +230,9 @@ class Cluster:
         ]
 
     def crossed(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return the partitions whose reading would end, by the options, before it begins."""
+        """Return the partitions whose end is before their start, both given by the options."""
         if self._uses_group():
-            return []  # The group has read what was asked for, and more.
+            return []  # the group has read beyond the requested end
         return [
             OffsetRange(tp.topic, tp.partition, last, first)
             for tp in sorted(self._named - self._at_end)
@@ -241,8 +242,8 @@ class Cluster:
     async def latest(self, known: Offsets | None = None) -> Offsets:
         """Return the current ends of all partitions.
 
-        A new leader may report an end before one that is `known`. It is then asked again a few
-        times.
+        Retries a few times if an end is before the `known` one, because a new leader may report a
+        low end at first.
         """
         if known is None:
             await self.partitions()
@@ -255,17 +256,16 @@ class Cluster:
         return found
 
     async def first(self, known: Iterable[str]) -> Offsets:
-        """Return the current first offsets of all partitions."""
+        """Return the current first offsets of all subscribed partitions."""
         return await self._bounds(known, self._consumer.beginning_offsets)
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
-        """Return the first offsets of the partitions."""
+        """Return the current first offsets of these partitions."""
         tps = _partitions(partitions)
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """Return `start` without the records before the first one that is not older than
-        `millis`."""
+        """Return `start`, moved to the first records that are not older than `millis`."""
         tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
         later: Offsets = {}
@@ -276,13 +276,13 @@ class Cluster:
         return later
 
     async def _bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
-        """Return the ends of the subscribed partitions, or their first offsets: what `ask` returns.
+        """Return the offsets of the subscribed partitions from `ask`: the ends or the first ones.
 
-        A topic that was just deleted has no leader, and the consumer waits a minute for one. So
-        this looks for topics again meanwhile, and starts over when there are others. When they have
-        been others for as long as it waits for a broker, it asks for the ends of those it knows.
+        The consumer waits a minute for the leader of a topic that was just deleted. So the
+        partitions are looked up again meanwhile, and the request is repeated if they have changed.
+        After `broker_timeout` the request is made once more without further look-ups.
         """
-        deadline = self._loop.time() + self._options.kafka.patience
+        deadline = self._loop.time() + self._options.kafka.broker_timeout
         while True:
             partitions, is_done = await self.partitions(refresh=False, known=known), asyncio.Event()
             if self._loop.time() >= deadline:
@@ -302,7 +302,7 @@ class Cluster:
         except UnknownTopicOrPartitionError:
             raise
         except KafkaError as error:
-            # No broker answers: who asks for the ends waits for one, and knows how long.
+            # No broker is available. The request for the offsets waits for one.
             log.debug("topics cannot be looked up: %s", error)
             return False
 
@@ -317,7 +317,7 @@ class Cluster:
     async def _watch(
         self, partitions: dict[str, list[int]], known: Iterable[str], is_done: asyncio.Event
     ) -> None:
-        """Raise _OtherPartitionsError when there are other partitions, unless that is done."""
+        """Raise _OtherPartitionsError if the partitions change before `is_done` is set."""
         while True:
             try:
                 await asyncio.wait_for(is_done.wait(), _LOOK_INTERVAL)
@@ -332,8 +332,7 @@ class Cluster:
         return bound.word == "committed" and not is_given
 
     async def _committed(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
-        """Return the committed offsets of the group; the first offset of a partition without
-        one."""
+        """Return the committed offsets of the group; the first offsets of other partitions."""
         group_id = self._options.group_id
         assert group_id is not None
         tps = _partitions(partitions)
@@ -342,7 +341,7 @@ class Cluster:
             async with AIOKafkaAdminClient(**self._keywords) as admin:
                 return await admin.list_consumer_group_offsets(group_id, partitions=tps)
 
-        stored = await connected(ask, self._options.kafka.patience)
+        stored = await connected(ask, self._options.kafka.broker_timeout)
         found = {tp: stored[tp].offset for tp in tps if tp in stored and stored[tp].offset >= 0}
         self._named.update(found)
         missing = [tp for tp in tps if tp not in found]
@@ -355,17 +354,17 @@ class Cluster:
         self, bound: Bound, partitions: Mapping[str, Iterable[int]], side: str
     ) -> Offsets:
         wanted = {
-            TopicPartition(topic, number): wish
-            for topic, numbers in wishes(bound, partitions, side).items()
-            for number, wish in numbers.items()
+            TopicPartition(topic, number): requested
+            for topic, numbers in requested_offsets(bound, partitions, side).items()
+            for number, requested in numbers.items()
         }
         found = {
-            tp: wish.offset
-            for tp, wish in wanted.items()
-            if wish.offset is not None and wish.offset >= 0
+            tp: requested.offset
+            for tp, requested in wanted.items()
+            if requested.offset is not None and requested.offset >= 0
         }
-        earliest = [tp for tp, wish in wanted.items() if wish.offset == EARLIEST]
-        latest = [tp for tp, wish in wanted.items() if wish.offset == LATEST]
+        earliest = [tp for tp, requested in wanted.items() if requested.offset == EARLIEST]
+        latest = [tp for tp, requested in wanted.items() if requested.offset == LATEST]
         latest += await self._find_times(wanted, side, found)
         if side == "starting":
             self._named.update(found)
@@ -379,10 +378,13 @@ class Cluster:
         return _by_topic(found)
 
     async def _find_times(
-        self, wanted: Mapping[TopicPartition, Wish], side: str, found: dict[TopicPartition, int]
+        self,
+        wanted: Mapping[TopicPartition, RequestedOffset],
+        side: str,
+        found: dict[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """Add offsets by time to `found`; return the partitions without a record so young."""
-        times = {tp: wish.timestamp for tp, wish in wanted.items() if wish.timestamp is not None}
+        """Add offsets by timestamp to `found`; return the partitions without such a record."""
+        times = {tp: each.timestamp for tp, each in wanted.items() if each.timestamp is not None}
         if not times:
             return []
         answers = await self._consumer.offsets_for_times(times)
@@ -443,13 +445,13 @@ def _is_below(found: Offsets, known: Offsets) -> bool:
 
 # -- Progress of the query as committed offsets of a group
 
-# The query waits this long for a commit, so that the last one is done when an AvailableNow query
-# ends. It does not wait for a coordinator that has kept it waiting before.
-_PATIENCE = 0.5
+# Seconds to wait for a commit, so that the last one succeeds before an AvailableNow query ends.
+# After a late commit the query does not wait again.
+_COMMIT_TIMEOUT = 0.5
 
 
 class Mirror:
-    """Commits offsets of a group without members, for display: the query does not depend on it.
+    """Commits offsets of a group without members, for monitoring. The query does not depend on it.
 
     Owns the task of the commit, and the offsets to commit next. Uses only the consumer's commits.
     """
@@ -465,19 +467,19 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets soon: after the commit in progress, in place of any that wait.
+        """Commit these offsets after the commit in progress, in place of waiting ones.
 
-        Never raises. A failure is logged, and the next call tries again.
+        Never raises. A failure is logged, and the next call retries.
         """
         if not offsets or offsets == self._wanted:
             return
-        # Before the look at the task: one that runs takes it up when its commit is over.
+        # Set first: a running task commits these offsets after its current commit.
         self._wanted = offsets
         if self._task is not None and not self._task.done():
             return
         self._task = self._tasks.start(self._run(), name="commit")
         if not self._is_late:
-            _, pending = await asyncio.wait({self._task}, timeout=_PATIENCE)
+            _, pending = await asyncio.wait({self._task}, timeout=_COMMIT_TIMEOUT)
             self._is_late = bool(pending)
 
     async def close(self) -> None:
@@ -490,8 +492,8 @@ class Mirror:
             try:
                 await self._send(offsets)
             except Exception as error:
-                # The same offsets count as new with the next call, which then tries again.
-                self._tell(error)
+                # Reset, so that the next call with the same offsets retries.
+                self._log_failure(error)
                 self._wanted = self._done
                 return
             self._done = offsets
@@ -508,7 +510,7 @@ class Mirror:
             self._consumer.pause(*entries)
         await self._consumer.commit(entries)
 
-    def _tell(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         log.log(
             logging.DEBUG if self._warned else logging.WARNING,
             "progress is not mirrored to group %s: %s",

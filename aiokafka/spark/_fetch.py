@@ -1,4 +1,4 @@
-"""Read the ranges of one task, ahead of Spark. Runs where the task runs."""
+"""Read the ranges of one task on an executor, ahead of Spark."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiokafka.spark._options import ReadOptions
 
 __all__ = ["read_batches"]
 
-# Batches of large rows have fewer of them: data that is still in the processor's cache is cheaper
-# to send, and the JVM holds less at a time.
+# Batches of large rows have fewer rows: data that is still in the processor's cache is cheaper to
+# send, and the JVM holds less data at a time.
 _BATCH_BYTES = 2 * 1024 * 1024
 _FIRST_ROWS = 1024
 _LEAST_ROWS = 64
 
-# Kafka's settings, and what RangeReader calls them.
+# Kafka's settings, and the arguments of RangeReader.
 _LIMITS = {
     "fetch_max_bytes": "max_bytes",
     "max_partition_fetch_bytes": "max_partition_bytes",
@@ -34,7 +34,7 @@ def read_batches(
 ) -> Iterator[Any]:
     """Yield Arrow batches of all records in `ranges`, with the columns `names`.
 
-    Closing the generator early stops what it started; the client stays open for the next task.
+    Closing the generator early stops the reader; the client stays open for the next task.
     """
     from aiokafka.spark._arrow import ArrowRows
 
@@ -44,38 +44,38 @@ def read_batches(
     error: BaseException | None = None
     most = min(_FIRST_ROWS, options.batch_rows)
     try:
-        # It may fail with the shared client in use, which would then count as used for ever.
+        # Inside `try`: if it fails, `close` must release the shared client.
         thread.run(task.open())
         while (records := thread.run(task.next())) is not None:
             while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)
-                # By the rows just read: those of a topic are alike.
+                # Estimated by the last rows, because those of a topic are similar.
                 most = min(_rows_that_fit(part), options.batch_rows)
     except Exception as raised:
         error = raised
         raise
     finally:
-        # Also when Spark closes the generator early, as with LIMIT. That is no error, so the shared
-        # client stays.
+        # Also if Spark closes the generator early, as with LIMIT. That is not an error, so the
+        # shared client is kept.
         thread.run(task.close(error))
 
 
 def _rows_that_fit(part: Rows) -> int:
-    """Return how many rows like these make a batch of the best size."""
+    """Return how many rows of this size fit into `_BATCH_BYTES`."""
     columns, _ = part
     size = len(columns.keys.data) + len(columns.values.data)
     return max(_LEAST_ROWS, _BATCH_BYTES * columns.rows // max(size, 1))
 
 
 class _Source(NamedTuple):
-    """What tasks share: a client, and what they have learned with it."""
+    """A client shared by tasks, and the record sizes that they have measured."""
 
     client: AIOKafkaClient
     sizes: OffsetSizes
 
 
 class _Task:
-    """The reader of a task and the shared client that it uses."""
+    """The reader of a task, and its use of the shared client."""
 
     def __init__(
         self, options: ReadOptions, ranges: list[PartitionRange], clients: SharedClients
@@ -87,7 +87,7 @@ class _Task:
         self._reader: RangeReader | None = None
 
     async def open(self) -> None:
-        """Take the shared client, and begin to read."""
+        """Acquire the shared client, and start the reader."""
         options = self._options
         source = await self._stack.enter_async_context(
             self._clients.use(
@@ -118,13 +118,13 @@ class _Task:
             await client.bootstrap()
             return client
 
-        return _Source(await connected(bootstrap, kafka.patience), OffsetSizes())
+        return _Source(await connected(bootstrap, kafka.broker_timeout), OffsetSizes())
 
     async def next(self) -> RecordSet | None:
-        """Return the next record set; None at the end."""
+        """Return the next record set; None after the last one."""
         assert self._reader is not None
         return await self._reader.next()
 
     async def close(self, error: BaseException | None) -> None:
-        """Stop reading, and give the client back."""
+        """Stop reading, and release the client."""
         await unwind(self._stack, error)

@@ -1,4 +1,4 @@
-"""The options `kafka.*`: Kafka's own settings, and the keyword of ours for each of them."""
+"""The options `kafka.*`: Kafka's settings, and the corresponding keywords of our clients."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["SECURITY_SETTINGS", "ClientSettings", "Security", "parse_security", 
 
 log = logging.getLogger("aiokafka.spark")
 
-# -- `kafka.sasl.*` and `kafka.ssl.*`: pure, except `Security`, which is used where a client runs
+# -- The options `kafka.sasl.*` and `kafka.ssl.*`
 
-# An executor makes an ssl.SSLContext of these: files, or PEM text (KIP-651).
+# Arguments for the ssl.SSLContext, which is created on the executor: files, or PEM text (KIP-651).
 _TLS = {
     "ssl.cafile": "cafile",
     "ssl.ca.location": "cafile",
@@ -81,20 +81,20 @@ SECURITY_SETTINGS = frozenset(
         *_HANDLERS,
     }
 )
-"""The options that `parse_security` reads, besides `sasl.mechanism`."""
+"""The options of `parse_security`, besides `sasl.mechanism`."""
 
 
 class Security:
-    """How to authenticate and which brokers to trust, in plain values. All of it may be secret."""
+    """Settings of SASL and TLS, as plain values. All of them may be secret."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
-        """Keywords of a client, as they are."""
+        """Keywords of a client."""
 
         self.tls: dict[str, str] = {}
         self.checks_names = True
         self.versions: tuple[str, str] | None = None
-        """The lowest and the highest version of TLS, as names of ssl.TLSVersion."""
+        """The minimum and maximum TLS version, as names of ssl.TLSVersion."""
 
         self.token_provider: str | None = None
         self.oauth: dict[str, Any] = {}
@@ -119,7 +119,7 @@ class Security:
         return context
 
     def make_token_provider(self) -> Any:
-        """Create a provider of tokens; None without OAuth."""
+        """Create the token provider; None without OAuth."""
         from aiokafka.oauth import (
             ClientCredentialsTokenProvider,
             FileTokenProvider,
@@ -132,7 +132,7 @@ class Security:
             return MskIamTokenProvider(**self.msk)
         url = self.oauth.get("token_endpoint_url", "")
         if url.startswith("file:"):
-            # Java reads the token from such a file.
+            # Java reads the token from the file.
             path = "/" + url.removeprefix("file:").lstrip("/")
             return FileTokenProvider(path, extensions=self.oauth.get("extensions"))
         return ClientCredentialsTokenProvider(**self.oauth) if self.oauth else None
@@ -154,7 +154,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
     if _JAAS in options:
         try:
             login = read_login(options[_JAAS], options.get(_MECHANISM, ""))
-            _take_login(login, options, found)
+            _apply_login(login, options, found)
         except ValueError as error:
             raise ValueError(f"kafka.{_JAAS}: {error}") from None
     if found.oauth and "token_endpoint_url" not in found.oauth:
@@ -163,7 +163,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
             "or a scope"
         )
     if found.msk is not None or options.get(_MECHANISM) == "AWS_MSK_IAM":
-        # Java's login module calls it a mechanism of its own; brokers accept OAUTHBEARER as well.
+        # Java's login module has its own mechanism for it; brokers accept OAUTHBEARER too.
         found.client["sasl_mechanism"] = "OAUTHBEARER"
         found.msk = found.msk or {}
     return found
@@ -193,7 +193,7 @@ def _read_tls(options: Mapping[str, str], found: Security) -> None:
                 f"kafka.{store}.location: only PEM files can be read; convert the store, and set "
                 f"kafka.{store}.type to PEM"
             )
-    # What librdkafka calls the authorities of the system.
+    # librdkafka's name of the system's certificate authorities.
     given = {n: text for n, text in options.items() if (n, text) != ("ssl.ca.location", "probe")}
     found.tls = _renamed(given, _TLS)
     if _VERIFY in options:
@@ -237,7 +237,7 @@ def _read_tokens(options: Mapping[str, str], found: Security) -> None:
         found.oauth["header_urlencode"] = found.oauth["header_urlencode"].strip().lower() == "true"
 
 
-def _take_login(login: Login, options: Mapping[str, str], found: Security) -> None:
+def _apply_login(login: Login, options: Mapping[str, str], found: Security) -> None:
     given = dict(login.options)
     if login.mechanism == "OAUTHBEARER":
         found.oauth = {**given, **found.oauth}
@@ -316,11 +316,11 @@ _PRODUCE: dict[str, tuple[str, Convert]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", int),
     "transaction.timeout.ms": ("transaction_timeout_ms", int),
 }
-# Levels apply to the chosen codec, as in Java (KIP-390).
+# A level applies if its codec is chosen, as in Java (KIP-390).
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 _PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner")
 
-# These tune Java's client and have no counterpart here: a job that sets them still runs.
+# Settings of Java's client without a counterpart here. Jobs that set them still run.
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
@@ -399,10 +399,10 @@ _SECRETS = frozenset({"sasl_plain_password"})
 
 
 class ClientSettings:
-    """How to reach the cluster, as plain values that travel to the executors.
+    """Settings of clients, as plain values that are sent to the executors.
 
-    `client` are keywords for every client, `role` those for reading or writing. Neither `repr` nor
-    an error shows a secret.
+    `client` has the keywords of all clients, `role` those of the consumer or the producer. `repr`
+    and errors show no secrets.
     """
 
     def __init__(
@@ -421,18 +421,19 @@ class ClientSettings:
         return f"ClientSettings({shown})"
 
     def key(self) -> str:
-        """Return a text that is equal for equal settings: tasks of a process share clients by
-        it."""
+        """Return a string that is equal for equal settings. Tasks of a process share clients by
+        it.
+        """
         return repr([sorted(self.client.items()), sorted(self.role.items()), self._security.key()])
 
     @property
-    def patience(self) -> float:
+    def broker_timeout(self) -> float:
         """Seconds to wait for a broker that is unavailable."""
         milliseconds: float = self.client.get("request_timeout_ms", _REQUEST_TIMEOUT_MS)
         return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
-        """Return keywords for any client, made where it will run.
+        """Return the keywords of any client. Call it on the executor.
 
         Reads the certificates, and imports the token provider.
         """
@@ -449,7 +450,7 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
 
     Raises ValueError for an option that is unknown, forbidden or not of its type.
     """
-    # As Java does with every value, passwords as well.
+    # Java strips all values, passwords too.
     options = _without_aliases({name: text.strip() for name, text in options.items()})
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
@@ -525,7 +526,7 @@ def _has_no_effect(name: str, text: str, writing: bool) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...]) -> None:
-    """Warn once in a process, although options are parsed many times for a query."""
+    """Warn once in a process, because the options of a query are parsed many times."""
     log.warning("%s: no effect here", ", ".join(f"kafka.{name}" for name in names))
 
 

@@ -1,10 +1,9 @@
-"""One event loop and its shared clients in each process of Spark; connecting, and errors.
+"""The event loop of each Spark process, its shared clients, connecting, and errors.
 
 All tasks of a process share one client for each cluster and configuration.
 
-Spark calls from a thread of its own, and forks the processes of its tasks. So the loop runs in a
-thread that is started when a process first needs it, and a forked process forgets what its parent
-had.
+Spark calls from its own thread, and forks the processes of its tasks. So the loop runs in a thread
+that is started on first use, and a forked process starts a new one.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ log = logging.getLogger("aiokafka.spark")
 
 T = TypeVar("T")
 
-# Below the 32 MiB at which glibc stops to adapt.
+# Below 32 MiB, up to which glibc adapts its threshold.
 _KEEP_BUFFERS_TO = 31 * 1024 * 1024
-_LONGEST_END = 5.0  # seconds for cancelled tasks when the loop stops
+_LONGEST_END = 5.0  # seconds for cancelled tasks to end when the loop stops
 
 
 class LoopThread:
-    """An event loop in a daemon thread, and the clients that live in it.
+    """An event loop in a daemon thread, and the clients that run in it.
 
-    It lives as long as its process: Spark does not announce the last task.
+    It runs until the process ends, because Spark does not announce the last task.
     """
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class LoopThread:
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run `coro` in the loop while the calling thread waits; return its result.
 
-        An interruption of the wait, such as the end of a killed task, cancels `coro`.
+        If the wait is interrupted, as when a task is killed, `coro` is cancelled.
         """
         future = asyncio.run_coroutine_threadsafe(coro, self.loop)
         try:
@@ -76,13 +75,12 @@ class LoopThread:
         except concurrent.futures.CancelledError:
             raise RuntimeError("the event loop of this process was stopped") from None
         finally:
-            # No effect once it is done. Otherwise the calling thread was interrupted, and nothing
-            # wants the result any more.
+            # Has no effect on a finished future. Otherwise the calling thread was interrupted, and
+            # the result is not needed.
             future.cancel()
 
     def stop(self) -> None:
-        """Close every client and end the thread. Processes of Spark need not call it: they just
-        exit."""
+        """Close every client and end the thread. Spark processes exit without calling it."""
         self.is_stopped = True
         self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -90,9 +88,9 @@ class LoopThread:
         self.loop.close()
 
     async def _end(self) -> None:
-        """Close every client, and fail the calls that still wait in `run`."""
+        """Close every client, and cancel the calls that wait in `run`."""
         await self.clients.close()
-        # Threads wait in `run` for tasks of theirs: the loop must not stop before these have ended.
+        # Threads wait in `run` for their tasks, so the loop must not stop before these have ended.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -108,8 +106,8 @@ def loop_thread() -> LoopThread:
     """Return the event loop thread of this process."""
     global _current
     with _lock:
-        # A forked process has the object, but neither the thread nor a right to its parent's
-        # sockets.
+        # A forked process has a copy of the object, without the thread, and must not use the
+        # sockets of its parent.
         if _current is None or _current.is_stopped or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
@@ -118,15 +116,15 @@ def loop_thread() -> LoopThread:
 def _keep_memory() -> None:
     """Make the allocator keep large buffers for reuse.
 
-    glibc returns a large buffer to the system at once, unless it has seen one as large being freed.
-    The next buffer then costs a page fault for every 4 KiB, which takes longer than to fill it. The
-    bytes allocated here are never touched.
+    glibc returns a large buffer to the system at once, unless a buffer of this size was freed
+    before. The next buffer then costs a page fault for every 4 KiB, which takes longer than filling
+    it. The bytes allocated here are never touched.
     """
     bytes(_KEEP_BUFFERS_TO)
 
 
 def _check_form() -> None:
-    """Warn of plain sources: they take many times the CPU, and nothing else tells a job of them."""
+    """Warn if the package is not compiled, because pure Python takes many times the CPU."""
     if not is_compiled():
         place = Path(__file__).parents[1]
         log.warning("this process runs aiokafka as pure Python, which is slow, from %s", place)
@@ -137,7 +135,7 @@ async def _make_clients() -> SharedClients:
 
 
 class _Shared(Generic[T]):
-    """A client that tasks share, and the number of its current users."""
+    """A shared client, and the number of its current users."""
 
     def __init__(self, client: T, close: Callable[[T], Awaitable[None]]) -> None:
         self.client = client
@@ -148,7 +146,7 @@ class _Shared(Generic[T]):
 
 
 class _Making:
-    """One caller makes a client; the other callers with the same key wait for it."""
+    """Lock for creating the client of a key, and the number of callers that need it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -156,7 +154,7 @@ class _Making:
 
 
 class SharedClients:
-    """Clients by their settings; a client without users is closed after a while.
+    """Shared clients by their settings. A client without users is closed after an idle timeout.
 
     Created and used in one event loop.
     """
@@ -178,24 +176,24 @@ class SharedClients:
         close: Callable[[T], Awaitable[None]],
         idle_timeout: float,
     ) -> AsyncIterator[T]:
-        """Lend the client for `key` to the `with` block; `make` creates it if there is none.
+        """Provide the client for `key` in a `with` block; `make` creates it if there is none.
 
-        If the block raises, the client may be in any state, so the next user gets a new one.
+        If the block raises, the client may be broken, so the next user gets a new one.
         """
-        shared = await self._take(key, make, close)
+        shared = await self._acquire(key, make, close)
         try:
             yield shared.client
         except BaseException:
             shared.is_broken = True
-            # Those that use it already go on with it, and the last of them closes it (`_put_back`).
+            # Present users keep it, and the last of them closes it (`_release`).
             if self._shared.get(key) is shared:
                 del self._shared[key]
             raise
         finally:
             shared.users -= 1
-            await self._put_back(key, shared, idle_timeout)
+            await self._release(key, shared, idle_timeout)
 
-    async def _take(
+    async def _acquire(
         self,
         key: object,
         make: Callable[[], Awaitable[T]],
@@ -204,8 +202,7 @@ class SharedClients:
         making = self._making.setdefault(key, _Making())
         making.users += 1
         try:
-            # One makes it, the others wait: tasks of one process begin together, and each would
-            # connect.
+            # The tasks of a process start together: one creates the client, the others wait.
             async with making.lock:
                 shared = self._shared.get(key)
                 if shared is None:
@@ -220,7 +217,7 @@ class SharedClients:
             if not making.users:
                 del self._making[key]
 
-    async def _put_back(self, key: object, shared: _Shared[Any], idle_timeout: float) -> None:
+    async def _release(self, key: object, shared: _Shared[Any], idle_timeout: float) -> None:
         if shared.users:
             return
         if shared.is_broken:
@@ -229,7 +226,7 @@ class SharedClients:
         shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
 
     def _expire(self, key: object, shared: _Shared[Any]) -> None:
-        # It may have been taken, or replaced, in the turn in which the timer went off.
+        # It may have been acquired or replaced in the turn in which the timer fired.
         if self._shared.get(key) is shared and not shared.users:
             del self._shared[key]
             self._tasks.start(_close(shared), name="close-idle-client")
@@ -252,7 +249,7 @@ async def _close(shared: _Shared[Any]) -> None:
 
 
 async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) -> None:
-    """Leave what a stack has entered, as if `error` went through it; raise only another one."""
+    """Exit the contexts of a stack with `error`; raise only another error."""
     traceback = None if error is None else error.__traceback__
     try:
         await stack.__aexit__(None if error is None else type(error), error, traceback)
@@ -261,15 +258,15 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
             raise
 
 
-# -- Connecting while no broker is available, as in a restart
+# -- Connecting, with retries while no broker is available
 #
-# A connected client waits by itself, but tasks create new clients all the time.
+# A connected client waits for brokers by itself, but tasks create new clients all the time.
 
 
 async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
-    """Return the result of `make`, retried for `timeout` seconds while no broker is available.
+    """Return the result of `make`, with retries for `timeout` seconds while no broker is available.
 
-    Raises the last KafkaConnectionError at the end; any other error at once.
+    Raises the last KafkaConnectionError after that, and other errors at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -286,15 +283,15 @@ async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
         await asyncio.sleep(delay)
 
 
-# -- Errors, short, because Spark prints every frame and every cause
+# -- Short errors, because Spark prints every frame and every cause
 
 P = ParamSpec("P")
 
 
 def shortened(error: Exception) -> Exception:
-    """Return `error` without its traceback, which is logged at DEBUG; to be raised `from None`.
+    """Return `error` without its traceback, which is logged at DEBUG. Raise it `from None`.
 
-    Names the option that would avoid the error, if there is one.
+    Adds the option that avoids the error, if there is one.
     """
     log.debug("an error that is raised to Spark", exc_info=error)
     if isinstance(error, DataLossError):
@@ -303,7 +300,7 @@ def shortened(error: Exception) -> Exception:
 
 
 def brief(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a function that Spark calls: its errors are shown without our stack frames."""
+    """Decorate a function that Spark calls: its errors have no stack frames of this package."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,12 +1,12 @@
-"""Offsets of a query: their JSON, the size of a batch, the shares of tasks, and the lag. Pure.
+"""Offsets of a query: their JSON, the size of a batch, the ranges of tasks, and the lag.
 
 `Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that either
-source can take over a checkpoint: `{"topic": {"0": 23}}`.
+source can continue from a checkpoint of the other: `{"topic": {"0": 23}}`.
 
-Spark asks a Python source for its initial offset again when it repeats the first batch, and stores
-the first result nowhere. It does store the end of that batch, so the end carries the start: under
-the partition's number with a zero before it, `{"topic": {"00": 5, "0": 23}}`. To Spark's own source
-both are partition 0, and it takes the last, so it can also go on from the first batch.
+Spark does not store the initial offset, and calls a Python source for it again if it repeats the
+first batch. It stores the end of that batch, so the end includes the start: under the partition's
+number with a leading zero, `{"topic": {"00": 5, "0": 23}}`. Spark's own source parses both as
+partition 0 and keeps the last one, so it can continue from the first batch too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "Lag",
     "OffsetRange",
     "Offsets",
-    "Wish",
+    "RequestedOffset",
     "from_json",
     "lag",
     "lag_listener",
@@ -32,11 +32,11 @@ __all__ = [
     "pinned_from",
     "pro_rata",
     "ranges_between",
+    "requested_offsets",
     "split",
     "start_in",
     "to_json",
     "total_between",
-    "wishes",
 ]
 
 Offsets = dict[str, dict[int, int]]
@@ -52,26 +52,25 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of offsets; there may be fewer records."""
+        """Number of offsets; there may be fewer records."""
         return self.until - self.start
 
 
-class Wish(NamedTuple):
-    """The requested offset of a partition: one of the two fields is set."""
+class RequestedOffset(NamedTuple):
+    """The requested offset of a partition. One of the two fields is set."""
 
     offset: int | None = None
     """An offset, EARLIEST or LATEST."""
 
     timestamp: int | None = None
-    """Asks for the first record that is not older than these milliseconds."""
+    """Milliseconds since 1970: the first record that is not older."""
 
 
 # -- JSON
 
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
-    """Convert offsets to Spark's JSON; with `start`, include the start of the batch that ends
-    here."""
+    """Convert offsets to Spark's JSON; `start` is the included start of the batch."""
     return {
         topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
@@ -87,9 +86,9 @@ def _numbers(offsets: dict[int, int]) -> dict[str, int]:
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
-    """Return the offsets, without the start of the batch that they end.
+    """Return the offsets, without an included start of the batch.
 
-    Raises ValueError for anything else: the checkpoint of a query that had another source.
+    Raises ValueError for other JSON, as in the checkpoint of a query with another source.
     """
     try:
         return {
@@ -109,7 +108,7 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """Return the start of the batch that ends at `raw`, if it was the first of its query."""
+    """Return the included start of the batch, or None: only the end of the first batch has it."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()
@@ -121,35 +120,39 @@ def _is_start(partition: str) -> bool:
     return len(partition) > 1 and partition.startswith("0")
 
 
-# -- where to begin and to end
+# -- starts and ends
 
 
-def wishes(
+def requested_offsets(
     bound: Bound, partitions: Mapping[str, Iterable[int]], side: str
-) -> dict[str, dict[int, Wish]]:
-    """Return what each of `partitions` should begin (`side` "starting") or end with ("ending").
+) -> dict[str, dict[int, RequestedOffset]]:
+    """Return the requested start (`side` "starting") or end ("ending") of each partition.
 
-    The bound's word must not be `committed`. Raises ValueError when offsets or timestamps by
-    partition do not name exactly these partitions.
+    The bound's word must not be `committed`. Raises ValueError if offsets or timestamps by
+    partition are not for exactly these partitions.
     """
     if bound.timestamp is not None:
-        return _for_all(partitions, Wish(timestamp=bound.timestamp))
+        return _for_all(partitions, RequestedOffset(timestamp=bound.timestamp))
     if bound.timestamps is not None:
         _check_same(f"{side}OffsetsByTimestamp", bound.timestamps, partitions)
         return {
-            topic: {number: Wish(timestamp=value) for number, value in values.items()}
+            topic: {number: RequestedOffset(timestamp=value) for number, value in values.items()}
             for topic, values in bound.timestamps.items()
         }
     if bound.offsets is not None:
         _check_same(f"{side}Offsets", bound.offsets, partitions)
         return {
-            topic: {number: Wish(offset=value) for number, value in values.items()}
+            topic: {number: RequestedOffset(offset=value) for number, value in values.items()}
             for topic, values in bound.offsets.items()
         }
-    return _for_all(partitions, Wish(offset=EARLIEST if bound.word == "earliest" else LATEST))
+    return _for_all(
+        partitions, RequestedOffset(offset=EARLIEST if bound.word == "earliest" else LATEST)
+    )
 
 
-def _for_all(partitions: Mapping[str, Iterable[int]], wish: Wish) -> dict[str, dict[int, Wish]]:
+def _for_all(
+    partitions: Mapping[str, Iterable[int]], wish: RequestedOffset
+) -> dict[str, dict[int, RequestedOffset]]:
     return {topic: dict.fromkeys(numbers, wish) for topic, numbers in partitions.items()}
 
 
@@ -169,16 +172,16 @@ def _check_same(
     )
 
 
-# -- how much
+# -- sizes of batches
 
 
 def total_between(start: Offsets, end: Offsets) -> int:
-    """Return how many offsets lie between; partitions without a start count from their end."""
+    """Return the number of offsets in between, 0 for partitions without a start."""
     return sum(r.size for r in ranges_between(start, end))
 
 
 def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """Return an end after about `limit` offsets, in proportion to what each partition has.
+    """Return an end after about `limit` offsets, in proportion to the sizes of the partitions.
 
     Every partition with data gets at least one offset, so that none starves.
     """
@@ -196,10 +199,8 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
-    """Move pinned ends that precede `start` up to it.
-
-    Ends may be pinned before the `start` is known. Where a pinned end lies before the start, or is
-    missing, the end is the start, or the end `now` if that is lower.
+    """Replace pinned ends that are missing or before `start`, because ends may be pinned before the
+    start is known. The replacement is the start, or the end `now` if that is lower.
     """
     ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
     for topic, numbers in start.items():
@@ -211,7 +212,7 @@ def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return what to read, in the order of topics and partitions, without empty ranges."""
+    """Return the ranges to read, by topic and partition, without empty ones."""
     return [
         OffsetRange(topic, partition, first, until)
         for topic, numbers in sorted(end.items())
@@ -220,7 +221,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-# -- who reads what
+# -- ranges of tasks
 
 
 def split(
@@ -230,11 +231,11 @@ def split(
     max_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[list[OffsetRange]]:
-    """Assign ranges to tasks: each list is read by one task.
+    """Assign ranges to tasks; each list is read by one task.
 
-    Each range is a task, unless more tasks are wanted (then large ranges are divided in proportion)
-    or fewer (then small ranges are combined). The result depends only on the arguments, so a
-    repeated batch is divided in the same way.
+    Each range is a task. If more tasks are requested, large ranges are divided in proportion; if
+    fewer, small ranges are combined. The result depends only on the arguments, so a repeated batch
+    has the same tasks.
     """
     pieces = [piece for r in ranges for piece in _divide(r, _pieces_for(r, max_records))]
     if min_partitions is not None and min_partitions > len(pieces):
@@ -249,15 +250,16 @@ def _pieces_for(whole: OffsetRange, max_records: int | None) -> int:
 
 
 def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Divide a range into `count` pieces of nearly equal size, none of them empty."""
+    """Divide a range into `count` non-empty pieces of nearly equal size."""
     count = max(1, min(count, whole.size))
     marks = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [whole._replace(start=first, until=until) for first, until in itertools.pairwise(marks)]
 
 
 def _spread(ranges: list[OffsetRange], count: int) -> list[OffsetRange]:
-    """Divide ranges into about `count` pieces; ranges too small to divide do not count for large
-    ones."""
+    """Divide ranges into about `count` pieces. The pieces for large ranges are those that remain
+    after one for each small range.
+    """
     total = sum(r.size for r in ranges)
     large = [r for r in ranges if _share(r.size, total, count) > 1]
     total_large = sum(r.size for r in large)
@@ -274,8 +276,9 @@ def _share(size: int, total: int, count: int) -> int:
 
 
 def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """Assign the pieces to `count` tasks of similar size: the largest first, to the smallest
-    task."""
+    """Assign the pieces to `count` tasks of similar size: each time the largest remaining piece to
+    the smallest task.
+    """
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, index) for index in range(count)]
     for piece in sorted(pieces, key=lambda p: (-p.size, p)):
@@ -285,17 +288,17 @@ def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
     return [sorted(task) for task in tasks]
 
 
-# -- lag: how far a query is behind the ends of its partitions
+# -- lag of a query
 
 
 class Lag(NamedTuple):
-    """How many offsets each partition is behind, as of the last batch of a query."""
+    """Number of offsets that a query is behind in each partition, as of its last batch."""
 
     partitions: dict[TopicPartition, int]
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The same numbers that Spark's own Kafka source reports, under its names."""
+        """The metrics that Spark's own Kafka source reports, with its names."""
         behind = list(self.partitions.values()) or [0]
         return {
             "minOffsetsBehindLatest": min(behind),
@@ -305,11 +308,10 @@ class Lag(NamedTuple):
 
 
 def lag_of(progress: Any) -> Lag:
-    """Return the lag in a `StreamingQueryProgress`, over all sources of this package in the
-    query."""
-    told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    """Return the lag in a `StreamingQueryProgress`, over the query's sources of this package."""
+    report = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     behind: dict[TopicPartition, int] = {}
-    for source in told.get("sources") or ():
+    for source in report.get("sources") or ():
         end, latest = (
             _offsets_of_source(source.get("endOffset")),
             _offsets_of_source(source.get("latestOffset")),
@@ -328,7 +330,7 @@ def lag(query: Any) -> Lag | None:
 
 
 def _offsets_of_source(raw: Any) -> dict[str, dict[int, int]]:
-    """Return the offsets of a source; {} for a source with another kind of offsets."""
+    """Return the offsets of a source; {} for a source with other offsets than Kafka's."""
     try:
         return from_json(json.loads(raw) if isinstance(raw, str) else raw or {})
     except (ValueError, AttributeError, TypeError):

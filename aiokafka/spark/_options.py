@@ -1,4 +1,4 @@
-"""The options of a query, checked as a whole on the driver before any task starts."""
+"""The options of a query, which the driver parses and checks before any task starts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.spark")
 
-# -- values: every error names the option and what is accepted
+# -- values: every error names the option and the accepted values
 
-# Spark's own units; a number without one is in milliseconds.
+# Spark's units; a number without a unit is in milliseconds.
 _UNITS = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -55,9 +55,9 @@ def parse_duration(text: str) -> float:
 
 
 class OptionReader:
-    """The options of one query, read by name. Knows in the end which were never read.
+    """The options of one query. Records which were read, to find unknown ones.
 
-    Spark passes names in lower case; errors show them as the guide writes them.
+    Spark passes names in lower case; errors show them in the spelling of the documentation.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -65,16 +65,16 @@ class OptionReader:
         self._read: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """Return the value as it was given, None if it was not."""
+        """Return the unparsed value, None without one."""
         self._read.add(name.lower())
         return self._options.get(name.lower())
 
     def given(self, *names: str) -> list[str]:
-        """Return those of `names` that were given."""
+        """Return the given options among `names`."""
         return [name for name in names if name.lower() in self._options]
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int | None:
-        """Return a whole number of at least `minimum`."""
+        """Return an integer of at least `minimum`."""
         text = self.text(name)
         if text is None:
             return default
@@ -83,12 +83,12 @@ class OptionReader:
         return int(text)
 
     def whole(self, name: str, default: int, minimum: int = 1) -> int:
-        """Do the same as `integer`, for an option that always has a value."""
+        """Do the same as `integer`, for an option with a default."""
         number = self.integer(name, default, minimum)
         return default if number is None else number
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a flag, given as `true` or `false` in any case."""
+        """Return a boolean, given as `true` or `false` in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -98,7 +98,7 @@ class OptionReader:
         return value == "true"
 
     def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
-        """Return one of a few words, given in any case."""
+        """Return one of `values`, given in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -108,7 +108,7 @@ class OptionReader:
         return value
 
     def duration(self, name: str, default: str) -> float:
-        """Return the seconds of a duration such as `15m`; a bare number is in milliseconds."""
+        """Return the seconds of a duration such as `15m`; without a unit it is in milliseconds."""
         text = self.text(name)
         try:
             return parse_duration(default if text is None else text)
@@ -119,7 +119,7 @@ class OptionReader:
             ) from None
 
     def by_partition(self, name: str) -> dict[str, dict[int, int]] | None:
-        """Return a number for each partition, from JSON such as `{"topic": {"0": 23, "1": -2}}`."""
+        """Return numbers by partition, from JSON such as `{"topic": {"0": 23, "1": -2}}`."""
         text = self.text(name)
         return None if text is None else _numbers(name, text)
 
@@ -136,18 +136,18 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """Return the options under a prefix, by the rest of their names; all of them count as
-        read."""
+        """Return the options with a prefix, by the rest of their names. All of them count as
+        read.
+        """
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)
         return {name[len(prefix) :]: text for name, text in found.items()}
 
     def refuse_rest(self, known: tuple[str, ...], what: str, others: Iterable[str] = ()) -> None:
-        """Raise ValueError naming the options that do not exist, with the most similar of those
-        that do: `known`, or `others` with a prefix.
+        """Raise ValueError for unknown options, with the most similar ones in `known` and `others`.
 
-        Those in `known` belong to another kind of query: a job may have one set of options for all
-        its queries, so a warning is enough.
+        Unread options in `known` are for another kind of query. A job may have one set of options
+        for all its queries, so they only cause a warning.
         """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}
@@ -165,7 +165,7 @@ class OptionReader:
 
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...], what: str) -> None:
-    """Warn once in a process, although options are parsed many times for a query."""
+    """Warn once in a process, because the options of a query are parsed many times."""
     log.warning("%s: no meaning for %s", ", ".join(names), what)
 
 
@@ -173,7 +173,7 @@ def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     twice: list[str] = []
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # Of two values for one name, one would be lost without a word.
+        # `json` would silently drop one of two values with the same name.
         twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         return dict(pairs)
 
@@ -211,9 +211,9 @@ def _is_partition(number: object) -> bool:
 # -- options
 
 EARLIEST = -2
-"""An offset that stands for the first one of a partition."""
+"""Stands for the first offset of a partition."""
 LATEST = -1
-"""An offset that stands for the one after the last record."""
+"""Stands for the end offset of a partition."""
 
 READ_OPTIONS = (
     "assign",
@@ -266,7 +266,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class Subscription(NamedTuple):
-    """What to read: one of the three is set."""
+    """The topics to read. One of the three fields is set."""
 
     assign: dict[str, list[int]] | None
     topics: list[str] | None
@@ -280,10 +280,10 @@ class Subscription(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends: the first field that is set counts."""
+    """Where reading begins or ends. The first field that is set counts."""
 
     timestamp: int | None = None
-    """Milliseconds, for every partition."""
+    """Milliseconds since 1970, for every partition."""
 
     timestamps: dict[str, dict[int, int]] | None = None
     offsets: dict[str, dict[int, int]] | None = None
@@ -294,13 +294,13 @@ class Bound(NamedTuple):
 
     @property
     def is_by_time(self) -> bool:
-        """Whether times say it, so that offsets and the word have no effect."""
+        """Whether timestamps are given, so that `offsets` and `word` have no effect."""
         return self.timestamp is not None or self.timestamps is not None
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a query that reads. Travels to the executors. Times are in seconds."""
+    """The options of a query that reads, which are sent to executors. Times are in seconds."""
 
     kafka: ClientSettings
     subscription: Subscription
@@ -328,12 +328,12 @@ class ReadOptions:
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out."""
+        """Whether records of open and aborted transactions are skipped."""
         return bool(self.kafka.role.get("isolation_level") == "read_committed")
 
     @property
     def starts_alike(self) -> bool:
-        """Whether the query would begin at the same records if it began again later."""
+        """Whether the query would start at the same records if it was started later."""
         bound = self.starting
         if bound.is_by_time:
             return not self.no_match_is_latest
@@ -344,7 +344,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a query that writes. Travels to the executors. Times are in seconds."""
+    """The options of a query that writes, which are sent to executors. Times are in seconds."""
 
     kafka: ClientSettings
     topic: str | None
@@ -368,7 +368,7 @@ def _settings(*, writing: bool) -> list[str]:
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Parse and check the options of a query that reads; names in any case.
 
-    Raises ValueError that names the option and what is accepted.
+    Raises ValueError with the name of the option and the accepted values.
     """
     reader = OptionReader(options)
     what = "a streaming query" if streaming else "a batch query"
@@ -419,7 +419,7 @@ def _subscription(reader: OptionReader) -> Subscription:
     topics = _topics(reader.text("subscribe"))
     pattern = reader.text("subscribePattern")
     if pattern is not None:
-        pattern = pattern.strip()  # as Spark's own source does; else it would match nothing
+        pattern = pattern.strip()  # as Spark's own source does; spaces would match nothing
         try:
             re.compile(pattern)
         except re.error as error:
@@ -517,7 +517,9 @@ def _offsets_per_trigger(reader: OptionReader) -> tuple[int | None, int | None]:
 
 
 def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
-    """Return the group to mirror progress to, or to begin from. The query does not join it."""
+    """Return the group whose offsets are committed or used as the start. The query never joins
+    it.
+    """
     prefix = reader.text("groupIdPrefix")
     group_id: str | None = settings.role.get("group_id")
     if prefix is not None and group_id is not None:
@@ -530,7 +532,7 @@ def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -
 
 
 def _check_read(options: ReadOptions, streaming: bool) -> None:
-    """Check options that are only valid together, or for one kind of query."""
+    """Check combinations of options, and options for one kind of query."""
     least, most = options.min_partitions, options.max_partitions
     if least is not None and most is not None and least > most:
         raise ValueError(f"minPartitions={least}: must not be more than maxPartitions={most}")
@@ -557,7 +559,7 @@ def _check_read(options: ReadOptions, streaming: bool) -> None:
 
 
 def _check_order(starting: Bound, ending: Bound) -> None:
-    """Raise ValueError for a partition that is to end before it begins."""
+    """Raise ValueError if the end of a partition is before its start."""
     if starting.timestamp is not None or ending.timestamp is not None:
         return
     pairs = [("OffsetsByTimestamp", starting.timestamps, ending.timestamps)]
@@ -586,7 +588,7 @@ def _is_same(assign: dict[str, list[int]], offsets: dict[str, dict[int, int]]) -
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Parse and check the options of a query that writes; names in any case.
 
-    Raises ValueError that names the option and what is accepted.
+    Raises ValueError with the name of the option and the accepted values.
     """
     reader = OptionReader(options)
     settings = parse_settings(reader.starting_with("kafka."), writing=True)
@@ -609,7 +611,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         add_batch_headers=reader.flag("addBatchHeaders", False),
         idle_timeout=reader.duration("clientIdleTimeout", "5m"),
     )
-    reader.flag("includeHeaders", False)  # Headers are written when there is a column of them.
+    reader.flag("includeHeaders", False)  # no effect: a column of headers is always written
     for name in _OF_SPARK:
         reader.text(name)
     what = "a streaming write" if streaming else "a batch write"

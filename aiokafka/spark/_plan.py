@@ -1,6 +1,6 @@
-"""What a query reads: the ranges of its tasks, and for a stream where each batch ends.
+"""Plan a query: the end of each batch of a stream, and the ranges of tasks.
 
-Runs on the driver. Knows nothing of Spark but the order in which it calls.
+Runs on the driver. Of Spark it only depends on the order of calls.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Task = list[PartitionRange]
 
 
 def _ask(options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-    """Ask the cluster, over connections that stay open for the next question."""
+    """Call `question` with the cluster, whose connections stay open for the next call."""
     thread = loop_thread()
 
     async def ask() -> T:
@@ -58,14 +58,16 @@ def _tasks(
     ids: Mapping[str, bytes],
     at_first: Offsets,
 ) -> list[Task]:
-    """Make tasks of ranges; `at_first` are offsets that mean whatever is first when it is read."""
-    shared_out = split(
+    """Create the tasks for ranges. Offsets in `at_first` stand for the first offset at reading
+    time.
+    """
+    by_task = split(
         ranges,
         min_partitions=options.min_partitions,
         max_partitions=options.max_partitions,
         max_records=options.max_records,
     )
-    # Where loss is tolerated, existing data is read, whichever topic of that name has it.
+    # If data loss is tolerated, a recreated topic with the same name is read too.
     wanted = ids if options.fail_on_data_loss else {}
     return [
         [
@@ -76,12 +78,12 @@ def _tasks(
             )
             for r in task
         ]
-        for task in shared_out
+        for task in by_task
     ]
 
 
 class _Found(NamedTuple):
-    """What a batch query is about."""
+    """The ranges of a batch query, and the missing ones."""
 
     ranges: list[OffsetRange]
     gone: list[OffsetRange]
@@ -89,14 +91,14 @@ class _Found(NamedTuple):
     ids: dict[str, bytes]
 
 
-def _lose(options: ReadOptions, loss: DataLoss) -> None:
+def _report_loss(options: ReadOptions, loss: DataLoss) -> None:
     if options.fail_on_data_loss:
         raise DataLossError(loss)
     log.warning("skipped: %s", loss)
 
 
 def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task]:
-    """Return the tasks of a batch query; filters may have narrowed what is read."""
+    """Return the tasks of a batch query; `pushed` are filters that narrow the ranges."""
 
     async def look(cluster: Cluster) -> _Found:
         start = await cluster.starting()
@@ -114,7 +116,7 @@ def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task
 
     found = _ask(options, look)
     for gone in found.gone:
-        _lose(options, DataLoss(LossKind.TRUNCATION, *gone))
+        _report_loss(options, DataLoss(LossKind.TRUNCATION, *gone))
     ranges = found.ranges if pushed is None else pushed.narrow(found.ranges)
     return _tasks(ranges, options, found.ids, found.at_first)
 
@@ -122,8 +124,8 @@ def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task
 class StreamPlan:
     """Plans the batches of a streaming query.
 
-    Spark keeps the offsets, in the format of its own Kafka source; the arguments and results here
-    have that format. One instance lives on the driver and has all the state.
+    Spark stores the offsets, in the format of its own Kafka source; arguments and results have that
+    format. One instance on the driver has all the state.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -139,52 +141,51 @@ class StreamPlan:
     # -- offsets
 
     def initial(self) -> dict[str, Any]:
-        """Return where the query begins. Spark asks more than once, and gets the same result."""
+        """Return the start of the query. Every call of Spark gets the same result."""
         if self._initial is None:
             self._initial = _ask(self._options, Cluster.starting)
         return to_json(self._initial)
 
     def pin(self) -> None:
-        """Read up to the current ends, and no further."""
+        """Pin the current ends, beyond which the query does not read (AvailableNow)."""
         self._pinned = _ask(self._options, lambda cluster: cluster.latest())
         self._is_pin_checked = False
 
     def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
-        """Return where the next batch ends, after about `most` offsets.
+        """Return the end of the next batch, after about `most` offsets.
 
-        Returns `start` when there is nothing to read yet. With `wait`, that is also the case when
-        there is less than the options demand.
+        Returns `start` if there are no new records; with `wait`, also if there are fewer than the
+        options require.
         """
         begin = from_json(start)
         end = self._ends(begin)
-        # Before Spark notes the end in its checkpoint: a batch that is noted is planned again by
-        # every restart, so a query that was started with the checkpoint of another one would spoil
-        # it.
+        # Checked before Spark stores the end in the checkpoint. A stored batch is planned again
+        # after every restart, so a query with the checkpoint of another query would damage it.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
-        # After the check, which is about what was read before; and before the count, to which they
-        # add.
+        # New partitions are added after the check, which is about former partitions, and before
+        # their offsets are counted.
         begin = self._with_new(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start
         if most is not None:
             end = pro_rata(self._readable(begin, end, most), end, most)
         plain = from_json(start)
-        # `start` as it came: written again its text might be another one, which Spark would take
-        # for a new batch.
+        # Return `start` unchanged: encoded again, its text might differ, and Spark would start a
+        # batch.
         if end == plain:
             return start
         self._triggered_at = time.monotonic()
         return to_json(end, start=begin if plain == self._initial else None)
 
     def latest(self) -> dict[str, Any] | None:
-        """Return the ends of the partitions, as far as they were looked up."""
+        """Return the last ends of the partitions; None before the first look-up."""
         return None if self._latest is None else to_json(self._latest)
 
     def _ends(self, begin: Offsets) -> Offsets:
-        """Return the ends of the partitions: those pinned for AvailableNow, or recent ones.
+        """Return the ends of the partitions: the pinned ones for AvailableNow, or recent ones.
 
-        When idle, Spark asks a hundred times a second; the cluster is not asked as often.
+        An idle query calls this a hundred times a second, so recent ends are cached.
         """
         now = time.monotonic()
         if self._pinned is not None:
@@ -197,16 +198,16 @@ class StreamPlan:
         return self._latest
 
     def _checked_pin(self, pinned: Offsets, begin: Offsets) -> Offsets:
-        """Return the pinned ends, none of them before the start of the first batch.
+        """Return the pinned ends, moved up to the start of the first batch.
 
-        Spark pins before it asks where to begin:
+        Spark pins the ends before it calls `initial`:
 
         1. `pin`: partition 0 ends at 10.
         2. Another program writes two records.
-        3. `initial`, with startingOffsets=latest: begin at 12.
+        3. `initial`, with startingOffsets=latest: the query starts at 12.
 
-        Nothing is lost: the batch ends where it begins. A new leader that was behind when the ends
-        were pinned is asked again, too.
+        This is no data loss: the first batch of the partition is empty. Ends that a new leader
+        reported too low are corrected too.
         """
         if self._is_pin_checked:
             return pinned
@@ -218,12 +219,12 @@ class StreamPlan:
         )
 
     def _mirror(self, begin: Offsets) -> None:
-        """Commit where a batch begins: Spark has finished everything before it."""
+        """Commit the start of a batch: Spark has processed all records before it."""
         if self._options.commit_offsets and begin != self._initial:
             _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
 
     def _is_too_little(self, count: int) -> bool:
-        """Return whether to wait for more; with AvailableNow there will be no more."""
+        """Return whether to wait for more records; not with AvailableNow."""
         least = self._options.min_offsets
         if least is None or self._pinned is not None or count >= least:
             return False
@@ -231,7 +232,7 @@ class StreamPlan:
         return last is not None and time.monotonic() - last < self._options.max_delay
 
     def _with_new(self, begin: Offsets, end: Offsets) -> Offsets:
-        """Return `begin`, with the first offsets of partitions that only `end` has."""
+        """Return `begin` with the first offsets of new partitions, which only `end` has."""
         new = {
             topic: [number for number in numbers if number not in begin.get(topic, {})]
             for topic, numbers in end.items()
@@ -243,17 +244,19 @@ class StreamPlan:
         for topic, numbers in first.items():
             for number, offset in numbers.items():
                 if offset > 0:
-                    _lose(self._options, DataLoss(LossKind.RETENTION, topic, number, 0, offset))
+                    _report_loss(
+                        self._options, DataLoss(LossKind.RETENTION, topic, number, 0, offset)
+                    )
         return {
             topic: {**begin.get(topic, {}), **first.get(topic, {})}
             for topic in begin.keys() | first.keys()
         }
 
     def _readable(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
-        """Return where the records begin that a limited batch can read.
+        """Return the start of the existing records for a limited batch.
 
-        Deleted records do not count for the limit where their loss is tolerated. Otherwise the
-        query would go through their offsets in batches without a row.
+        If data loss is tolerated, deleted records do not count for the limit. Otherwise the query
+        would pass their offsets in batches without rows.
         """
         if self._options.fail_on_data_loss or total_between(begin, end) <= most:
             return begin
@@ -269,7 +272,7 @@ class StreamPlan:
     def _check_same_partitions(self, begin: Offsets, end: Offsets) -> None:
         gone = _missing(begin, end)
         if not gone or not self._options.fail_on_data_loss:
-            return  # `tasks` warns of them.
+            return  # `tasks` logs a warning
         others = [topic for topic in sorted(begin) if not self._options.subscription.has(topic)]
         if others:
             raise ValueError(
@@ -284,12 +287,14 @@ class StreamPlan:
             for number, offset in numbers.items():
                 last = end.get(topic, {}).get(number)
                 if last is not None and last < offset:
-                    _lose(self._options, DataLoss(LossKind.TRUNCATION, topic, number, last, offset))
+                    _report_loss(
+                        self._options, DataLoss(LossKind.TRUNCATION, topic, number, last, offset)
+                    )
 
     # -- tasks
 
     def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
-        """Return the tasks of a batch; none when it is empty."""
+        """Return the tasks of a batch; an empty batch has none."""
         first, last = self._first(start, end), from_json(end)
         if first == last:
             return []
@@ -297,15 +302,14 @@ class StreamPlan:
             self._lose_partitions(gone)
         ids = _ask(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
-        # The end was noted when the batch was planned, and may be of a partition that has gone
-        # since.
+        # The end was stored when the batch was planned. Partitions may have been deleted since.
         if not self._options.fail_on_data_loss:
-            last = self._still_there(last)
+            last = self._without_deleted(last)
         ranges = ranges_between(self._with_new(first, last), last)
         return _tasks(ranges, self._options, ids, {})
 
-    def _still_there(self, last: Offsets) -> Offsets:
-        """Return `last` without partitions that were deleted since it was noted."""
+    def _without_deleted(self, last: Offsets) -> Offsets:
+        """Return `last` without partitions that were deleted since it was stored."""
         there = _ask(self._options, lambda cluster: cluster.existing(last))
         gone = _missing(last, there)
         if not gone:
@@ -318,8 +322,9 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Return where a batch begins. The first batch, which may be a repetition, has it in its
-        end."""
+        """Return the start of a batch. The end of the first batch includes its start, for
+        repetitions.
+        """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)
         if began_at is not None:
@@ -341,7 +346,7 @@ class StreamPlan:
         log.warning("partitions are gone: %s", names)
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
-        """Check that the ids of the topics stay the same as long as the query runs."""
+        """Check that no topic of the query was deleted and recreated."""
         replaced = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
         if not self._options.fail_on_data_loss:
             if replaced:
@@ -358,7 +363,7 @@ class StreamPlan:
 
 
 def _missing(wanted: Mapping[str, Iterable[int]], there: Mapping[str, Container[int]]) -> list[str]:
-    """Return the names of the wanted partitions that are not there."""
+    """Return the names of the wanted partitions that do not exist."""
     return [
         f"{topic}-{number}"
         for topic, numbers in wanted.items()
@@ -372,17 +377,17 @@ async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
     return cluster.topic_ids()
 
 
-# -- Filters on topic, partition, offset and time that Spark pushes down
+# -- Filters on topic, partition, offset and timestamp that Spark pushes down
 
 _OPERATORS = ("=", "in", ">", ">=", "<", "<=")
 
 
 class Pushed:
-    """Filters that hold for every row, as far as they reduce what is read."""
+    """Filters of a query that narrow the ranges to read."""
 
     def __init__(self) -> None:
         self.from_millis: int | None = None
-        """Older records are not wanted."""
+        """Records before this time are filtered."""
 
         self._topics: set[str] | None = None
         self._numbers: set[int] | None = None
@@ -392,20 +397,20 @@ class Pushed:
         self._highest_number = 2**31 - 1
 
     def take(self, column: str, operator: str, value: Any) -> bool:
-        """Apply one filter; return whether every row that it refuses is now left out."""
+        """Apply one filter; return whether the ranges then have only rows that match."""
         if operator not in _OPERATORS:
             return False
         if column == "topic":
             return self._take_topic(operator, value)
         if column == "timestamp":
             self._take_time(operator, value)
-            return False  # Times need not ascend: Spark must still check each row.
+            return False  # timestamps need not be in order, so Spark must check each row
         if column in ("partition", "offset"):
             return self._take_number(column, operator, value)
         return False
 
     def narrow(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """Return what is left of the ranges."""
+        """Return the narrowed ranges, without empty ones."""
         return [
             left
             for r in ranges
@@ -458,14 +463,14 @@ class Pushed:
         if not isinstance(value, datetime) or operator not in ("=", ">", ">="):
             return
         if value.tzinfo is None:
-            return  # Only Spark knows the time zone.
+            return  # only Spark knows the time zone
         seconds = (value - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
         millis = max(0, int(seconds * 1000) - 1)
         self.from_millis = millis if self.from_millis is None else max(self.from_millis, millis)
 
 
 def _values(operator: str, value: Any, kind: type) -> set[Any] | None:
-    """Return the values that an equality or a list allows; None for anything else."""
+    """Return the values of an equality or a list; None for other operators and types."""
     if operator == "=":
         found = {value}
     elif operator == "in":

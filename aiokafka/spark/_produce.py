@@ -1,6 +1,6 @@
-"""Write rows to Kafka: choose partitions, fill batches, wait until they are acknowledged.
+"""Write rows to Kafka: choose partitions, fill batches, await acknowledgements, exactly once.
 
-Runs in the event loop of the process; nothing here knows Spark.
+Runs in the event loop of the process, independent of Spark.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ BATCH_HEADER = "spark-batch"
 
 
 class TopicRows(NamedTuple):
-    """Rows to write to a topic, and the partitions that they ask for: int32, -1 for none."""
+    """Rows to write to a topic, and their requested partitions: int32, -1 for none."""
 
     topic: str
     rows: RowSource
@@ -73,7 +73,7 @@ class TopicRows(NamedTuple):
 
 @contextlib.contextmanager
 def naming(topic: str) -> Iterator[None]:
-    """Name the topic in a ValueError about one of its rows."""
+    """Add the topic to a ValueError about one of its rows."""
     try:
         yield
     except ValueError as error:
@@ -81,10 +81,10 @@ def naming(topic: str) -> Iterator[None]:
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
-    """Return a started producer. Waits for brokers that are unavailable."""
+    """Return a started producer. Waits for an available broker."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
-    # Rows fill batches to their limit, and nothing divides a batch that a request, or the memory,
-    # cannot hold.
+    # Rows fill batches to the limit, and a batch that is larger than a request or the buffer memory
+    # is never divided.
     keywords["max_batch_size"] = min(
         keywords["max_batch_size"], keywords["max_request_size"], keywords["buffer_memory"] // 2
     )
@@ -94,7 +94,7 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
         await producer.start()
         return producer
 
-    return await connected(start, options.kafka.patience)
+    return await connected(start, options.kafka.broker_timeout)
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
@@ -103,15 +103,15 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
 
 
 class RecordWriter:
-    """Writes the rows of one task. Owns the open batches and the futures of those in flight.
+    """Writes the rows of one task. Owns the open batches, and the futures of sent batches.
 
-    Rows with a key go where Java's partitioner sends them. Rows without a key fill a batch for one
-    partition and then move on to the next.
+    Rows with a key are partitioned as by Java's partitioner. Rows without a key fill a batch for
+    one partition, then one for the next partition.
     """
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self.counts: collections.Counter[tuple[str, int]] = collections.Counter()
-        """Rows that were sent, by topic and partition."""
+        """Number of sent rows, by topic and partition."""
 
         self.rows = 0
         self._producer = producer
@@ -121,10 +121,10 @@ class RecordWriter:
         self._sent: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
 
     async def add(self, parts: Iterable[TopicRows]) -> None:
-        """Add rows. Waits while too much is in flight.
+        """Add rows. Waits while the buffer memory is full.
 
-        Raises ValueError for a row that cannot be written, and what the producer raises as soon as
-        it is known.
+        Raises ValueError for a row that cannot be written, and the error of a failed batch as soon
+        as it is known.
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
@@ -145,8 +145,7 @@ class RecordWriter:
             await self._send_open()
 
     async def finish(self) -> None:
-        """Send what is left, and wait until everything is acknowledged. Raises the first
-        failure."""
+        """Send the open batches, and wait for all acknowledgements. Raises the first failure."""
         await self._send_open()
         while self._sent:
             try:
@@ -155,14 +154,14 @@ class RecordWriter:
                 raise _too_large(error) from None
 
     def drop(self) -> None:
-        """Forget what is not sent, and ignore the outcome of the rest."""
+        """Discard the open batches, and ignore the results of sent ones."""
         self._open.clear()
         sent, self._sent = self._sent, collections.deque()
         for future in sent:
             future.cancel()
 
     def _settle(self) -> None:
-        """Collect acknowledged batches; raise the first failure."""
+        """Remove acknowledged batches; raise the first failure."""
         while self._sent and self._sent[0].done():
             try:
                 self._sent.popleft().result()
@@ -173,12 +172,12 @@ class RecordWriter:
 
     async def _count_partitions(self, topic: str) -> int:
         count = self._partitions[topic] = len(await self._producer.partitions_for(topic))
-        # Tasks must not all begin with the same partition.
+        # Random, so that not all tasks start with the same partition.
         self._turns[topic] = random.randrange(count)
         return count
 
     def _batch(self, topic: str, partition: int) -> BatchBuilder:
-        """Return the batch that takes the next rows."""
+        """Return the open batch of a partition."""
         batch = self._open.get((topic, partition))
         if batch is None:
             batch = self._open[topic, partition] = self._producer.create_batch()
@@ -196,10 +195,10 @@ class RecordWriter:
 
 
 def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
-    """Return the refusal of a broker with what to do about it."""
-    told = error.args[0] if error.args else error
+    """Return the error of a broker with advice."""
+    text = error.args[0] if error.args else error
     return MessageSizeTooLargeError(
-        f"{told}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
+        f"{text}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
         "it below max.message.bytes of the topic, or raise that if one row is larger"
     )
 
@@ -208,7 +207,7 @@ def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
 
 
 class TaskIdentity(NamedTuple):
-    """What stays the same when a task is repeated."""
+    """Identity of a Spark task, stable across retries."""
 
     query: str
     batch: int
@@ -216,34 +215,34 @@ class TaskIdentity(NamedTuple):
 
 
 class Tally:
-    """Counts the rows of a task, to compare them with a repetition of the task."""
+    """Number and checksum of the rows of a task, to compare them with a retry of the task."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.checksum = 0
-        """The same for the same rows in any order."""
+        """Independent of the order of rows."""
 
     def add(self, parts: Iterable[TopicRows]) -> None:
-        """Count rows."""
+        """Add rows."""
         for part in parts:
             self.rows += part.rows.size
             self.checksum = (self.checksum + part.rows.checksum()) & _MAX_UINT64
 
 
 class Marker(NamedTuple):
-    """The mark of a task's last transaction, which wrote batch `batch`."""
+    """Mark of a task's last transaction, which wrote batch `batch`."""
 
     batch: int
     rows: int
     checksum: int | None
-    """None if it was written by a version with another checksum."""
+    """None if a version with another checksum wrote it."""
 
     def metadata(self) -> str:
-        """Return the mark as it is stored beside the offset."""
+        """Return the metadata of the offset that stores the mark."""
         return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
 
     def is_same(self, tally: Tally) -> bool:
-        """Return whether these may be the same rows."""
+        """Return whether these may be the same rows as those written."""
         return self.rows == tally.rows and self.checksum in (None, tally.checksum)
 
 
@@ -255,11 +254,11 @@ REPEAT_ADVICE = (
 
 
 class NotRepeatedError(KafkaError):
-    """A repeated batch differs from what was written before."""
+    """A repeated batch has other rows than those written before."""
 
 
 class WrittenLaterError(KafkaError):
-    """A later batch was written already: the checkpoint belongs to another query."""
+    """A later batch was written before, so the checkpoint belongs to another query."""
 
 
 def name_of_marks(options: WriteOptions, query: str) -> str:
@@ -268,17 +267,17 @@ def name_of_marks(options: WriteOptions, query: str) -> str:
 
 
 def place_of_marks(options: WriteOptions) -> TopicPartition:
-    """Return the partition for which the groups have offsets."""
+    """Return the partition whose offsets store the marks."""
     topic = options.marker_topic or options.topic
     assert topic is not None
     return TopicPartition(topic, 0)
 
 
 class TaskTransaction:
-    """The one transaction in which a task writes a batch and its mark.
+    """The transaction in which a task writes a batch and its mark.
 
-    The mark is an offset of a group without members, committed inside the transaction. So either
-    both the rows and the mark are visible, or neither.
+    The mark is an offset of a group without members, committed in the transaction. So the rows and
+    the mark become visible together, or not at all.
     """
 
     def __init__(self, options: WriteOptions, identity: TaskIdentity) -> None:
@@ -289,21 +288,21 @@ class TaskTransaction:
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:
-        """Return the producer to write with, and the mark of this or a later batch.
+        """Return the producer, and the mark of this or a later batch, or None.
 
-        If there is such a mark, nothing must be written. Other producers with the same name, such
-        as an earlier attempt that still runs, are fenced, and what they left open is aborted.
+        If there is such a mark, no rows may be written. Producers with the same transactional id,
+        as of an earlier attempt that still runs, are fenced, and their transactions are aborted.
         """
         timeout = self._options.kafka.role.get("transaction_timeout_ms", _TRANSACTION_TIMEOUT_MS)
         self._producer = producer = await make_producer(
             self._options, transactional_id=self.name, transaction_timeout_ms=timeout
         )
-        # The mark is an offset of its first partition.
+        # The topic of the mark must exist.
         await producer.partitions_for(self._place.topic)
-        # Only after the producer has started, which has fenced an earlier attempt at this task and
-        # aborted what that left open:
-        # 1. Read before, the mark could be missing, and the earlier attempt commit right after.
-        # 2. Both attempts would then have written the same rows.
+        # Read the mark after the producer has started, which has fenced an earlier attempt at this
+        # task and aborted its transaction. Read before:
+        # 1. The mark could be missing, and the earlier attempt could commit afterwards.
+        # 2. Both attempts would write the same rows.
         marker = await self._read_marker()
         if marker is not None and marker.batch >= self._identity.batch:
             return producer, marker
@@ -311,7 +310,7 @@ class TaskTransaction:
         return producer, None
 
     async def commit(self, tally: Tally) -> None:
-        """Make the rows and the mark visible together."""
+        """Commit the rows and the mark together."""
         assert self._producer is not None
         marker = Marker(self._identity.batch, tally.rows, tally.checksum)
         offset = OffsetAndMetadata(self._identity.batch + 1, marker.metadata())
@@ -319,7 +318,7 @@ class TaskTransaction:
         await self._producer.commit_transaction()
 
     async def close(self) -> None:
-        """Abort what is not committed."""
+        """Abort the transaction, unless it is committed, and stop the producer."""
         if self._producer is not None:
             await stop_producer(self._producer)
 
@@ -330,11 +329,11 @@ class TaskTransaction:
             async with AIOKafkaAdminClient(**kafka.keywords()) as admin:
                 return await read_marker(admin, self.name, self._place)
 
-        return await connected(ask, kafka.patience)
+        return await connected(ask, kafka.broker_timeout)
 
 
 def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
-    """Raise NotRepeatedError unless these are the rows that were written for this batch."""
+    """Raise NotRepeatedError if other rows were written for this batch."""
     if marker.batch == identity.batch and not marker.is_same(tally):
         raise NotRepeatedError(
             f"query {identity.query}, batch {marker.batch}, task {identity.task}: "
@@ -346,9 +345,9 @@ def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
 async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
-    """Return the mark of the transactions named like the group, once none is open.
+    """Return the mark stored in a group, when no transaction with a mark is open.
 
-    Retries after retriable errors: the offset may belong to an open transaction.
+    Retries after retriable errors, which include offsets of an open transaction.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _MARKER_TIMEOUT

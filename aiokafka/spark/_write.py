@@ -1,4 +1,4 @@
-"""Write the rows of one task, where the task runs; on the driver, look for rows written twice."""
+"""Write the rows of one task on an executor; on the driver, detect rows written twice."""
 
 from __future__ import annotations
 
@@ -30,48 +30,55 @@ from aiokafka.spark._produce import (
     stop_producer,
 )
 
-__all__ = ["Ended", "Repetitions", "Report", "check_producer", "check_repetition", "write_batches"]
+__all__ = [
+    "EndedBatch",
+    "RepetitionCheck",
+    "Report",
+    "check_producer",
+    "check_repetition",
+    "write_batches",
+]
 
 
-# -- Repetitions of a batch by fewer tasks
+# -- Batches that are repeated with fewer tasks
 #
-# A repeated task finds its own mark. But when fewer tasks repeat a batch, no task looks for the
-# marks of the others. The driver does so when the batch ends.
+# A repeated task finds its own mark. If a batch is repeated with fewer tasks, no task reads the
+# marks of the missing tasks, so the driver reads them at the end of the batch.
 
 
-class Ended(NamedTuple):
-    """A batch whose tasks have all committed."""
+class EndedBatch(NamedTuple):
+    """A batch, all tasks of which have committed."""
 
     query: str
     run: str | None
-    """The id of the query's run, which changes with every start; None if unknown."""
+    """Id of the query's run, which changes with every start; None if unknown."""
 
     batch: int
     tasks: int
     last_marked: int
-    """The latest batch for which one of the tasks has a mark."""
+    """The latest batch in the marks of its tasks."""
 
 
-class Repetitions:
-    """Checks batches.
+class RepetitionCheck:
+    """Checks ended batches for rows that other tasks wrote before.
 
-    Remembers for each query the last batch that had marks when its run began. Later batches are
-    written for the first time, so checking them costs nothing.
+    Stores for each query the last batch that had marks when its run began. Later batches are
+    written for the first time, and need no check.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, int]] = {}
 
-    async def check(self, options: WriteOptions, ended: Ended) -> None:
+    async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
         """Raise NotRepeatedError if other tasks wrote rows of the batch before."""
         name = name_of_marks(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
             return
         marked = await connected(
-            lambda: _marks_beyond(options, name, ended.tasks), options.kafka.patience
+            lambda: _marks_beyond(options, name, ended.tasks), options.kafka.broker_timeout
         )
-        # A task of a batch that is skipped may have written later ones, which had more tasks.
+        # With skipWritten, later batches may have been written, with more tasks.
         last = ended.batch if options.skip_written else max(marked.values(), default=-1)
         late = sorted(task for task, batch in marked.items() if ended.batch <= batch <= last)
         if late:
@@ -87,7 +94,7 @@ class Repetitions:
 
 
 async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[int, int]:
-    """Return the batches in the marks of tasks numbered `tasks` or higher, by that number."""
+    """Return the batches in the marks of tasks with the number `tasks` or higher, by number."""
     marked = {}
     place = place_of_marks(options)
     async with AIOKafkaAdminClient(**options.kafka.keywords()) as admin:
@@ -103,11 +110,11 @@ async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[in
 
 log = logging.getLogger("aiokafka.spark")
 
-_repetitions = Repetitions()
+_repetitions = RepetitionCheck()
 
 
 class Report(NamedTuple):
-    """The outcome of a task."""
+    """The result of a task."""
 
     counts: Mapping[tuple[str, int], int]
     rows: int
@@ -119,9 +126,9 @@ class Report(NamedTuple):
 def write_batches(
     options: WriteOptions, batches: Iterator[Any], identity: TaskIdentity | None
 ) -> Report:
-    """Write Arrow batches and wait until they are acknowledged; with exactly-once, commit them.
+    """Write Arrow batches and wait for the acknowledgements; with exactly-once, commit them.
 
-    A task that is killed meanwhile leaves no transaction that readers could see.
+    If the task is killed meanwhile, its transaction is aborted.
     """
     from aiokafka.spark._arrow import rows_to_write
 
@@ -147,8 +154,7 @@ def write_batches(
 class _Task:
     """The writer of a task, and its producer.
 
-    The producer is created for the first row, so a task without rows costs nothing and leaves no
-    transactional id behind.
+    The producer is created for the first row, so a task without rows creates no transactional id.
     """
 
     def __init__(
@@ -163,7 +169,7 @@ class _Task:
         self._writer: RecordWriter | None = None
         self._tally = Tally()
         self.labels: Iterator[str] | None = None
-        """One for each written row, if rows get labels."""
+        """A header value for each row; None without addBatchHeaders."""
         if options.add_batch_headers and identity is not None:
             place = f"{identity.query}/{identity.batch}/{identity.task}"
             self.labels = (f"{place}/{number}" for number in itertools.count())
@@ -176,10 +182,10 @@ class _Task:
         if options.exactly_once:
             assert identity is not None
             self._transaction = TaskTransaction(options, identity)
-            # Before it begins: a task that is killed there must leave no producer behind.
+            # Before `begin`: a task that is killed there must stop its producer.
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
-            self._look_at_marker(identity)
+            self._check_marker(identity)
         else:
             key = ("write", options.kafka.key())
             producer = await self._stack.enter_async_context(
@@ -190,36 +196,36 @@ class _Task:
         self._writer = RecordWriter(producer)
         self._stack.callback(self._writer.drop)
 
-    def _look_at_marker(self, identity: TaskIdentity) -> None:
+    def _check_marker(self, identity: TaskIdentity) -> None:
         marker = self._marker
         if marker is None or marker.batch <= identity.batch:
             return
-        told = (
+        text = (
             f"query {identity.query}, task {identity.task}: batch {marker.batch} was written before"
         )
         if self._options.skip_written:
-            log.warning("%s, so batch %d is skipped", told, identity.batch)
+            log.warning("%s, so batch %d is skipped", text, identity.batch)
             return
         raise WrittenLaterError(
-            f"{told}, so the rows of batch {identity.batch} would be lost: they are taken for a "
+            f"{text}, so the rows of batch {identity.batch} would be lost: they are taken for a "
             "repetition. A new checkpoint needs a new name (the first argument of batch_writer, "
             "txnAppId, or transactionalIdPrefix). Where an old checkpoint was put back, and its "
             "batches were written, set skipWritten to true until it has come so far"
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
-        """Count rows; return whether to write them. Not called in the event loop."""
+        """Add rows to the tally; return whether to write them. Called outside the event loop."""
         if self._options.exactly_once:
             self._tally.add(parts)
         return self._marker is None
 
     async def write(self, parts: Iterable[TopicRows]) -> None:
-        """Write rows that were counted."""
+        """Write rows after `count`."""
         assert self._writer is not None
         await self._writer.add(parts)
 
     async def finish(self) -> Report:
-        """Wait until everything is acknowledged, and commit."""
+        """Wait for all acknowledgements, and commit."""
         writer, transaction, identity = self._writer, self._transaction, self._identity
         if writer is None:
             return await self._finish_empty()
@@ -235,7 +241,7 @@ class _Task:
         return Report(writer.counts, writer.rows, False, identity.batch)
 
     async def _finish_empty(self) -> Report:
-        """Finish without a row. With exactly-once there must have been none the first time."""
+        """Finish without rows. With exactly-once, check that none were written before."""
         options, identity = self._options, self._identity
         if not options.exactly_once:
             return Report({}, 0, False)
@@ -255,7 +261,7 @@ class _Task:
         return Report({}, 0, marker.batch >= identity.batch, marker.batch)
 
     async def close(self, error: BaseException | None) -> None:
-        """Drop what is not committed, and give the producer back."""
+        """Discard uncommitted rows, and release the producer."""
         await unwind(self._stack, error)
 
 
@@ -269,11 +275,11 @@ async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:
             raise
         return admin
 
-    return await connected(start, options.kafka.patience)
+    return await connected(start, options.kafka.broker_timeout)
 
 
 def check_producer(options: WriteOptions) -> None:
-    """Raise what a producer with these options would raise; does not connect."""
+    """Raise the errors of a producer with these options, without connecting."""
 
     async def check() -> None:
         AIOKafkaProducer(**options.kafka.keywords(), **options.kafka.role)
@@ -281,6 +287,6 @@ def check_producer(options: WriteOptions) -> None:
     loop_thread().run(check())
 
 
-def check_repetition(options: WriteOptions, ended: Ended) -> None:
-    """Raise NotRepeatedError if tasks outside of a batch have written rows of it."""
+def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
+    """Raise NotRepeatedError if other tasks wrote rows of the batch before."""
     loop_thread().run(_repetitions.check(options, ended))

@@ -1,4 +1,4 @@
-"""The reading side of the data source, as Spark calls it."""
+"""The readers of the data source, which Spark calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["KafkaBatchReader", "KafkaPushdownReader", "KafkaStreamReader", "Rang
 
 
 class Ranges(InputPartition):
-    """What one task of Spark reads: ranges of any number of partitions."""
+    """The ranges of one Spark task, of any number of Kafka partitions."""
 
     def __init__(self, value: list[PartitionRange]) -> None:
         super().__init__(value)
@@ -49,7 +49,7 @@ def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> 
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads from one set of offsets to another."""
+    """Reads a batch query."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
@@ -59,7 +59,7 @@ class KafkaBatchReader(DataSourceReader):
     @brief
     def partitions(self) -> Sequence[Ranges]:
         """Return the tasks; called on the driver."""
-        # Without any task, Spark would make one of its own.
+        # Without tasks, Spark would create one of its own.
         return [Ranges(task) for task in batch_tasks(self._options, self._pushed) or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -68,14 +68,13 @@ class KafkaBatchReader(DataSourceReader):
 
 
 class KafkaPushdownReader(KafkaBatchReader):
-    """As KafkaBatchReader, but reads only what filters on topic, partition, offset and timestamp
-    leave.
+    """A KafkaBatchReader that applies filters on topic, partition, offset and timestamp.
 
-    Needs spark.sql.python.filterPushdown.enabled; without it Spark refuses readers with filters.
+    Needs spark.sql.python.filterPushdown.enabled; without it Spark rejects readers with filters.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that help; return those that Spark still has to apply."""
+        """Apply filters; return those that Spark must apply itself."""
         pushed = self._pushed = self._pushed or Pushed()
         return [f for f in filters if not _take(f, pushed)]
 
@@ -96,7 +95,7 @@ def _take(given: Any, pushed: Pushed) -> bool:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch. One instance plans, on the driver; others, on executors, read."""
+    """Reads a streaming query. An instance on the driver plans, those on executors read."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
@@ -105,11 +104,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def initialOffset(self) -> dict[str, Any]:
-        """Return where the query begins."""
+        """Return the start of the query."""
         return self._plan.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how much a batch reads, unless the trigger says otherwise."""
+        """Return the limit of a batch, unless the trigger sets another one."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -118,12 +117,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the current ends, and no further."""
+        """Pin the current ends, beyond which the query does not read."""
         self._plan.pin()
 
     @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends; `start` itself when there is none yet."""
+        """Return the end of the next batch; `start` if there is no batch yet."""
         if isinstance(limit, ReadAllAvailable):
             return self._plan.end(start, None, wait=False)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets
@@ -135,7 +134,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
-        """Return the tasks of a batch; none when it is empty."""
+        """Return the tasks of a batch; an empty batch has none."""
         return [Ranges(task) for task in self._plan.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

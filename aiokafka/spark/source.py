@@ -51,9 +51,9 @@ _WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 
 
 class KafkaSource(DataSource):
-    """`spark.read.format("aiokafka")` and its three sisters.
+    """The format `aiokafka` of Spark: read, readStream, write and writeStream.
 
-    Has the options of Spark's own Kafka source and some more; the guide lists them.
+    It has the options of Spark's own Kafka source and some more, which the guide lists.
     """
 
     @classmethod
@@ -63,7 +63,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of Kafka's records."""
-        # `reader` reports what is wrong with the option.
+        # `reader` reports errors in the option.
         options = {name.lower(): text for name, text in self.options.items()}
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return StructType(
@@ -119,7 +119,7 @@ class KafkaSource(DataSource):
 
 
 def _columns_to_read(schema: StructType) -> list[str]:
-    """Return the names of the columns: any of Kafka's, in any order, with their types."""
+    """Return the column names. The schema may have any of Kafka's columns, in any order."""
     for field in schema.fields:
         kind = _COLUMNS.get(field.name)
         if kind is None:
@@ -132,7 +132,7 @@ def _columns_to_read(schema: StructType) -> list[str]:
                 f"not {field.dataType.simpleString()}"
             )
         if not field.nullable:
-            # Spark compares the batches of a task with this schema, and refuses them.
+            # Spark compares the batches of a task with this schema, and would reject them.
             raise ValueError(f"schema: the column {field.name} must be nullable")
     if not schema.fields:
         raise ValueError("schema: at least one column is needed")

@@ -1,4 +1,4 @@
-"""The writing side of the data source, as Spark calls it."""
+"""The writers of the data source, which Spark calls."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pyspark.sql.datasource import (
 from aiokafka.spark._loop import brief
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import TaskIdentity
-from aiokafka.spark._write import Ended, Report, check_repetition, write_batches
+from aiokafka.spark._write import EndedBatch, Report, check_repetition, write_batches
 
 __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Spark gives these to a task, though not to the writer in it.
+# Properties of a task, which Spark does not pass to the writer.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
-    """What one task wrote: rows by topic and partition; or that the batch was written before."""
+    """The result of one task: written rows by topic and partition, or a repetition."""
 
     def __init__(
         self, report: Report, identity: TaskIdentity | None = None, run: str | None = None
@@ -43,7 +43,7 @@ class Written(WriterCommitMessage):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether its rows were skipped, because those of a later batch had been written."""
+        """Whether the rows were skipped, because a later batch was written before."""
         marked, identity = self.marked, self.identity
         return marked is not None and identity is not None and marked > identity.batch
 
@@ -66,12 +66,12 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if more tasks began the batch, one of which has written."""
+    """Raise NotRepeatedError if other tasks wrote rows of the batch in an earlier attempt."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
     marks = [message.marked for message in messages if message.marked is not None]
-    ended = Ended(
+    ended = EndedBatch(
         identity.query, messages[0].run, identity.batch, len(messages), max(marks, default=-1)
     )
     check_repetition(options, ended)
@@ -85,37 +85,36 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     @brief
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Write the rows of a task, and wait until they are acknowledged; called on an executor."""
+        """Write the rows of a task, and wait for acknowledgements; called on an executor."""
         options, task = self._options, _task()
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = TaskIdentity(options.app_id, options.version, task.partitionId())
-        # A run of a query exists in foreachBatch as well. Elsewhere the group of jobs is the
-        # user's, and means nothing here.
+        # In foreachBatch the job group is the run of the query; elsewhere it is the user's own.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
     @brief
     def commit(self, messages: list[Any]) -> None:
-        """Check for rows that were written twice, with exactly-once, when every task is done."""
+        """Check for rows that were written twice, with exactly-once, after all tasks have ended."""
         _check(self._options, messages)
         _sum_up(messages, "batch write")
 
     def abort(self, messages: list[Any]) -> None:
-        """Log a failed batch. What was written stays, because Kafka cannot roll it back."""
+        """Log a failed batch. Written rows stay, because Kafka cannot roll them back."""
         _sum_up(messages, "failed batch write")
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Writes batch after batch."""
+    """Writes a streaming query."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     @brief
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Write the rows of a task, and wait until they are acknowledged; called on an executor."""
+        """Write the rows of a task, and wait for acknowledgements; called on an executor."""
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         identity = None
@@ -130,7 +129,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     @brief
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Check for rows that were written twice, with exactly-once, when every task is done."""
+        """Check for rows that were written twice, with exactly-once, after all tasks have ended."""
         _check(self._options, messages)
         _sum_up(messages, f"batch {batchId}")
 

@@ -1,9 +1,9 @@
 """A Kafka cluster and a bad network inside the test process.
 
-:class:`FakeCluster` is a small Kafka on real sockets, which any client can talk to and which fails
-on demand; :class:`ServedCluster` runs one in a thread. :class:`FaultProxy` is a TCP proxy that
-cuts, delays and stalls, before a fake or a real broker. The pytest plugin gives the fixtures
-``kafka_cluster`` and ``kafka_server``.
+:class:`FakeCluster` is a small Kafka on real sockets, to which any client can connect and which
+fails on demand; :class:`ServedCluster` runs one in a thread. :class:`FaultProxy` is a TCP proxy
+that cuts, delays and stalls the connections to a fake or a real broker. The pytest plugin provides
+the fixtures ``kafka_cluster`` and ``kafka_server``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from aiokafka.testing.replication import Replication
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.security import Security
-    from aiokafka.testing.served import ServedCluster
     from aiokafka.testing.state import TopicRefusedError
+    from aiokafka.testing.threaded import ServedCluster
     from aiokafka.testing.transactions import Transactions
 
 __all__ = [
@@ -70,7 +70,7 @@ _HOMES = {
     "replication": ("Replication",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "security": ("Security",),
-    "served": ("ServedCluster",),
+    "threaded": ("ServedCluster",),
     "state": ("TopicRefusedError",),
     "transactions": ("Transactions",),
 }
@@ -78,7 +78,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: pytest imports this package at every start, for its plugin."""
+    """Import on first use, because pytest imports this package at every start for its plugin."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES.get(name, 'actions')}")

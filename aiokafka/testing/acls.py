@@ -1,4 +1,4 @@
-"""Authorization of a fake cluster: ACL entries of clients, and what tests deny."""
+"""Authorization of a fake cluster: ACL entries, and permissions that tests withdraw."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ OPERATIONS = {
     "alter_configs": 11,
     "idempotent_write": 12,
 }
-# Whose permission also gives the one before the colon.
+# The operations that imply the one before the colon.
 _IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
 
 
 class Entry(NamedTuple):
-    """One entry, as it is on the wire."""
+    """One ACL entry, with the codes of Kafka's protocol."""
 
     resource_type: int
     name: str
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     permission: int
 
     def applies_to(self, resource_type: int, name: str) -> bool:
-        """Say whether it is about a resource."""
+        """Return whether the entry is about a resource."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == _PREFIXED:
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What a request asks for, as it is on the wire."""
+    """A filter of ACL entries, with the codes of Kafka's protocol."""
 
     resource_type: int
     name: str | None
@@ -71,8 +71,8 @@ class Filter(NamedTuple):
     operation: int
     permission: int
 
-    def takes(self, entry: Entry) -> bool:
-        """Say whether the filter chooses an entry."""
+    def matches(self, entry: Entry) -> bool:
+        """Return whether an entry matches the filter."""
         numbers = (
             (self.resource_type, entry.resource_type),
             (self.operation, entry.operation),
@@ -82,10 +82,10 @@ class Filter(NamedTuple):
         return (
             all(wanted in (_ANY, is_so) for wanted, is_so in numbers)
             and all(wanted in (None, is_so) for wanted, is_so in texts)
-            and self._takes_name(entry)
+            and self._matches_name(entry)
         )
 
-    def _takes_name(self, entry: Entry) -> bool:
+    def _matches_name(self, entry: Entry) -> bool:
         if self.pattern_type == _MATCH:
             return self.name is None or entry.applies_to(entry.resource_type, self.name)
         same_kind = self.pattern_type in (_ANY, entry.pattern_type)
@@ -93,10 +93,10 @@ class Filter(NamedTuple):
 
 
 class AclEntries:
-    """All entries of a cluster, and the rules by which its authorizer decides.
+    """All ACL entries of a cluster, and the decisions of its authorizer.
 
-    There is an authorizer where the setting `authorizer.class.name` names one. What no entry is
-    about, it denies, unless `allow.everyone.if.no.acl.found` is true.
+    The setting `authorizer.class.name` enables the authorizer. It denies access to resources
+    without an entry, unless `allow.everyone.if.no.acl.found` is true.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -108,26 +108,26 @@ class AclEntries:
 
     @property
     def is_enforced(self) -> bool:
-        """Whether there is an authorizer."""
+        """Whether the cluster has an authorizer."""
         return bool(self._config.get("authorizer.class.name"))
 
     def add(self, entry: Entry) -> None:
-        """Add an entry, if it is not there."""
+        """Add an entry, unless it exists."""
         self._entries[entry] = None
 
     def find(self, wanted: Filter) -> list[Entry]:
-        """Return the entries that a filter takes."""
-        return [entry for entry in self._entries if wanted.takes(entry)]
+        """Return the entries that match a filter."""
+        return [entry for entry in self._entries if wanted.matches(entry)]
 
     def remove(self, wanted: Filter) -> list[Entry]:
-        """Remove the entries that a filter takes, and return them."""
+        """Remove the entries that match a filter, and return them."""
         found = self.find(wanted)
         for entry in found:
             del self._entries[entry]
         return found
 
     def allows(self, user: str, host: str, resource: str, name: str, operation: str) -> bool:
-        """Say whether a user may do something with a resource."""
+        """Return whether a user has the permission for an operation on a resource."""
         principal = f"User:{user}"
         if not self.is_enforced or principal in self._config["super.users"].split(";"):
             return True
@@ -149,7 +149,7 @@ class AclEntries:
         return any(permission == _ALLOW and doing in enough for permission, doing in mine)
 
     def may_write_a_topic(self, user: str, host: str) -> bool:
-        """Say whether a user may write to at least one topic (KIP-679)."""
+        """Return whether a user may write to at least one topic (KIP-679)."""
         return any(
             self.allows(user, host, "topic", entry.name, "write")
             for entry in self._entries
@@ -157,7 +157,7 @@ class AclEntries:
         )
 
 
-# -- What tests deny, and what each API needs
+# -- Permissions that tests withdraw, and those that each API needs
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
 _DENIABLE = (
@@ -178,9 +178,9 @@ _ERRORS = {
     "cluster": errors.ClusterAuthorizationFailedError.errno,
 }
 _INIT_PRODUCER_ID = 22
-_BYSTANDER = "ANONYMOUS"
+_ANONYMOUS = "ANONYMOUS"
 
-# What each API needs on the cluster.
+# The operation on the cluster that each API needs.
 _CLUSTER_OPERATIONS = {
     27: "alter",
     29: "describe",
@@ -202,7 +202,7 @@ _CLUSTER_OPERATIONS = {
     80: "alter",
     81: "alter",
 }
-# What each API needs on the topics that it names.
+# The operation on its topics that each API needs.
 _TOPIC_OPERATIONS = {
     0: "write",
     1: "read",
@@ -225,8 +225,8 @@ _TOPIC_OPERATIONS = {
     68: "describe",
     75: "describe",
 }
-# What each API needs besides: resource, field of the request with its name, operation. Of several
-# names that a request has in a list, handlers check each by itself.
+# Further permissions that each API needs: resource, request field with the resource's name,
+# operation. Handlers check the names in lists one by one.
 _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
     0: (("transactional_id", "transactional_id", "write"),),
     8: (("group", "group_id", "read"),),
@@ -249,12 +249,12 @@ _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
 
 
 class Acls:
-    """What clients of a :class:`FakeCluster` may not do; see its `acls`. At first all is allowed.
+    """Permissions of clients of a :class:`FakeCluster`; see its `acls`. By default all is allowed.
 
-    Where the cluster has the setting ``authorizer.class.name``, entries that clients create count
-    besides (`super.users` and `allow.everyone.if.no.acl.found` as in Kafka).
+    With the broker setting ``authorizer.class.name``, the ACL entries that clients create are
+    enforced too (with `super.users` and `allow.everyone.if.no.acl.found` as in Kafka).
 
-    A principal is who is logged in, ``"ANONYMOUS"`` where brokers ask for no login.
+    A principal is the user name of the login, ``"ANONYMOUS"`` without SASL.
 
     Example::
 
@@ -277,16 +277,16 @@ class Acls:
         operation: str | None = None,
         principal: str | None = None,
     ) -> None:
-        """Allow something no more.
+        """Withdraw the permission for an operation on a resource.
 
         Args:
             resource: ``"topic"``, ``"group"``, ``"transactional_id"`` or ``"cluster"``.
-            name: Of which; None (the default) for all of them.
+            name: Name of the resource; None (the default) for all of this kind.
             operation: ``"read"``, ``"write"``, ``"create"``, ``"delete"``, ``"alter"``,
                 ``"describe"``, ``"describe_configs"``, ``"alter_configs"``,
-                ``"idempotent_write"``; None for all. Without ``"describe"`` nothing else is
-                allowed either, except to read and to write by those who know the place.
-            principal: Only for this user; None for all.
+                ``"idempotent_write"``; None for all. Clients without ``"describe"`` get no metadata
+                of a topic, but can read and write if they know its leaders.
+            principal: Only this user; None for all.
 
         Raises:
             ValueError: unknown resource or operation.
@@ -301,7 +301,7 @@ class Acls:
         operation: str | None = None,
         principal: str | None = None,
     ) -> None:
-        """End what :meth:`withdraw` began with the same arguments.
+        """Undo :meth:`withdraw` with the same arguments.
 
         Raises:
             ValueError: unknown resource or operation.
@@ -310,18 +310,18 @@ class Acls:
         self._denied.pop((resource, name, operation, principal), None)
 
     def heal(self) -> None:
-        """End all that :meth:`withdraw` began. Entries of access control lists stay."""
+        """Undo every :meth:`withdraw`. ACL entries stay."""
         self._denied.clear()
 
     # -- for the brokers -----------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
-        """Whether all is allowed."""
+        """Whether every operation is allowed."""
         return not (self._denied or self.entries.is_enforced)
 
     def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:
-        """Return whether a client lacks the permission for an operation."""
+        """Return whether a client lacks the permission for an operation on a resource."""
         principal = _principal(context)
         withdrawn = any(
             (resource, at, doing, by) in self._denied
@@ -334,12 +334,12 @@ class Acls:
         host = context.client_host
         if self.entries.allows(principal, host, resource, name, operation):
             return False
-        # Who may create topics at all, may create each of them.
+        # The permission to create topics in the cluster includes each single topic.
         is_new = (resource, operation) == ("topic", "create")
         return not (is_new and self.entries.allows(principal, host, "cluster", "", "create"))
 
     def check_topic(self, context: RequestContext, name: str) -> int:
-        """Return the error code for a topic that a request names; 0 if it is allowed."""
+        """Return the error code for a topic of a request, 0 with permission."""
         if self.is_idle:
             return 0
         operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
@@ -347,15 +347,13 @@ class Acls:
         return errors.TopicAuthorizationFailedError.errno if denied else 0
 
     def check_named(self, context: RequestContext, resource: str, name: str, operation: str) -> int:
-        """Return the error code for one of the groups or ids that a request names; 0 if it is
-        allowed.
-        """
+        """Return the error code for a group or id in a request, 0 with permission."""
         denied = not self.is_idle and self.denies(context, resource, name, operation)
         return _ERRORS[resource] if denied else 0
 
     def check(self, context: RequestContext, request: Any) -> int:
-        """Return the error code for a request as a whole; 0 if it is allowed. Topics, and names in
-        lists, are checked one by one: see :meth:`check_topic` and :meth:`check_named`.
+        """Return the error code for a whole request, 0 with permission. Handlers check topics, and
+        names in lists, by :meth:`check_topic` and :meth:`check_named`.
         """
         on_cluster = _CLUSTER_OPERATIONS.get(context.api_key)
         if context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None:
@@ -379,11 +377,11 @@ class Acls:
 
 
 def _principal(context: RequestContext) -> str:
-    return _BYSTANDER if context.session is None else context.session.user
+    return _ANONYMOUS if context.session is None else context.session.user
 
 
 def _names(request: Any, field: str) -> list[str]:
-    """Return the names in a field: a text, texts, or structures with a group or transactional
+    """Return the names in a field: a string, strings, or structs with a group or transactional
     id.
     """
     value = getattr(request, field, None)

@@ -1,4 +1,4 @@
-"""Actions: what an interception does instead of the broker. Also checks of arguments of tests."""
+"""Actions of interceptions, errors of brokers, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.schema import Response
 
-# -- Checks of arguments, when they are given: a later error would be far from its cause
+# -- Checks of arguments
 
 
 def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
-    """Raise TypeError for what is no whole number, ValueError below `least`."""
+    """Raise TypeError unless `given` is an integer, ValueError below `least`."""
     if not isinstance(given, int):
         raise TypeError(f"{name} must be a whole number, not {given!r}")
     if given < least:
@@ -24,7 +24,7 @@ def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
 
 
 def check_seconds(name: str, given: Any) -> None:
-    """Raise TypeError for what is no number, ValueError below 0."""
+    """Raise TypeError unless `given` is a number, ValueError below 0."""
     if not isinstance(given, int | float):
         raise TypeError(f"{name} must be a number, not {given!r}")
     if not given >= 0:
@@ -38,13 +38,24 @@ class CloseConnectionError(Exception):
     """The broker closes the connection without a response."""
 
 
+class RefusedError(Exception):
+    """The broker rejects a request, or an item of one. If a handler raises it, the response has
+    `errno` for every item of the request.
+    """
+
+    def __init__(self, errno: int, message: str = "") -> None:
+        super().__init__(message or errno)
+        self.errno = errno
+        self.message = message
+
+
 @dataclass(frozen=True)
 class Fail:
-    """Answer with an error code, in the shape that the API has for it; the request has no effect.
-    A producer without acks gets no answer: its connection is closed, as Kafka does.
+    """Respond with an error code, in the fields that the API has for it. The request has no effect.
+    The connection of a producer with acks=0 is closed instead, as in Kafka.
 
     Args:
-        error: A number, or an error class of :mod:`aiokafka.errors`.
+        error: An error code, or an error class of :mod:`aiokafka.errors`.
 
     Example::
 
@@ -62,17 +73,17 @@ class Fail:
 
     @property
     def errno(self) -> int:
-        """The number that goes over the wire."""
+        """The error code."""
         return self.error if isinstance(self.error, int) else self.error.errno
 
 
 @dataclass(frozen=True)
 class Delay:
-    """Wait, then go on with `then`.
+    """Wait, then continue with `then`.
 
     Args:
-        seconds: How long the broker sits on the request.
-        then: What follows; None (the default) handles the request as usual.
+        seconds: The delay.
+        then: The next action or response; None (the default) handles the request as usual.
     """
 
     seconds: float
@@ -85,9 +96,13 @@ class Delay:
 
 @dataclass(frozen=True)
 class Hold:
-    """Wait until the test sets `event`, then go on with `then` (None: handle the request as usual).
+    """Wait until the test sets `event`, then continue with `then`.
 
-    The request has no effect before. The broker's other connections go on.
+    The request has no effect before. Other connections are not blocked.
+
+    Args:
+        event: The event.
+        then: The next action or response; None (the default) handles the request as usual.
     """
 
     event: asyncio.Event
@@ -104,8 +119,8 @@ class Cut:
     """Close the connection without a response.
 
     Args:
-        handled: False (the default): the request has no effect. True: it is handled first, only its
-            response is lost, which is the case that makes producers write twice.
+        handled: False (the default): the request has no effect. True: it is handled first, and only
+            its response is lost, as in the case in which retries produce duplicates.
     """
 
     handled: bool = False
@@ -113,11 +128,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Silence:
-    """Never answer, but keep the connection open and serve what comes after: the client's request
-    timeout must end the wait.
+    """Send no response, but keep the connection open and handle later requests. The client must
+    time out.
 
     Args:
-        handled: Whether the request has its effect.
+        handled: Whether the request takes effect.
     """
 
     handled: bool = False
@@ -125,9 +140,8 @@ class Silence:
 
 @dataclass(frozen=True)
 class RawBytes:
-    """Write these bytes to the connection instead of a response; the request has no effect.
-
-    They go out as they are: a well-formed response begins with its own int32 length.
+    """Send these bytes instead of a response. The request has no effect. A well-formed response
+    begins with its int32 length.
     """
 
     data: bytes
@@ -139,11 +153,12 @@ class RawBytes:
 
 @dataclass(frozen=True)
 class Edit:
-    """Handle the request, then let `change` alter the response object or return another. It is not
-    called where there is no response, as to a producer without acks.
+    """Handle the request, then change its response. Requests without a response (acks=0) are only
+    handled.
 
     Args:
-        change: Called with the response; what it returns is sent, or the (mutated) same if None.
+        change: Called with the response, which it may modify; returns the response to send, or None
+            for the modified one.
     """
 
     change: Callable[[Any], Response | None]
@@ -159,7 +174,7 @@ Answer = Action | Response | None
 
 
 def refuse_class(name: str, given: object) -> None:
-    """Raise TypeError for a class in place of an action, saying what was probably meant."""
+    """Raise TypeError for a class in place of an action, with the probable intention."""
     if isinstance(given, type) and is_dataclass(given):
         raise TypeError(f"{name}: give {given.__name__}(...), not the class")
     if isinstance(given, type) and issubclass(given, BaseException):
@@ -167,7 +182,7 @@ def refuse_class(name: str, given: object) -> None:
 
 
 def check_answer(name: str, given: object) -> None:
-    """Raise TypeError for what is no answer."""
+    """Raise TypeError unless `given` is an action, a response or None."""
     refuse_class(name, given)
     if not (given is None or isinstance(given, Action | Response)):
         raise TypeError(f"{name} must be an action or a response, not {given!r}")

@@ -1,4 +1,4 @@
-"""Record batches as a broker sees them: a header to read and patch, and a body to keep."""
+"""Record batches of a broker: read and patch the header, keep the body."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka import errors
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.crc32c import crc32c
+from aiokafka.testing.actions import RefusedError
 
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord
@@ -38,8 +39,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 
-class BatchRefusedError(Exception):
-    """The broker does not take this batch; `errno` says why."""
+class BatchRefusedError(RefusedError):
+    """The broker rejects a record batch."""
 
     def __init__(
         self,
@@ -49,19 +50,16 @@ class BatchRefusedError(Exception):
         in_log: bool = False,
         blamed: Mapping[int, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.errno = errno
-        self.message = message
+        super().__init__(errno, message)
         self.in_log = in_log
-        """Whether the log itself refused it: the response then tells where the log starts."""
+        """Whether the log rejected the batch: the response then has the log start offset."""
         self.blamed = dict(blamed or {})
-        """The records that are to blame, by their places in the batch, with the reason of each
-        (KIP-467)."""
+        """The reason for each rejected record, by its index in the batch (KIP-467)."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """One record batch of magic 2; `data` is the whole of it, header included."""
+    """One record batch of magic 2; `data` has all its bytes, including the header."""
 
     data: Buffer
     base_offset: int
@@ -77,7 +75,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Bytes in the log."""
+        """Size in bytes."""
         return len(self.data)
 
     @property
@@ -99,31 +97,31 @@ class Batch:
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """A commit or abort marker."""
+        """Whether the batch is a commit or abort marker."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_commit(self) -> bool:
-        """For a marker: that of a commit."""
+        """Whether the marker commits."""
         return bool(self.data[_MARKER_TYPE])
 
 
 def magic_of(buffer: Buffer) -> int:
-    """Return the format version of the first batch or message in `buffer`; -1 if there is none."""
+    """Return the format version of the first batch or message in `buffer`; -1 without one."""
     return buffer[_MAGIC_OFFSET] if len(buffer) > _MAGIC_OFFSET else -1
 
 
 def parse(buffer: Buffer) -> list[Batch]:
-    """Return all whole batches in a record set, with lengths, magic and checksums verified. What
-    follows the last whole one is ignored.
+    """Return the complete batches of a record set, with verified lengths, magic and checksums. An
+    incomplete batch at the end is ignored.
 
     Raises:
-        BatchRefusedError: as a broker would refuse the record set.
+        BatchRefusedError: with the error code of a broker.
     """
     view = memoryview(buffer)
     batches: list[Batch] = []
@@ -155,7 +153,7 @@ def _parse_one(data: memoryview, size: int) -> Batch:
         raise BatchRefusedError(
             errors.CorruptRecordException.errno, "record batch checksum does not match"
         )
-    # Batch has them in the order of the header, from the attributes on.
+    # The fields of Batch have the order of the header, from the attributes on.
     return Batch(data, base_offset, leader_epoch, *fields)
 
 
@@ -163,7 +161,7 @@ def check_from_client(batch: Batch) -> None:
     """Verify a batch that arrives in a Produce request (Kafka's LogValidator).
 
     Raises:
-        BatchRefusedError: the batch breaks one of them.
+        BatchRefusedError: the batch is invalid.
     """
     if batch.is_control:
         raise BatchRefusedError(errors.InvalidRecord.errno, "clients may not write control batches")
@@ -182,7 +180,7 @@ def check_from_client(batch: Batch) -> None:
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
-    """Return a copy of `batch` for the log, with its offset and epoch written into the bytes.
+    """Return a copy of `batch` with its base offset and leader epoch in the log.
 
     Args:
         append_time: Milliseconds if the topic has ``message.timestamp.type=LogAppendTime``.
@@ -213,7 +211,9 @@ def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | 
 
 
 def with_producer(batch: Batch, like: Batch, sequence: int) -> Batch:
-    """Return a copy of `batch` by the producer of `like`, in its transaction if it is one."""
+    """Return a copy of `batch` with the producer, the transaction and the timestamp type of
+    `like`.
+    """
     data = bytearray(batch.data)
     attributes = batch.attributes | (like.attributes & (TRANSACTIONAL | LOG_APPEND_TIME))
     struct.pack_into(">h", data, _ATTRIBUTES_OFFSET, attributes)
@@ -238,7 +238,7 @@ def control_batch(producer_id: int, producer_epoch: int, *, commit: bool, timest
     return Batch(data, 0, 0, *fields)
 
 
-# -- Records to batches and back: for tests, and for brokers that convert old formats
+# -- Conversion between records, batches and the old message formats
 
 
 _NO_LIMIT = 2**31 - 1
@@ -246,7 +246,7 @@ _ALL = 2**31 - 1
 
 
 def build_batch(items: Iterable[Item], *, codec: int = 0) -> bytes:
-    """Build one batch of (timestamp, key, value, headers) records, at base offset 0."""
+    """Build one batch of (timestamp, key, value, headers) records, with base offset 0."""
     from aiokafka.record.batch import RecordBatchBuilder
 
     builder = RecordBatchBuilder(compression=codec, level=None, size_limit=_NO_LIMIT)
@@ -258,7 +258,7 @@ def build_batch(items: Iterable[Item], *, codec: int = 0) -> bytes:
 def decode_records(
     data: Buffer, topic: str, partition: int, position: int
 ) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-    """Return the records of batches from offset `position` on; control records are left out."""
+    """Return the records of batches from offset `position` on, without control records."""
     from aiokafka.record.batch import RecordReader
 
     if not data:
@@ -268,10 +268,10 @@ def decode_records(
 
 
 def from_message_set(data: Buffer) -> bytes:
-    """Convert messages of magic 0 or 1 to one batch of magic 2, compressed in the same way.
+    """Convert messages of magic 0 or 1 to one batch of magic 2, with the same compression.
 
     Raises:
-        BatchRefusedError: these are no sound messages of the old formats.
+        BatchRefusedError: the bytes are not valid messages of these formats.
     """
     magic = magic_of(data)
     if magic not in (0, 1):
@@ -288,13 +288,13 @@ def from_message_set(data: Buffer) -> bytes:
 
 
 def to_message_set(data: Buffer, magic: int) -> bytes:
-    """Convert a batch of magic 2 to messages of magic 0 or 1, uncompressed; headers are lost."""
+    """Convert a batch of magic 2 to uncompressed messages of magic 0 or 1, without headers."""
     from aiokafka.record.legacy import build_message_set
 
     messages = []
     for record in decode_records(data, "", 0, 0):
         item = (record.timestamp, record.key, record.value)
         message = bytearray(build_message_set(magic, [item], 0, None))
-        message[:8] = record.offset.to_bytes(8, "big")  # which the checksum leaves out
+        message[:8] = record.offset.to_bytes(8, "big")  # not covered by the checksum
         messages.append(message)
     return b"".join(messages)

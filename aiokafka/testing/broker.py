@@ -1,4 +1,4 @@
-"""One broker of a fake cluster: it listens, decodes, asks the script, answers."""
+"""One broker of a fake cluster: decode requests, apply interceptions, send responses."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from aiokafka.testing.actions import (
     Fail,
     Hold,
     RawBytes,
+    RefusedError,
     Silence,
     check_answer,
     check_seconds,
@@ -55,10 +56,7 @@ log = logging.getLogger(__name__)
 
 
 class FakeBroker:
-    """A broker of a :class:`FakeCluster`.
-
-    Requests of one connection are answered one after the other, as Kafka does.
-    """
+    """A broker of a :class:`FakeCluster`. It handles the requests of a connection in order."""
 
     def __init__(
         self,
@@ -72,33 +70,33 @@ class FakeBroker:
         _check_context(ssl_context)
         #: Id of the broker in the cluster.
         self.node_id = node_id
-        #: Address it listens on; the port is known once it has been started.
+        #: Listening address; the port is 0 before the first start.
         self.host = host
         self.port = 0
         self.services = services
-        #: What went wrong inside the fake itself, or could not be decoded; empty in a good test.
+        #: Errors inside the fake, and requests that could not be decoded.
         self.failures: list[BaseException] = []
-        #: ``throttle_time_ms`` put into every answer that has it.
+        #: ``throttle_time_ms`` of every response that has this field.
         self.throttle_ms = 0
-        #: Requests that it delays or does not respond to; see :class:`Faults`.
+        #: APIs whose requests are delayed or get no response; see :class:`Faults`.
         self.faults = BrokerFaults(services.random)
         self._script = script
         self._ssl = ssl_context
-        #: Held while it starts or stops: calls that overlap take their turns.
+        #: Held while the broker starts or stops, so that overlapping calls run one by one.
         self.changing = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        self._largest = ("", 0)  # the setting, and what it says: asked for each request
+        self._largest = ("", 0)  # cached setting: its text and value, needed for each request
 
     @property
     def state(self) -> ClusterState:
-        """What this broker knows of the cluster."""
+        """The cluster as this broker knows it."""
         state = self.services.state
         return state.nodes[self.node_id].view or state
 
     @property
     def profile(self) -> BrokerProfile:
-        """The release that this broker plays."""
+        """The release that this broker imitates."""
         return self.services.state.nodes[self.node_id].profile
 
     @property
@@ -108,19 +106,19 @@ class FakeBroker:
 
     @property
     def is_listening(self) -> bool:
-        """Whether it takes connections."""
+        """Whether the broker accepts connections."""
         return self._server is not None
 
     @property
     def largest_request(self) -> int:
-        """Bytes; the connection is closed for more."""
+        """Maximum size of a request; a larger one closes the connection."""
         text = self.services.state.config["socket.request.max.bytes"]
         if text is not self._largest[0]:
             self._largest = text, int(text)
         return self._largest[1]
 
     async def start(self) -> None:
-        """Listen; after a :meth:`stop` on the same port as before."""
+        """Listen, after a :meth:`stop` on the former port."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: Connection(self), self.host, self.port, ssl=self._ssl
@@ -129,7 +127,7 @@ class FakeBroker:
         self.port = server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening and break all connections; requests in progress are dropped."""
+        """Stop listening and break all connections; requests in progress are cancelled."""
         server, self._server = self._server, None
         if server is not None:
             stop_accepting(server)
@@ -138,32 +136,32 @@ class FakeBroker:
         await close_server(server, connections)
 
     def drop_connections(self) -> None:
-        """Break all connections; new ones are accepted."""
+        """Break all connections. Clients may connect again."""
         for connection in tuple(self._connections):
             connection.abort()
 
     # -- for connections -----------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:
-        """Remember the connection of a client."""
+        """Add a new client connection."""
         self._connections[connection] = None
 
     def gone(self, connection: Connection) -> None:
-        """Forget a connection that is lost and has no request in progress."""
+        """Remove a lost connection without a request in progress."""
         self._connections.pop(connection, None)
 
     def failed(self, exc: Exception) -> None:
-        """Note an error inside the fake."""
+        """Log an error inside the fake and keep it, unless it is a network error."""
         if isinstance(exc, OSError):
-            return  # the network
+            return
         self.failures.append(exc)
         log.error("fake broker %d failed on a request", self.node_id, exc_info=exc)
 
     def answer(self, frame: bytes, connection: Connection) -> Reply | Later:
-        """Return the reply to a request, or what has to be awaited for it.
+        """Return the reply to a request, or the work that produces the reply.
 
         Raises:
-            CloseConnectionError: the connection is to be closed instead.
+            CloseConnectionError: close the connection instead.
         """
         session = connection.session
         if session is not None and session.takes_raw_tokens:
@@ -187,13 +185,13 @@ class FakeBroker:
             session,
             len(frame),
         )
-        if self.faults.is_felt:
-            return Later(self._answer_later(request, context), _as_it_is)
+        if self.faults.is_active:
+            return Later(self._answer_later(request, context))
         self._script.saw(request, context)
         answer = None if self._script.idle else self._script.ask(request, context)
         if answer is not None:
             drop = answer.close if isinstance(answer, Pending) else None
-            return Later(self._act(answer, request, context), _as_it_is, drop)
+            return Later(self._act(answer, request, context), drop=drop)
         response = self._begin(request, context)
         if inspect.iscoroutine(response):
             return Later(response, partial(self._end, context))
@@ -209,7 +207,7 @@ class FakeBroker:
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = skip_tags(frame, position)
         try:
-            # Kafka ignores what follows a request, and librdkafka sends such bytes.
+            # Ignore trailing bytes, as Kafka does: librdkafka sends some.
             return codec(request_class, version).decode_prefix(frame, position)[0]
         except KafkaProtocolError as exc:
             self.failures.append(exc)
@@ -223,7 +221,7 @@ class FakeBroker:
         return await self._act(self._script.ask(request, context), request, context)
 
     async def _act(self, answer: Answer | Pending, request: Any, context: RequestContext) -> Reply:
-        """Do what the script says, or the broker's own work."""
+        """Carry out an action of an interception; without one handle the request."""
         if isinstance(answer, Pending):
             answer = await answer.answer()
         reply = await self._carry_out(answer, request, context)
@@ -251,7 +249,7 @@ class FakeBroker:
             return self._reply(self._failure(answer.errno, request, context), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
-            # A producer without acks gets no response: there is nothing to change.
+            # The request of a producer with acks=0 has no response to change.
             changed = None if response is None else answer.change(response)
             answer = response if changed is None else changed
             check_answer("what the function of an Edit returns", answer)
@@ -265,11 +263,15 @@ class FakeBroker:
         return self._finished(result, context)
 
     def _begin(self, request: Any, context: RequestContext) -> Any:
-        """Call the handler: return its response, None, or an awaitable of either."""
+        """Call the handler and return its result: a response, None, or an awaitable of either."""
         acls = self.services.acls
         errno = 0 if acls.is_idle else acls.check(context, request)
         api = handlers.load(context.api_key)
-        return api.refuse(context, request, errno) if errno else api.handle(context, request)
+        try:
+            handlers.require(errno)
+            return api.handle(context, request)
+        except RefusedError as refused:
+            return api.refuse(context, request, refused.errno)
 
     def _finished(self, result: Response | None, context: RequestContext) -> Response | None:
         if result is None:
@@ -290,7 +292,7 @@ class FakeBroker:
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
-            # Who wants no response has to wait for a quota all the same (KIP-219).
+            # Without a response too, the connection is muted for the quota (KIP-219).
             quotas = self.services.quotas
             waits = 0 if quotas.is_idle else quotas.charge_for(context, None)
             return Reply([], mute=waits / 1000)
@@ -310,13 +312,9 @@ def _check_context(context: ssl.SSLContext | None) -> None:
         )
 
 
-def _as_it_is(reply: Reply) -> Reply:
-    return reply
-
-
 def _reply_to_token(frame: bytes, session: Session) -> Reply:
-    """Return the reply to a token without a header, as before Kafka 1.0, where a refusal closes the
-    connection.
+    """Return the reply to a SASL token without a header, as before Kafka 1.0. A failed login closes
+    the connection.
     """
     verdict = session.authenticate(frame)
     if verdict.errno:
@@ -324,11 +322,11 @@ def _reply_to_token(frame: bytes, session: Session) -> Reply:
     return Reply([struct.pack(">i", len(verdict.challenge)), verdict.challenge])
 
 
-# -- Faults: a broker that is slow, or does not respond to some requests
+# -- Faults of a broker: it delays requests, or does not respond
 
 
 class BrokerFaults:
-    """Requests that a broker delays, or does not respond to, at the moment."""
+    """The APIs whose requests a broker delays, or leaves without a response."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -336,30 +334,30 @@ class BrokerFaults:
         self._slow: Collection[int] | None = ()  # API keys; None for all
         self._hung: Collection[int] | None = ()
         self._revived = asyncio.Event()
-        #: Whether anything is wrong.
-        self.is_felt = False
+        #: Whether any fault is active.
+        self.is_active = False
 
     def hang(self, api_keys: Collection[int] | None) -> None:
-        """Let requests of these APIs wait, None for all, until :meth:`heal`."""
+        """Block requests of these APIs, None for all, until :meth:`heal`."""
         self._hung = api_keys
         self._revived.clear()
-        self.is_felt = True
+        self.is_active = True
 
     def slow(self, seconds: Seconds, api_keys: Collection[int] | None) -> None:
-        """Let requests of these APIs wait for some time."""
+        """Delay requests of these APIs, None for all."""
         for each in seconds if isinstance(seconds, tuple) else (seconds,):
             check_seconds("seconds", each)
         self._lag, self._slow = seconds, api_keys
-        self.is_felt = True
+        self.is_active = True
 
     def heal(self) -> None:
-        """End every fault; the requests that wait are answered."""
+        """End all faults. Blocked requests are handled now."""
         self._hung = self._slow = ()
-        self.is_felt = False
+        self.is_active = False
         self._revived.set()
 
     async def wait(self, api_key: int) -> None:
-        """Let a request wait for as long as it has to."""
+        """Delay or block a request of this API."""
         if self._slow is None or api_key in self._slow:
             await asyncio.sleep(drawn(self._lag, self._random))
         if self._hung is None or api_key in self._hung:

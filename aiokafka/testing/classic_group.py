@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import _clock, errors
+from aiokafka.testing.actions import RefusedError
 
-# -- Members, and the state that a coordinator stores
+if TYPE_CHECKING:
+    from aiokafka.testing.script import Script
+
+# -- Members, and the stored state of a group
 
 
 Protocols = list[tuple[str, bytes]]
@@ -27,19 +31,18 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-class GroupRefusedError(Exception):
-    """The coordinator says no; `errno` says why."""
+class GroupRefusedError(RefusedError):
+    """The group coordinator rejects the request of a member."""
 
     def __init__(self, errno: int, member_id: str = "") -> None:
         super().__init__(errno)
-        self.errno = errno
         self.member_id = member_id
-        """The id to come back with, for MEMBER_ID_REQUIRED."""
+        """With MEMBER_ID_REQUIRED, the id with which to join again."""
 
 
 @dataclass(slots=True)
 class Joined:
-    """The response to a member that has joined."""
+    """The JoinGroup response to a member."""
 
     generation: int
     protocol_type: str
@@ -47,7 +50,7 @@ class Joined:
     leader: str
     member_id: str
     members: list[Member]
-    """All members, for the leader; nothing for the others."""
+    """All members in the response to the leader; empty for other members."""
     skip_assignment: bool = False
 
 
@@ -68,17 +71,17 @@ class Member:
     expiry: asyncio.TimerHandle | None = None
 
     def metadata(self, protocol: str) -> bytes:
-        """Return the metadata that the member sent for a protocol; empty if it sent none."""
+        """Return the member's metadata for a protocol; empty without any."""
         return dict(self.protocols).get(protocol, b"")
 
     def stored(self) -> Member:
-        """Return a copy without anything that waits."""
+        """Return a copy without waiting requests and timers."""
         return replace(self, joining=None, syncing=None, expiry=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a JoinGroup request says."""
+    """The fields of a JoinGroup request."""
 
     member_id: str
     instance_id: str | None
@@ -89,12 +92,12 @@ class Application:
     protocol_type: str
     protocols: Protocols
     needs_member_id: bool
-    """The version of the request has new members come back with an id (KIP-394)."""
+    """Whether new members must join again with the id that they got (KIP-394)."""
     knows_skip: bool
-    """The version of the response can say that the assignment is to be kept (KIP-814)."""
+    """Whether the response can tell the leader to keep the assignment (KIP-814)."""
 
     def as_member(self, member_id: str, assignment: bytes = b"") -> Member:
-        """Return the member that applies, under an id."""
+        """Create the joining member."""
         return Member(
             member_id,
             self.instance_id,
@@ -109,8 +112,9 @@ class Application:
 
 @dataclass(frozen=True)
 class StoredGroup:
-    """A group as its coordinator has written it down, which is when a generation has its
-    assignment, a static member was replaced, or the last member has left."""
+    """The stored state of a group. The coordinator stores it when a generation has its assignment,
+    when a static member is replaced, and when the last member leaves.
+    """
 
     generation: int = 0
     protocol_type: str = ""
@@ -126,14 +130,14 @@ _T = TypeVar("_T")
 
 @dataclass
 class ClassicGroup:
-    """One group. All methods change state at once; waiting is the caller's, on futures."""
+    """One classic group. The methods change its state at once; callers await futures."""
 
     group_id: str
     initial_delay: float
-    """Seconds that an empty group waits for more members (group.initial.rebalance.delay.ms)."""
+    """Seconds that the first rebalance waits for members (group.initial.rebalance.delay.ms)."""
     max_size: int
-    changed: Callable[[], None]
-    """Called after every change of state."""
+    script: Script
+    """Woken after every change of state."""
     state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
@@ -141,7 +145,7 @@ class ClassicGroup:
     leader: str = ""
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
-    """Ids given to members that have not come back with them yet."""
+    """Member ids of members that have not joined again with them yet (KIP-394)."""
     _stored: StoredGroup = field(default_factory=StoredGroup)
     _timer: asyncio.TimerHandle | None = None
     _waits_for_more: bool = False
@@ -149,7 +153,7 @@ class ClassicGroup:
     # -- join ----------------------------------------------------------------------------------
 
     def join(self, application: Application) -> asyncio.Future[Joined]:
-        """Take a JoinGroup request; the future is the response.
+        """Handle a JoinGroup request; the future gets the response.
 
         Raises:
             GroupRefusedError: at once, or through the future.
@@ -207,7 +211,7 @@ class ClassicGroup:
         return self._wait_for_join(member)
 
     def _replace_static(self, old: Member, application: Application) -> asyncio.Future[Joined]:
-        """Replace a static member that is back under its instance id, and fence the old one
+        """Replace a static member that rejoins under its instance id, and fence the former one
         (KIP-345).
         """
         self._drop(old, errors.FencedInstanceId.errno)
@@ -223,7 +227,8 @@ class ClassicGroup:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
-            # The assignment stands: the leader is not to make a new one, or told so (KIP-814).
+            # The assignment stays. KIP-814 tells the leader so; before, the response names the
+            # former member as the leader, so that the new member computes no assignment.
             answer.skip_assignment = application.knows_skip
             answer.members = list(self.members.values()) if application.knows_skip else []
             if not application.knows_skip:
@@ -244,8 +249,8 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING and not changed:
             self._touch(member)
             return _done(self._answer(member))
-        # It has missed a response, and gets it again. When the leader joins, it wants to make
-        # another assignment.
+        # The member missed the response, and gets it again. A leader that joins requests another
+        # rebalance.
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
             self._touch(member)
             return _done(self._answer(member))
@@ -254,9 +259,9 @@ class ClassicGroup:
     def _wait_for_join(self, member: Member) -> asyncio.Future[Joined]:
         if member.joining is not None and not member.joining.done():
             member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError.errno))
-            member.joining.exception()  # its connection may be gone
+            member.joining.exception()  # nobody may be awaiting it
         member.joining = asyncio.get_running_loop().create_future()
-        # The request is kept, and its member waits: no heartbeat can come before the response.
+        # The member waits for the response, and sends no heartbeat before: stop its session timer.
         self._stop_expiry(member)
         waiting = member.joining
         self.rebalance()
@@ -266,11 +271,10 @@ class ClassicGroup:
     # -- rebalance -----------------------------------------------------------------------------
 
     def rebalance(self) -> None:
-        """Ask all members to join again; nothing happens if they are being asked already."""
+        """Make all members rejoin, unless a rebalance is in progress."""
         if self.state is GroupState.PREPARING or not self.members:
             return
-        # The leader may have been assigning: its result is for members that are not the same any
-        # more.
+        # The leader may be computing an assignment, which is for members that have changed since.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
                 _fail(member.syncing, errors.RebalanceInProgressError.errno)
@@ -285,19 +289,17 @@ class ClassicGroup:
             self._timer = loop.call_later(delay, self._complete_join)
             if was_empty:
                 self._waits_for_more = True
-        self.changed()
+        self.script.wake()
 
     def _maybe_complete_join(self) -> None:
-        """Complete as soon as all members have joined."""
+        """Complete the join phase once all members have joined."""
         if self.state is not GroupState.PREPARING or self._waits_for_more or self.pending:
             return
         if all(member.joining is not None for member in self.members.values()):
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """Begin a generation of the members that have joined; remove the others, except static
-        ones.
-        """
+        """Begin a generation with the joined members; remove the others, except static ones."""
         self._stop_timer()
         self._waits_for_more = False
         for member in list(self.members.values()):
@@ -319,10 +321,10 @@ class ClassicGroup:
             self._touch(member)
         longest = max(member.rebalance_timeout for member in self.members.values())
         self._timer = asyncio.get_running_loop().call_later(longest, self._sync_expired)
-        self.changed()
+        self.script.wake()
 
     def _vote(self) -> str:
-        """Return the protocol that most members prefer, among those that all of them know."""
+        """Return the protocol that most members prefer, of those that all members support."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
             next(name for name, _ in member.protocols if name in common)
@@ -351,7 +353,7 @@ class ClassicGroup:
         generation: int,
         assignments: dict[str, bytes],
     ) -> asyncio.Future[bytes]:
-        """Take a SyncGroup request; the future is the member's assignment.
+        """Handle a SyncGroup request; the future gets the member's assignment.
 
         Raises:
             GroupRefusedError: at once, or through the future.
@@ -377,20 +379,20 @@ class ClassicGroup:
             if waiting is not None and not waiting.done():
                 waiting.set_result(member.assignment)
         self._store()
-        self.changed()
+        self.script.wake()
 
     def _sync_expired(self) -> None:
-        """Remove members that joined but never asked for their assignment."""
+        """Remove the members that joined but sent no SyncGroup request in time."""
         for member in list(self.members.values()):
             if member.syncing is None:
                 self._drop(member, errors.UnknownMemberIdError.errno)
         self._after_departure()
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """Take a Heartbeat request; the error code, 0 if all is well.
+        """Handle a Heartbeat request; return the error code, 0 without a rebalance.
 
         Raises:
-            GroupRefusedError: the member is not one.
+            GroupRefusedError: unknown member, fenced, or of another generation.
         """
         member = self.check_member(member_id, instance_id, generation)
         self._touch(member)
@@ -418,10 +420,10 @@ class ClassicGroup:
     # -- leaving -------------------------------------------------------------------------------
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
-        """Take a LeaveGroup request for one member.
+        """Handle a LeaveGroup request for one member.
 
         Raises:
-            GroupRefusedError: it is not a member.
+            GroupRefusedError: there is no such member.
         """
         if instance_id is not None:
             static = self._static(instance_id)
@@ -438,7 +440,7 @@ class ClassicGroup:
         self.remove(member_id)
 
     def remove(self, member_id: str) -> None:
-        """Take a member out, as when its session has expired."""
+        """Remove a member, as when its session has expired."""
         self._drop(self.members[member_id], errors.UnknownMemberIdError.errno)
         self._after_departure()
 
@@ -456,7 +458,7 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.leader = self.protocol = ""
         self._store()
-        self.changed()
+        self.script.wake()
 
     def _drop(self, member: Member, errno: int) -> None:
         del self.members[member.member_id]
@@ -466,7 +468,7 @@ class ClassicGroup:
         member.joining = member.syncing = None
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         self._stop_timer()
         for member in self.members.values():
             self._stop_expiry(member)
@@ -474,19 +476,17 @@ class ClassicGroup:
             handle.cancel()
         self.pending.clear()
 
-    # -- memory --------------------------------------------------------------------------------
+    # -- stored state --------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Write down what another coordinator would have to know."""
+        """Store the state that another coordinator loads."""
         members = tuple(member.stored() for member in self.members.values())
         self._stored = StoredGroup(
             self.generation, self.protocol_type, self.protocol, self.leader, members
         )
 
     def load(self, seconds: float) -> None:
-        """Restore what the log of the coordinator has; sessions begin once it is loaded, in so many
-        seconds.
-        """
+        """Restore the stored state. Sessions begin when it is loaded, after so many seconds."""
         self.close()
         for member in list(self.members.values()):
             self._drop(member, errors.NotCoordinatorForGroupError.errno)
@@ -499,12 +499,12 @@ class ClassicGroup:
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         for member in self.members.values():
             self._touch(member, seconds)
-        self.changed()
+        self.script.wake()
 
     # -- change of the protocol (KIP-848) ------------------------------------------------------
 
     def take_over(self, generation: int, protocol_type: str, members: Iterable[Member]) -> None:
-        """Go on with members that have their assignments, from a group of the other protocol."""
+        """Take over the members of a group of the consumer protocol, with their assignments."""
         self.generation, self.protocol_type = generation, protocol_type
         self.members = {member.member_id: member for member in members}
         self.leader = next(iter(self.members))
@@ -515,7 +515,7 @@ class ClassicGroup:
         self._store()
 
     def interrupt(self) -> None:
-        """Have members join again that wait for a response, in whatever group there is then."""
+        """Fail the waiting JoinGroup and SyncGroup requests with REBALANCE_IN_PROGRESS."""
         for member in self.members.values():
             if member.joining is not None:
                 self._touch(member)
@@ -526,7 +526,7 @@ class ClassicGroup:
     # -- timers --------------------------------------------------------------------------------
 
     def _touch(self, member: Member, later: float = 0.0) -> None:
-        """Restart the session of a member that was heard of, `later` seconds from now."""
+        """Restart the session of a member, `later` seconds from now."""
         self._stop_expiry(member)
         loop = asyncio.get_running_loop()
         member.expiry = loop.call_later(later + member.session_timeout, self._expire, member)
@@ -562,4 +562,4 @@ def _done(value: _T) -> asyncio.Future[_T]:
 def _fail(waiting: asyncio.Future[_T] | None, errno: int) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_exception(GroupRefusedError(errno))
-        waiting.exception()  # perhaps nothing waits for it any more
+        waiting.exception()  # nobody may be awaiting it

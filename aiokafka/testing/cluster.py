@@ -6,7 +6,6 @@ import random
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._typing import Self, later
@@ -42,39 +41,39 @@ else:
 class FakeCluster:
     """A small Kafka cluster on real sockets, in the caller's event loop, with faults on demand.
 
-    Any client can talk to it, of any language: it speaks Kafka's protocol byte for byte. Records
-    live in memory. It starts in milliseconds, and a test can look inside (:meth:`log`,
-    :meth:`requests`), break things (:meth:`stop_broker`, :meth:`move_leader`) and decide what
-    single requests are answered (:meth:`intercept`).
+    It speaks Kafka's protocol byte for byte, so clients of any language can connect. Records live
+    in memory, and the cluster starts in milliseconds. A test can inspect it (:meth:`log`,
+    :meth:`requests`), break it (:meth:`stop_broker`, :meth:`move_leader`) and choose the response
+    to single requests (:meth:`intercept`).
 
-    At first replicas share one log, so replication takes no time, and a leader is never behind.
-    :attr:`replication` gives each its own; :attr:`controller` and :attr:`faults` do the rest of
-    what goes wrong in a cluster.
+    By default all replicas of a partition share one log: replication takes no time, and no replica
+    lags. :attr:`replication` gives each replica its own log; :attr:`controller` and :attr:`faults`
+    simulate other failures.
 
     Args:
-        brokers: How many; their ids are 0, 1, 2 ...
+        brokers: Number of brokers; their ids are 0, 1, 2 ...
         as_version: The Kafka release to behave like: one of ``"0.9"``, ``"0.10.2"``, ``"0.11"``,
             ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"`` (the default). It
-            selects API versions, features and rules that changed.
-        config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``; those
-            that the fake knows are in :data:`aiokafka.testing.settings.BROKER_DEFAULTS`.
+            selects the API versions, the features, and the behaviour that releases changed.
+        config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``;
+            :data:`aiokafka.testing.settings.BROKER_DEFAULTS` lists the supported ones.
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
         host: Address to listen on and to advertise.
-        ssl_context: A server-side context makes every listener a TLS one.
-        security: Who may log in by SASL, and how; None (the default) for no SASL.
-        proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`; clients then
-            know only the proxies' addresses.
-        seed: Decides whatever is drawn, such as lags; None (the default) draws it from the
+        ssl_context: A server-side context; with it every listener uses TLS.
+        security: The users and mechanisms of SASL; None (the default) disables SASL.
+        proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`. Metadata then
+            has the proxies' addresses.
+        seed: Seed of all random choices, such as lags; None (the default) draws a seed from the
             ``random`` module.
-        profile: The server to behave like: ``"apache"`` (the default), or one that speaks Kafka's
-            protocol in its own way: ``"event-hubs"``, ``"redpanda"``, ``"msk-serverless"``,
-            ``"warpstream"``, ``"automq"``, or ``"bare"``, which responds with as little as the
-            protocol allows. Only Apache Kafka has an `as_version`.
+        profile: The server to imitate: ``"apache"`` (the default), or another server that speaks
+            Kafka's protocol: ``"event-hubs"``, ``"redpanda"``, ``"msk-serverless"``,
+            ``"warpstream"``, ``"automq"``, or ``"bare"``, which returns the least that the protocol
+            allows. Only ``"apache"`` can have an `as_version`.
 
     Raises:
-        ValueError: unknown `as_version`, `profile` or setting, or a value that a setting cannot
-            have; `as_version` with a profile.
-        TypeError: an argument of another kind.
+        ValueError: unknown `as_version`, `profile` or setting; an invalid value of a setting;
+            `as_version` with another profile than ``"apache"``.
+        TypeError: an argument of another type.
 
     Example::
 
@@ -111,14 +110,14 @@ class FakeCluster:
         self._state.config.update(broker_settings(config or {}))
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
-        self._services = Services(self._state, self._script.wake, drawn, security)
+        self._services = Services(self._state, self._script, drawn, security)
         made = (
             FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
             for i in range(brokers)
         )
         self._brokers = ByBroker({broker.node_id: broker for broker in made})
         self._faults = Faults(self._services, self._brokers)
-        #: One proxy per broker id, if the cluster was made with ``proxied=True``; else empty.
+        #: The proxy of each broker, by broker id; empty without ``proxied=True``.
         self.proxies: dict[int, FaultProxy] = {}
         if proxied:
             self.proxies = {i: FaultProxy(host=host) for i in range(brokers)}
@@ -126,14 +125,14 @@ class FakeCluster:
     # -- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all brokers. ``async with`` does it."""
+        """Start all brokers. ``async with`` calls it."""
         self._services.resume()
         for node_id in self._brokers:
             await self.start_broker(node_id)
 
     async def stop(self) -> None:
-        """Stop everything; no task, timer or socket is left. Records are kept, and what was under
-        way goes on with :meth:`start`. May be repeated.
+        """Stop all brokers and close every task, timer and socket. Records are kept, and sessions
+        and transactions continue after :meth:`start`. A second call does nothing.
         """
         self._services.close()
         for proxy in self.proxies.values():
@@ -150,29 +149,24 @@ class FakeCluster:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
 
-    # -- facts ---------------------------------------------------------------------------------
+    # -- inspection ----------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """``"host:port"`` of every broker, stopped ones included, with commas between."""
+        """``"host:port"`` of every broker, stopped ones included, separated by commas."""
         return ",".join(map(self.address, self._state.nodes))
 
     @property
     def state(self) -> ClusterState:
-        """Nodes, topics and settings, to look at."""
+        """The nodes, topics and settings, for inspection."""
         return self._state
 
     @property
     def groups(self) -> Groups:
-        """The group coordinators: members, committed offsets, and what can be done to them.
+        """The group coordinators: members, committed offsets, and methods to disturb them.
 
         Example::
 
@@ -183,52 +177,54 @@ class FakeCluster:
 
     @property
     def transactions(self) -> Transactions:
-        """The transaction coordinators: states, and markers that can be held back."""
+        """The transaction coordinators: states, and a way to delay the transaction markers."""
         return self._services.transactions
 
     @property
     def replication(self) -> Replication:
-        """How replicas copy from their leaders: lags, stalls, the ISR."""
+        """Replication from leaders to followers: lags, stalls, the ISR."""
         return self._services.replication
 
     @property
     def controller(self) -> Controller:
-        """What decides who leads: elections, also unclean ones, and times without a controller."""
+        """The controller: elections, also unclean ones, and times without a controller."""
         return self._services.controller
 
     @property
     def coordinators(self) -> Coordinators:
-        """Who coordinates groups and transactions: moves, and the time that loading takes."""
+        """Which brokers coordinate groups and transactions: moves, and how long loading takes."""
         return self._services.coordinators
 
     @property
     def telemetry(self) -> TelemetryReceiver:
-        """What clients push of their metrics, if ``config`` has a ``metric.reporters``."""
+        """Metrics that clients push (KIP-714), if ``config`` sets ``metric.reporters``."""
         return self._services.telemetry
 
     @property
     def quotas(self) -> Quotas:
-        """How much clients may send, fetch and ask for, before they are throttled."""
+        """Limits of sent and fetched bytes and of requests, above which clients are throttled."""
         return self._services.quotas
 
     @property
     def acls(self) -> Acls:
-        """What clients may not do."""
+        """Permissions withdrawn from clients, and access control lists."""
         return self._services.acls
 
     @property
     def faults(self) -> Faults:
-        """What can be wrong with single brokers: slow, hanging, misinformed, a broken disk."""
+        """Faults of single brokers: slow, hanging, with stale metadata, with a failed disk."""
         return self._faults
 
     @property
     def connections(self) -> int:
-        """Number of client connections that are open, over all brokers."""
+        """Number of open client connections, over all brokers."""
         return sum(broker.connections for broker in self._brokers.values())
 
     @property
     def failures(self) -> list[BaseException]:
-        """Requests that could not be decoded and errors inside the fake; empty in a good test."""
+        """Errors from requests that could not be decoded, and inside the fake. Assert that it is
+        empty.
+        """
         return [exc for broker in self._brokers.values() for exc in broker.failures]
 
     def address(self, broker_id: int) -> str:
@@ -252,7 +248,7 @@ class FakeCluster:
         return found
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        """Return the log of a partition, to read and write its records without a client.
+        """Return the log of a partition, to read and write records without a client.
 
         Raises:
             KeyError: there is no such partition.
@@ -270,17 +266,18 @@ class FakeCluster:
         config: Mapping[str, object] | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic at once on all brokers.
+        """Create a topic. All brokers know it at once.
 
         Args:
             name: Letters, digits, ``.``, ``_`` and ``-``.
-            partitions: How many.
-            replication_factor: Replicas of each, on different brokers.
+            partitions: Number of partitions.
+            replication_factor: Number of replicas of each partition, on different brokers.
             config: Topic settings by Kafka's names.
-            assignment: Partition to broker ids, the first of which leads; instead of the numbers.
+            assignment: The broker ids of each partition, the leader first; replaces `partitions`
+                and `replication_factor`.
 
         Raises:
-            TopicRefusedError: Kafka would refuse it; `errno` holds the code.
+            TopicRefusedError: Kafka would reject the request with the error code `errno`.
             RuntimeError: no broker runs.
         """
         if not self._state.live_nodes():
@@ -291,7 +288,7 @@ class FakeCluster:
         self._script.wake()
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic and its records at once.
+        """Delete a topic and its records. All brokers notice at once.
 
         Raises:
             KeyError: there is no such topic.
@@ -301,28 +298,29 @@ class FakeCluster:
         self._script.wake()
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
-        """Let another broker lead a partition, under the next leader epoch. It becomes a replica if
-        it was none. The old leader answers NOT_LEADER_OR_FOLLOWER from now on.
+        """Make another broker the leader of a partition, in the next leader epoch. A broker without
+        a replica gets one. The former leader then returns NOT_LEADER_OR_FOLLOWER.
 
         Returns:
             The new leader epoch.
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: it is stopped, cut off or has no disk, or is behind without a leader.
+            ValueError: the broker is stopped, isolated or without a sound disk; or it is not in
+                sync, and there is no leader to copy from.
         """
         partition = self.partition(*tp)
         self.broker(broker_id)
         can_serve = self._state.can_serve
         if not (self._state.nodes[broker_id].registered and can_serve(partition, broker_id)):
             raise ValueError(f"broker {broker_id} is stopped or cut off, or without a sound disk")
-        behind = None if broker_id in self._state.isr(partition) else partition.copies
-        if behind is not None and not can_serve(partition, partition.leader):
+        stale = None if broker_id in self._state.isr(partition) else partition.copies
+        if stale is not None and not can_serve(partition, partition.leader):
             raise ValueError(f"broker {broker_id} is not in sync: no leader to copy from is left")
         if broker_id not in partition.replicas:
             partition.replicas.append(broker_id)
-        if behind is not None:
-            behind.catch_up(broker_id)
+        if stale is not None:
+            stale.catch_up(broker_id)
         self._state.set_leader(partition, broker_id)
         self._services.leaders_changed()
         self._script.wake()
@@ -331,10 +329,11 @@ class FakeCluster:
     # -- brokers -------------------------------------------------------------------------------
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Break all connections of a broker and listen no more, as ``kill -9`` does.
+        """Break all connections of a broker and stop listening, as ``kill -9`` does.
 
-        Partitions that it led go to another live replica, or have no leader until it is back; the
-        :attr:`controller` may take its time.
+        Another live replica becomes the leader of each partition that the broker led, at once or
+        after :attr:`Controller.session_timeout`. Without one the partition has no leader until the
+        broker is started again.
         """
         async with self._brokers[broker_id].changing:
             self._state.nodes[broker_id].alive = False
@@ -350,7 +349,7 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # The controller may have missed that a broker runs.
+            # Without a controller, a running broker may not be registered as alive.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -365,11 +364,11 @@ class FakeCluster:
         self._script.wake()
 
     def set_release(self, broker_id: int, as_version: str) -> None:
-        """Let one broker be another Kafka from now on, as in a rolling upgrade or downgrade: its
-        connections break. Stop it before and start it after for all that a restart does.
+        """Change the Kafka release of one broker, as a rolling upgrade or downgrade does, and break
+        its connections. For a full restart, stop the broker before and start it after.
 
-        Features (``transaction.version``, ``group.version``) are those of the oldest broker: they
-        change when the last one is up, or the first one down.
+        The finalized features (``transaction.version``, ``group.version``) are those of the oldest
+        broker: they change with the last upgrade or the first downgrade.
 
         Raises:
             KeyError: no such broker.
@@ -381,11 +380,11 @@ class FakeCluster:
         self._script.wake()
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Grow a topic to `total` partitions at once.
+        """Increase the number of partitions of a topic to `total`.
 
         Raises:
             KeyError: there is no such topic.
-            ValueError: it has as many already.
+            ValueError: the topic has `total` partitions or more.
         """
         found = self._state.topics[topic]
         if total <= len(found.partitions):
@@ -394,51 +393,43 @@ class FakeCluster:
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:
-        """Break all client connections of one broker, or of all; they may connect again.
+        """Break all client connections of one broker, or of all. Clients may connect again.
 
         Raises:
             KeyError: no such broker.
         """
-        for broker in self._meant(broker_id):
+        for broker in self._selected(broker_id):
             broker.drop_connections()
 
     def advertise(self, broker_id: int, host: str, port: int) -> None:
-        """Tell clients another address for a broker, for example a proxy's or a wrong one."""
+        """Put another address of a broker into metadata, for example a proxy's or a wrong one."""
         node = self._state.nodes[broker_id]
         node.host, node.port = host, port
 
     def move_coordinator(self, kind: str, key: str, broker_id: int) -> None:
-        """Let another broker coordinate a group or transactional id, see
-        :meth:`Coordinators.move`.
-
-        Args:
-            kind: ``"group"`` or ``"transaction"``.
-            key: The group id or transactional id.
-            broker_id: The new coordinator. While it is stopped another one takes its place.
-
-        Raises:
-            KeyError: no such kind or broker.
+        """Make another broker the coordinator of a group or transactional id, as
+        :meth:`Coordinators.move` does.
         """
         self._services.coordinators.move(kind, key, broker_id)
 
-    def _meant(self, broker_id: int | None) -> list[FakeBroker]:
-        """Return one broker, or all."""
+    def _selected(self, broker_id: int | None) -> list[FakeBroker]:
         if broker_id is None:
             return list(self._brokers.values())
         return [self._brokers[broker_id]]
 
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
-        """Put `milliseconds` into ``throttle_time_ms`` of every answer, and read nothing from the
-        connection for as long (KIP-219). 0 ends it.
+        """Set ``throttle_time_ms`` of every response, and stop reading from the connection for that
+        time (KIP-219). 0 ends the throttling.
 
         Args:
+            milliseconds: The throttle time.
             broker_id: One broker only; None (the default) means all.
 
         Raises:
             KeyError: no such broker.
         """
         check_whole("milliseconds", milliseconds, 0)
-        for broker in self._meant(broker_id):
+        for broker in self._selected(broker_id):
             broker.throttle_ms = milliseconds
 
     # -- scripts -------------------------------------------------------------------------------
@@ -451,37 +442,37 @@ class FakeCluster:
         times: int | None = None,
         broker: int | None = None,
     ) -> Interception:
-        """Decide what requests of an API are answered.
+        """Choose what happens to requests of an API before the broker handles them.
 
-        Interceptions are asked in the order in which they were made; the first answer that is not
-        None counts.
+        Interceptions are called in the order of their creation, until one returns something other
+        than None.
 
         Args:
             api: A request class of :mod:`aiokafka.protocol.messages`, its API key, or None for all.
-            handler: What to answer, or a (plain or ``async``) callable
-                ``handler(request, context)`` that returns it: None to let the broker handle the
-                request, a response object, or one of :class:`Fail`, :class:`Delay`, :class:`Hold`,
-                :class:`Cut`, :class:`Silence`, :class:`RawBytes`, :class:`Edit`.
-            times: End after this many requests; None (the default) means until removed.
+            handler: An action (:class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`,
+                :class:`Silence`, :class:`RawBytes`, :class:`Edit`), a response object, or None to
+                let the broker handle the request. Or a callable ``handler(request, context)``,
+                plain or ``async``, that returns one of these.
+            times: Remove the interception after this many requests; None (the default) keeps it.
             broker: Only requests to this broker id.
 
         Raises:
             KeyError: no such broker.
-            TypeError: `api` or `handler` is none of these, such as ``Cut`` instead of ``Cut()``.
+            TypeError: `api` or `handler` is of another type, such as ``Cut`` instead of ``Cut()``.
 
         Returns:
             The interception, which is also a context manager that removes it.
 
         Example::
 
-            # The first produce request is written, but its response is lost.
+            # The records of the first produce request are written, but its response is lost.
             cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
         """
-        self._meant(broker)
+        self._selected(broker)
         return self._script.add(api, handler, times, broker)
 
     def requests(self, api: type[Request[Any]] | int | None = None) -> list[SeenRequest]:
-        """Return the requests seen so far, oldest first: at most the last 10,000 or 32 MiB of them.
+        """Return the received requests, oldest first: at most the last 10,000 or 32 MiB of them.
 
         Args:
             api: A request class or API key; None (the default) for all.
@@ -489,18 +480,18 @@ class FakeCluster:
         return self._script.seen(api)
 
     def count(self, api: type[Request[Any]] | int) -> int:
-        """Return the number of requests of an API since the start or :meth:`forget_requests`."""
+        """Return how many requests of an API were received since :meth:`forget_requests`."""
         return self._script.counts.get(key_of(api) or 0, 0)
 
     def forget_requests(self) -> None:
-        """Forget the requests seen so far."""
+        """Discard the received requests, and restart :meth:`count` at 0."""
         self._script.forget()
 
     async def wait_for(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-        """Wait until `condition()` is true; it is asked after every request and change.
+        """Wait until `condition()` is true; it is called after every request and change of state.
 
         Raises:
-            TimeoutError: it was not, within `timeout_s` seconds.
+            TimeoutError: `condition()` was not true within `timeout_s` seconds.
             TypeError: `condition` is an ``async`` function.
 
         Example::

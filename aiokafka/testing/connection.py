@@ -1,4 +1,4 @@
-"""Client connections to a fake broker: requests in, responses out, one after the other."""
+"""Client connections to a fake broker, the framing of requests and responses, and servers."""
 
 from __future__ import annotations
 
@@ -27,55 +27,55 @@ _connection_ids = itertools.count(1)
 
 @dataclass(slots=True)
 class Reply:
-    """What goes back for one request."""
+    """The bytes to send for one request."""
 
     chunks: list[Buffer]
-    """Nothing if the client gets no answer."""
+    """The bytes; empty for no response."""
     mute: float = 0.0
-    """Seconds for which the connection is not read afterwards (KIP-219)."""
+    """Seconds for which the broker reads nothing from the connection afterwards (KIP-219)."""
 
 
 @dataclass(slots=True)
 class Later:
-    """A reply that has to be awaited."""
+    """Work that produces a reply, to be run in a task."""
 
     work: Coroutine[Any, Any, Any]
-    finish: Callable[[Any], Reply]
-    """Makes the reply of what comes from `work`."""
+    finish: Callable[[Any], Reply] | None = None
+    """Makes the reply from the result of `work`; None if the result is the reply."""
     drop: Callable[[], None] | None = None
-    """Called if `work` is given up before it has begun."""
+    """Called if `work` is cancelled before its first step."""
 
 
 class Connection(asyncio.Protocol):
-    """Requests are answered in order. Most are answered where they arrive; only what has to wait
-    gets a task, and the requests behind it wait as well.
+    """Handles the requests of a client in order. Most get their response in `data_received`. Only a
+    request that must wait gets a task, and blocks the requests behind it.
 
-    Owns: the bytes that are not a whole request yet, and the task of the request that waits.
+    Owns: the bytes of an incomplete request, and the task of the waiting request.
     """
 
     def __init__(self, broker: FakeBroker) -> None:
-        #: A number that no other connection has had.
+        #: Unique number of the connection.
         self.connection_id = next(_connection_ids)
         #: The client's address.
         self.host = ""
-        #: Who is logged in; None where brokers ask for no login.
+        #: State of the SASL login; None without SASL.
         self.session: Session | None = None
-        #: The loop that it runs in; to ask asyncio costs a system call before Python 3.12.
+        #: The event loop. Cached: get_running_loop() makes a system call before Python 3.12.
         self.loop = asyncio.get_running_loop()
         self._broker = broker
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._task: asyncio.Task[None] | None = None
-        self._later: Later | None = None  # what the task is about
+        self._later: Later | None = None  # the work of the task
         self._timer: asyncio.TimerHandle | None = None
-        self._is_full = False  # the client does not read what it is sent
-        self._is_ended = False  # the client sends no more
+        self._is_full = False  # the write buffer is full: the client does not read
+        self._is_ended = False  # the client has sent EOF
         self._closed: asyncio.Future[None] = self.loop.create_future()
 
-    # -- what the transport calls --------------------------------------------------------------
+    # -- asyncio.Protocol --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve a client, unless the broker has stopped."""
+        """Register the connection, unless the broker has stopped."""
         self._transport = cast("asyncio.Transport", transport)
         if not self._broker.is_listening:
             self._transport.abort()
@@ -86,14 +86,14 @@ class Connection(asyncio.Protocol):
         self._broker.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Add bytes, and answer the requests that are whole, unless one before them waits."""
+        """Handle the complete requests, unless an earlier one is waiting."""
         self._received += data
         if not self._waits:
             self._advance()
 
     def eof_received(self) -> bool:
-        """Close once all requests that arrived are answered; return whether replies can still be
-        sent.
+        """Close after the responses to all received requests; return whether the transport stays
+        open for them.
         """
         self._is_ended = True
         if not self._waits:
@@ -102,20 +102,20 @@ class Connection(asyncio.Protocol):
         return transport is not None and transport.get_extra_info("ssl_object") is None
 
     def pause_writing(self) -> None:
-        """Stop answering: the client does not read what it is sent."""
+        """Stop handling requests while the client does not read responses."""
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """Answer again: the client reads."""
+        """Handle requests again."""
         self._is_full = False
         if not self._waits:
             self._advance()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the timer, and after an error the requests that were not answered."""
+        """Cancel the timer, and after an error discard the requests without a response."""
         self._is_ended = True
         if self._transport is not None:
-            # Python 3.10 warns of TLS transports that have ended by themselves, or were aborted.
+            # Python 3.10 warns about TLS transports that ended without close().
             self._transport.close()
         if exc is not None:
             self._received.clear()
@@ -131,23 +131,23 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is there."""
+        """Whether the connection is open."""
         return not self._closed.done()
 
     def abort(self) -> None:
-        """Break the connection; a request in progress is dropped."""
+        """Break the connection and cancel a request in progress."""
         self._received.clear()
         if self._task is not None and self._later is not None:
             self._task.cancel()
             if inspect.getcoroutinestate(self._later.work) == inspect.CORO_CREATED:
-                self._later.work.close()  # the task will not come to it
+                self._later.work.close()  # the cancelled task never starts it
                 if self._later.drop is not None:
                     self._later.drop()
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is left of it."""
+        """Wait until the connection is closed and its task has ended."""
         if self._task is not None:
             await asyncio.wait([self._task])
         await self._closed
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         return self._task is not None or self._timer is not None or self._is_full
 
     def _advance(self) -> None:
-        """Answer what is there, up to a request that has to wait."""
+        """Handle the complete requests, up to one that must wait."""
         try:
             while not self._waits:
                 frame = self._next_frame()
@@ -174,18 +174,19 @@ class Connection(asyncio.Protocol):
                     name = f"fake-broker-{self._broker.node_id}"
                     self._later = answer
                     task = self.loop.create_task(self._answer_later(answer), name=name)
-                    # An eager one may be over, with requests behind it begun.
+                    # An eager task may have finished already, and started the next request.
                     if not task.done():
                         self._task = task
         except CloseConnectionError:
-            self._close()  # by the script, or what Kafka does
+            self._close()  # for a Cut, or because Kafka does so
         except Exception as exc:
             self._broker.failed(exc)
             self._close()
 
     async def _answer_later(self, later: Later) -> None:
         try:
-            reply = later.finish(await later.work)
+            result = await later.work
+            reply = result if later.finish is None else later.finish(result)
         except CloseConnectionError:
             self._close()
         except Exception as exc:
@@ -219,9 +220,9 @@ class Connection(asyncio.Protocol):
         if self.session is not None and self.session.state is State.REFUSED:
             self._close()
         elif reply.mute:
-            self._timer = self.loop.call_later(reply.mute, self._speak_again)
+            self._timer = self.loop.call_later(reply.mute, self._unmute)
 
-    def _speak_again(self) -> None:
+    def _unmute(self) -> None:
         self._timer = None
         self._advance()
 
@@ -231,7 +232,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-# -- Frames: headers of requests, and responses as bytes
+# -- Frames: request headers, and encoded responses
 
 
 API_VERSIONS = 18
@@ -244,7 +245,7 @@ def read_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
     """Return API key, version, correlation id and client id, and the position after them.
 
     Raises:
-        CloseConnectionError: the frame is too short for that.
+        CloseConnectionError: the header is incomplete.
     """
     try:
         api_key, version, correlation_id = _HEADER.unpack_from(frame)
@@ -255,7 +256,7 @@ def read_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
 
 
 def encode(response: Response, api_key: int, version: int, correlation_id: int) -> list[Buffer]:
-    """Encode a frame with the response."""
+    """Encode a response with its header."""
     body = codec(type(response), version).encode(response)
     size = sum(map(len, body))
     flexible = response.FLEXIBLE is not None and version >= response.FLEXIBLE
@@ -269,17 +270,17 @@ def encode(response: Response, api_key: int, version: int, correlation_id: int) 
 def refuse_version(
     profile: BrokerProfile, frame: bytes, header: tuple[int, int, int, str | None, int]
 ) -> Reply:
-    """Answer a request of an API or version that the broker does not have, as a broker would."""
+    """Return the reply to a request of an unsupported API or version."""
     api_key, version, correlation_id, _, position = header
     if profile.release < (0, 10):
-        return Reply([])  # the broker throws inside; the client never hears of it
+        return Reply([])  # Kafka 0.9 fails internally, and sends nothing
     if api_key != API_VERSIONS:
         raise CloseConnectionError
     if profile.closes_on_newer_clients:
         raise CloseConnectionError
     if version >= 3:
-        skip_tags(frame, position)  # must be there: the header is of the newest form
-    # ApiVersions tells, in its oldest form, which versions of itself there are (KIP-511).
+        skip_tags(frame, position)  # closes the connection if they are malformed
+    # The response has version 0, and the range of supported ApiVersions versions (KIP-511).
     entries = b""
     if profile.release >= (2, 4):
         low, high = profile.ranges[API_VERSIONS]
@@ -292,8 +293,8 @@ def refuse_version(
 
 
 def _read_client_id(frame: bytes) -> tuple[str | None, int]:
-    """Return the client id, a nullable string even in flexible headers, and the position after
-    it.
+    """Return the client id and the position after it. It is a nullable string, not a compact one,
+    even in flexible headers.
     """
     start = _HEADER.size + 2
     size = int.from_bytes(frame[_HEADER.size : start], "big", signed=True)
@@ -305,7 +306,7 @@ def _read_client_id(frame: bytes) -> tuple[str | None, int]:
 
 
 def skip_tags(frame: bytes, position: int) -> int:
-    """Return the position after the tagged fields of a request header, of which none is defined."""
+    """Return the position after the tagged fields of a request header; all are unknown."""
     if frame[position : position + 1] == b"\0":
         return position + 1
     count, position = _uvarint(frame, position)
@@ -329,35 +330,35 @@ def _uvarint(frame: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-# -- Servers: addresses, and closing without leaving a socket behind
+# -- Servers: addresses, and closing without leaking a socket
 
 
 _TURNS = 10
 
 
 class Closing(Protocol):
-    """A connection that was told to end."""
+    """A connection that is being closed."""
 
     async def wait_closed(self) -> None:
-        """Wait until it has."""
+        """Wait until the connection is closed."""
 
 
 def address_of(host: str, port: int) -> str:
-    """Return an address as clients take it: one of IPv6 is in brackets."""
+    """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def stop_accepting(server: asyncio.Server) -> None:
-    """Let a server take no more connections; :func:`close_server` has to follow.
+    """Stop accepting connections; the caller must call :func:`close_server` afterwards.
 
-    `Server.close()` alone loses a connection that was accepted just before (CPython's gh-109564):
+    `Server.close()` alone leaks a connection that was accepted just before (CPython gh-109564):
 
-    1. The loop accepts it, and plans a task that makes its transport.
+    1. The loop accepts the connection, and schedules a task that creates its transport.
     2. The server is closed.
-    3. The task makes the transport, which finds its server closed and fails. Nothing closes the
-       socket: the client is connected, and hears nothing until it is collected as garbage.
+    3. The task creates the transport, which fails because its server is closed. Nothing closes the
+       socket: the client stays connected until the socket is garbage-collected.
 
-    So only the reading of the listening socket ends here, where the loop has such a thing.
+    So only the reader of the listening socket is removed here, if the loop supports that.
     """
     loop = server.get_loop()
     try:
@@ -369,11 +370,12 @@ def stop_accepting(server: asyncio.Server) -> None:
 
 
 async def close_server(server: asyncio.Server | None, connections: Iterable[Closing]) -> None:
-    """Wait until these connections have ended; close a server that accepts no more, and wait until
-    it has let go of everything. A call that is cancelled leaves no socket either.
+    """Wait until these connections are closed, then close the server. If the call is cancelled, the
+    server is closed all the same.
 
-    A connection that was accepted in the same turn of the loop gets its transport in the next one,
-    reaches its handler a few turns later, and its socket is closed a few turns after that.
+    A connection accepted in the current turn of the loop gets its transport in the next turn,
+    reaches its handler a few turns later, and its socket is closed a few turns after that. So the
+    call also waits for `_TURNS` turns.
     """
     try:
         for connection in connections:

@@ -1,12 +1,14 @@
-"""A consumer group of the next-generation protocol, which the broker assigns (KIP-848). It can
-have members of the classic protocol, which see a group that is always ready to be joined."""
+"""A consumer group of the consumer protocol, whose assignment the broker computes (KIP-848). It may
+have members of the classic protocol too, which join without waiting for a rebalance.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aiokafka import _clock, errors
 from aiokafka.errors import KafkaProtocolError
@@ -18,6 +20,10 @@ from aiokafka.protocol.messages.consumer_protocol import (
 )
 from aiokafka.testing.classic_group import Application, GroupRefusedError, Joined, Protocols
 
+if TYPE_CHECKING:
+    from aiokafka.testing.groups import Groups
+    from aiokafka.testing.script import Script
+
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 ASSIGNORS = ("uniform", "range")
 _NOTHING: Slots = frozenset()
@@ -25,7 +31,7 @@ _NOTHING: Slots = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a ConsumerGroupHeartbeat request says; None where it says nothing new."""
+    """The fields of a ConsumerGroupHeartbeat request; None where they have not changed."""
 
     member_id: str
     epoch: int
@@ -41,31 +47,31 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says all, as it does after an error."""
+        """Whether all fields are set, as in the first heartbeat after an error."""
         subscribed = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribed and self.owned is not None
 
 
 @dataclass(slots=True, eq=False)
 class ClassicSide:
-    """What a member of the classic protocol has beside the others."""
+    """Further state of a member of the classic protocol."""
 
     session_timeout: float
     protocols: Protocols
     joining: asyncio.TimerHandle | None = None
-    """Removes a member that does not join again after it was told to."""
+    """Removes the member if it does not rejoin in time after REBALANCE_IN_PROGRESS."""
     syncing: asyncio.TimerHandle | None = None
-    """Removes a member that does not ask for the assignment after it has joined."""
+    """Removes the member if it sends no SyncGroup request in time after it has joined."""
 
     @property
     def metadata(self) -> bytes:
-        """What the member wants; all of its protocols say the same."""
+        """The subscription, which is the same for all of the member's protocols."""
         return self.protocols[0][1]
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerMember:
-    """A member of such a group."""
+    """A member of a group of the consumer protocol."""
 
     member_id: str
     instance_id: str | None
@@ -79,11 +85,11 @@ class ConsumerMember:
     epoch: int = 0
     previous_epoch: int = -1
     assigned: Slots = _NOTHING
-    """What the member may consume."""
+    """The partitions that the member may consume."""
     revoking: Slots = _NOTHING
-    """What it was told to give up and has not confirmed yet."""
+    """The partitions that the member must revoke and has not confirmed as revoked."""
     away: bool = False
-    """A static member that left for a while; its partitions are kept for it."""
+    """Whether this is a static member that left temporarily, and keeps its partitions."""
     classic: ClassicSide | None = None
     """None for a member of the consumer protocol."""
     expiry: asyncio.TimerHandle | None = None
@@ -92,31 +98,29 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the coordinator answers to a heartbeat."""
+    """The fields of the response to a heartbeat."""
 
     member_id: str
     epoch: int
     assignment: Slots | None
-    """None if it is as the member knows it."""
+    """None if the member knows its assignment."""
 
 
 @dataclass
 class ConsumerGroup:
-    """One group. All methods change state at once."""
+    """One group of the consumer protocol. The methods change its state at once."""
 
     group_id: str
     session_timeout: float
-    topics_by_name: Callable[[], Mapping[str, tuple[bytes, int]]]
-    """Topic name to its id and number of partitions, as of now."""
     max_size: int
-    changed: Callable[[], None]
     hosts_classic: bool
     """Whether classic members may join (group.consumer.migration.policy)."""
-    downgrade: Callable[[ConsumerGroup, Collection[str]], bool]
-    """Makes a classic group of the members but those with these ids, which leave; False if it may
-    not be."""
+    groups: Groups
+    """All groups of the cluster: they know the topics, and replace this group by a classic one."""
+    script: Script
+    """Woken after every change of state."""
     epoch: int = 1
-    """Goes up when members or topics change."""
+    """Group epoch, which a change of members, subscriptions or topics increases."""
     assignment_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Slots] = field(default_factory=dict)
@@ -135,14 +139,14 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members ask for; ``uniform`` if none asks."""
+        """The assignor that most members name; ``uniform`` without any."""
         asked = [m.assignor for m in self.members.values() if m.assignor]
         return max(asked, key=asked.count) if asked else ASSIGNORS[0]
 
     # -- heartbeat -----------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat) -> Reply:
-        """Join, stay or leave.
+        """Handle a heartbeat, by which a member joins, stays or leaves.
 
         Raises:
             GroupRefusedError: with the broker's error code.
@@ -163,17 +167,17 @@ class ConsumerGroup:
             self._reassign()
         self._reconcile(member, beat.owned)
         self._touch(member)
-        self.changed()
-        # Also to a member that says everything: it does so when it has missed a response.
-        tell = beat.epoch == JOINING or beat.is_full or before != member.assigned
-        return Reply(member.member_id, member.epoch, member.assigned if tell else None)
+        self.script.wake()
+        # A full heartbeat may follow a lost response, so its response has the assignment too.
+        has_assignment = beat.epoch == JOINING or beat.is_full or before != member.assigned
+        return Reply(member.member_id, member.epoch, member.assigned if has_assignment else None)
 
     def _join(self, beat: Heartbeat) -> ConsumerMember:
         if beat.topics is None and beat.regex is None:
             raise GroupRefusedError(errors.InvalidRequestError.errno)
         former = self._static(beat.instance_id)
         if former is not None and not former.away and former.classic is None:
-            # Also to the member itself, when it got no response to its first join.
+            # Also if this is the same member, and the response to its first join was lost.
             raise GroupRefusedError(errors.UnreleasedInstanceId.errno)
         known = self.members.get(beat.member_id)
         if known is not None and former is None:
@@ -187,7 +191,7 @@ class ConsumerGroup:
         return member
 
     def _take_over(self, member: ConsumerMember, former: ConsumerMember) -> None:
-        """Give a static member that is back what was kept for it."""
+        """Replace a static member that has come back; it keeps its subscription and partitions."""
         self._remove(former)
         member.topics, member.regex = former.topics, former.regex
         member.assignor = former.assignor
@@ -198,8 +202,8 @@ class ConsumerGroup:
         member = self._named(beat)
         if beat.epoch == member.epoch:
             return member
-        # The epoch before is good once more if the member says what it owns, and that is no more
-        # than it has: then it has only missed the response that raised its epoch.
+        # The response that raised the epoch was lost if the member sends its previous epoch, and
+        # owns no partition that is not assigned to it.
         answer_was_lost = (
             beat.epoch == member.previous_epoch
             and beat.owned is not None
@@ -210,8 +214,8 @@ class ConsumerGroup:
         return member
 
     def _named(self, beat: Heartbeat) -> ConsumerMember:
-        """Return the member that a request names. An instance id is looked up first: the member
-        that has it by now has fenced the one that had it before.
+        """Return the member that a request names. With an instance id, the member that holds it now
+        counts: it has fenced the former holder.
         """
         if beat.instance_id is None:
             member = self.members.get(beat.member_id)
@@ -224,7 +228,7 @@ class ConsumerGroup:
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
-        """Take over what the member says; return whether a new assignment has to be made."""
+        """Update the member; return whether its subscription or assignor has changed."""
         if beat.regex:
             _check_regex(beat.regex)
         before = (member.topics, member.regex, member.assignor)
@@ -245,20 +249,20 @@ class ConsumerGroup:
         if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
             member.away = True
             member.epoch = LEAVING_FOR_A_WHILE
-            # It reads no more, so what it was to give up is free.
+            # The member consumes nothing any more, so the partitions to revoke are free.
             member.revoking = _NOTHING
             _cancel(member.revocation)
             member.revocation = None
             self._touch(member)
         else:
             self.remove(member.member_id)
-        self.changed()
+        self.script.wake()
         return Reply(beat.member_id, beat.epoch, None)
 
     # -- classic members -----------------------------------------------------------------------
 
     def take_over(self, generation: int, members: Iterable[ConsumerMember]) -> None:
-        """Go on with members of a classic group, which have their assignments."""
+        """Take over the members of a classic group, with their assignments."""
         self.epoch = self.assignment_epoch = generation
         for member in members:
             self.members[member.member_id] = member
@@ -266,7 +270,7 @@ class ConsumerGroup:
             self._touch(member)
 
     def join(self, application: Application) -> Joined:
-        """Take a JoinGroup request: its member is assigned what can be, and waits for nobody.
+        """Handle a JoinGroup request. The member gets the free partitions, without waiting.
 
         Raises:
             GroupRefusedError: with the broker's error code.
@@ -280,15 +284,15 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.MemberIdRequired.errno, str(_clock.random_uuid()))
         try:
             metadata = application.protocols[0][1]
-            subscription = read_subscription(metadata, self.topics_by_name())
+            subscription = read_subscription(metadata, self.groups.topics())
         except KafkaProtocolError:
             raise GroupRefusedError(errors.UnknownError.errno) from None
         former = self._static(application.instance_id)
         member = self._classic_member(application, former)
         self._follow(member, application, subscription)
         if former is not None and former.classic is None and self._is_classic:
-            self.downgrade(self, ())
-        self.changed()
+            self.groups.downgrade(self, ())
+        self.script.wake()
         protocol = application.protocols[0][0]
         return Joined(member.epoch, CONSUMERS, protocol, "", member.member_id, [])
 
@@ -304,7 +308,7 @@ class ConsumerGroup:
     def _classic_member(
         self, application: Application, former: ConsumerMember | None
     ) -> ConsumerMember:
-        """Return the member that joins; a static one that is back has what it had before."""
+        """Return the joining member; a static member that rejoins keeps its partitions."""
         instance_id, member_id = application.instance_id, application.member_id
         if member_id:
             if instance_id is not None:
@@ -324,7 +328,7 @@ class ConsumerGroup:
     def _follow(
         self, member: ConsumerMember, application: Application, subscription: Subscription
     ) -> None:
-        """Take over what a classic member says, and assign to it what can be."""
+        """Update a classic member, and assign the free partitions of its target to it."""
         _end_classic(member)
         member.classic = ClassicSide(application.session_timeout, application.protocols)
         has_changed = member.topics != subscription.topics or member.regex is not None
@@ -338,28 +342,28 @@ class ConsumerGroup:
         self._touch(member)
 
     def sync(
-        self, member_id: str, instance_id: str | None, generation: int, told: Sequence[str | None]
+        self, member_id: str, instance_id: str | None, generation: int, named: Sequence[str | None]
     ) -> bytes:
-        """Take a SyncGroup request, which tells the type and the name of the protocol, if at all;
-        the response is the assignment.
+        """Handle a SyncGroup request; return the assignment. `named` has the type and the name of
+        the protocol, None in older versions.
 
         Raises:
             GroupRefusedError: with the broker's error code.
         """
         member, classic = self._check_classic(member_id, instance_id, generation)
         real = (CONSUMERS, classic.protocols[0][0])
-        if any(name not in (None, expected) for name, expected in zip(told, real, strict=True)):
+        if any(name not in (None, expected) for name, expected in zip(named, real, strict=True)):
             raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
         if self.epoch > member.epoch and not member.revoking:
-            self._call(member, classic)
+            self._expect_rejoin(member, classic)
             raise GroupRefusedError(errors.RebalanceInProgressError.errno)
         _cancel(classic.syncing)
         classic.syncing = None
         self._touch(member)
-        return write_assignment(member.assigned, self.topics_by_name(), classic.metadata)
+        return write_assignment(member.assigned, self.groups.topics(), classic.metadata)
 
     def beat(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """Take a Heartbeat request; the error code, 0 if there is no reason to join again.
+        """Handle a Heartbeat request; return the error code, 0 if the member need not rejoin.
 
         Raises:
             GroupRefusedError: with the broker's error code.
@@ -370,7 +374,7 @@ class ConsumerGroup:
         can_get_all = bool(missing) and all(self._is_free(slot, member) for slot in missing)
         if self.epoch == member.epoch and not member.revoking and not can_get_all:
             return 0
-        self._call(member, classic)
+        self._expect_rejoin(member, classic)
         return errors.RebalanceInProgressError.errno
 
     def _check_classic(
@@ -391,20 +395,20 @@ class ConsumerGroup:
         if static.member_id != member_id:
             raise GroupRefusedError(errors.FencedInstanceId.errno)
 
-    def _call(self, member: ConsumerMember, classic: ClassicSide) -> None:
-        """Expect a member to join again."""
+    def _expect_rejoin(self, member: ConsumerMember, classic: ClassicSide) -> None:
+        """Start the timer within which a member must rejoin."""
         if classic.joining is None:
             classic.joining = self._remove_later(member)
 
     @property
     def _is_classic(self) -> bool:
-        """Whether all members are classic ones."""
+        """Whether all members use the classic protocol."""
         return all(member.classic is not None for member in self.members.values())
 
     # -- assignment ----------------------------------------------------------------------------
 
     def _topics_changed(self) -> bool:
-        now = self.topics_by_name()
+        now = self.groups.topics()
         subscribed = {name for m in self.members.values() for name in self._subscription(m, now)}
         relevant = {name: now[name] for name in subscribed}
         changed = relevant != self._known_topics
@@ -422,7 +426,7 @@ class ConsumerGroup:
     def _reassign(self) -> None:
         """Begin a group epoch with a new target assignment."""
         self.epoch += 1
-        topics = self.topics_by_name()
+        topics = self.groups.topics()
         is_range = self.assignor == "range"
         members = sorted(self.members.values(), key=_place) if is_range else self.members.values()
         wanted = {m.member_id: self._subscription(m, topics) for m in members}
@@ -430,9 +434,7 @@ class ConsumerGroup:
         self.assignment_epoch = self.epoch
 
     def rebalance(self) -> None:
-        """Make a new target assignment, in which members that want the same topics change
-        places.
-        """
+        """Make a new target assignment, rotated among the members with the same subscription."""
         self._reassign()
         alike: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
         for member in self.members.values():
@@ -442,14 +444,15 @@ class ConsumerGroup:
             self.target.update(zip(ids, [*shares[1:], shares[0]], strict=True))
 
     def fence(self, member_id: str) -> None:
-        """Refuse a member's next heartbeat, as when a new coordinator knows a later epoch: that of
-        the group, so no member is at its former one again."""
+        """Reject a member's next heartbeat, as a coordinator does that knows a later epoch. The
+        member gets the group's next epoch, so that its former epoch is never valid again.
+        """
         self._reassign()
         member = self.members[member_id]
         member.epoch, member.previous_epoch = self.epoch, -1
 
     def _reconcile(self, member: ConsumerMember, owned: Slots | None) -> None:
-        """Move a member towards its target: first it gives up, then it gets what others gave up."""
+        """Move a member towards its target: it revokes partitions first, then it gets free ones."""
         target = self.target[member.member_id]
         if owned is not None and not owned & member.revoking:
             member.revoking = _NOTHING
@@ -458,7 +461,7 @@ class ConsumerGroup:
             member.assigned &= target
             member.revoking |= surplus if owned is None or owned & surplus else _NOTHING
         if member.revoking:
-            # A classic member has to join again in time.
+            # A classic member must rejoin in time instead.
             if member.classic is None:
                 self._expect_revocation(member)
             return
@@ -480,19 +483,19 @@ class ConsumerGroup:
             member.revocation = self._remove_later(member)
 
     def _remove_later(self, member: ConsumerMember) -> asyncio.TimerHandle:
-        """Remove a member at the end of its rebalance timeout."""
+        """Start a timer that removes a member after its rebalance timeout."""
         loop = asyncio.get_running_loop()
         return loop.call_later(member.rebalance_timeout, self._expire, member)
 
     # -- leaving -------------------------------------------------------------------------------
 
     def remove(self, *member_ids: str) -> None:
-        """Take members out and assign their partitions to others."""
+        """Remove members, and assign their partitions to others."""
         leaving = [self.members[member_id] for member_id in member_ids]
         others = [m for m in self.members.values() if m.member_id not in member_ids]
         is_classic = all(member.classic is not None for member in others)
         was_mixed = any(member.classic is None for member in leaving)
-        if others and is_classic and was_mixed and self.downgrade(self, member_ids):
+        if others and is_classic and was_mixed and self.groups.downgrade(self, member_ids):
             return
         for member in leaving:
             self._remove(member)
@@ -500,13 +503,12 @@ class ConsumerGroup:
         self._reassign()
 
     def dismiss(self, names: Iterable[tuple[str, str | None]]) -> list[int]:
-        """Take out members that leave, or that an administrator names, by their ids, instance ids,
-        or both; an error code for each."""
+        """Remove members by member id, instance id, or both; return an error code for each."""
         found: list[int | str] = [self._to_dismiss(*name) for name in names]
         leaving = dict.fromkeys(each for each in found if isinstance(each, str))
         if leaving:
             self.remove(*leaving)
-            self.changed()
+            self.script.wake()
         return [0 if isinstance(each, str) else each for each in found]
 
     def _to_dismiss(self, member_id: str, instance_id: str | None) -> int | str:
@@ -528,7 +530,7 @@ class ConsumerGroup:
         del self.members[member.member_id]
 
     def load(self, seconds: float) -> None:
-        """Restart all sessions, once another coordinator has loaded the group in so many
+        """Restart all sessions, when another coordinator has loaded the group in so many
         seconds.
         """
         for member in self.members.values():
@@ -544,7 +546,7 @@ class ConsumerGroup:
     def _expire(self, member: ConsumerMember) -> None:
         if self.members.get(member.member_id) is member:
             self.remove(member.member_id)
-            self.changed()
+            self.script.wake()
 
     def _static(self, instance_id: str | None) -> ConsumerMember | None:
         if instance_id is None:
@@ -553,7 +555,7 @@ class ConsumerGroup:
         return next(found, None)
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         for member in self.members.values():
             self._stop_timers(member)
 
@@ -573,7 +575,7 @@ def _check_regex(regex: str) -> None:
 
 
 def _end_classic(member: ConsumerMember) -> None:
-    """Take a member for one of the consumer protocol."""
+    """Make a member one of the consumer protocol."""
     _stop_classic(member)
     member.classic = None
 
@@ -590,7 +592,7 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 
 def _place(member: ConsumerMember) -> tuple[bool, str]:
-    """Return the key by which members are sorted: static ones by their instance ids come first."""
+    """Return the sort key of a member: static members come first, by instance id."""
     return member.instance_id is None, member.instance_id or member.member_id
 
 
@@ -599,7 +601,7 @@ def _range(
     topics: Mapping[str, tuple[bytes, int]],
     _former: Mapping[str, Slots],
 ) -> dict[str, Slots]:
-    """Give neighbouring partitions of each topic to each member, in the order of `wanted`."""
+    """Assign consecutive partitions of each topic to each member, in the order of `wanted`."""
     found: dict[str, set[Slot]] = {member: set() for member in wanted}
     for name, (topic_id, count) in topics.items():
         members = [member for member, names in wanted.items() if name in names]
@@ -616,8 +618,8 @@ def _uniform(
     topics: Mapping[str, tuple[bytes, int]],
     former: Mapping[str, Slots],
 ) -> dict[str, Slots]:
-    """Spread partitions evenly over the members, which keep what they have as far as that is
-    fair.
+    """Spread partitions evenly over the members. Members keep their partitions up to a fair
+    share.
     """
     ids = {name: topics[name][0] for names in wanted.values() for name in names}
     allowed = {member: {ids[name] for name in names} for member, names in wanted.items()}
@@ -638,7 +640,7 @@ def _uniform(
 
 
 def _level(found: dict[str, set[Slot]], allowed: Mapping[str, Iterable[bytes]]) -> None:
-    """Move partitions from members that have two more than another who may have them."""
+    """Move partitions between subscribed members until their numbers differ by one at most."""
     moved = True
     while moved:
         moved = False
@@ -654,7 +656,7 @@ def _level(found: dict[str, set[Slot]], allowed: Mapping[str, Iterable[bytes]]) 
                     break
 
 
-# -- Subscriptions and assignments of classic members, which the coordinator reads and writes
+# -- Subscriptions and assignments of classic members, in their encoding
 
 
 CONSUMERS = "consumer"
@@ -671,7 +673,7 @@ _VERSION_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a classic member wants, and what it has."""
+    """The subscription of a classic member."""
 
     topics: tuple[str, ...]
     owned: Slots
@@ -679,7 +681,7 @@ class Subscription:
 
 
 def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
-    """Return what a member has said in its JoinGroup request.
+    """Decode the subscription in a JoinGroup request.
 
     Raises:
         KafkaProtocolError: it is malformed.
@@ -693,11 +695,11 @@ def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
 
 
 def read_assignment(assignment: bytes, topics: Topics) -> Slots:
-    """Return the partitions that the leader of a classic group has assigned to a member.
+    """Decode the assignment that the leader of a classic group has made for a member.
 
     Raises:
         KafkaProtocolError: it is malformed.
-        GroupRefusedError: a topic has no such partition.
+        GroupRefusedError: there is no such partition.
     """
     if not assignment:
         return frozenset()
@@ -713,7 +715,7 @@ def read_assignment(assignment: bytes, topics: Topics) -> Slots:
 
 
 def write_assignment(slots: Slots, topics: Topics, metadata: bytes) -> bytes:
-    """Return an assignment in the version in which the member's metadata is."""
+    """Encode an assignment, in the version of the member's subscription."""
     names = {topic_id: name for name, (topic_id, _) in topics.items()}
     by_topic: dict[str, list[int]] = {}
     for topic_id, number in sorted(slots):
@@ -730,15 +732,14 @@ def write_assignment(slots: Slots, topics: Topics, metadata: bytes) -> bytes:
 
 
 def _version_of(data: bytes) -> int:
-    """Return the version that data is to be read in, which may be older than its own; -1 if it is
-    too short to have one."""
+    """Return the version to decode data in, at most the newest known; -1 if data has no version."""
     if len(data) < _VERSION_BYTES:
         return -1
     return min(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), _NEWEST)
 
 
 def _slots(partitions: list[TopicPartition], topics: Topics) -> Slots:
-    """Return the partitions of topics that are there."""
+    """Return the partitions of the topics that exist."""
     return frozenset(
         (topics[entry.topic][0], number)
         for entry in partitions

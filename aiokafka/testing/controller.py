@@ -1,36 +1,37 @@
-"""The controller of a fake cluster: who runs and who leads, and what goes on without it."""
+"""The controller of a fake cluster: registered brokers, elections, and times without it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._typing import later
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.testing.state import ClusterState, Node
+    from aiokafka.testing.services import Services
+    from aiokafka.testing.state import Node
 else:
-    ClusterState = later("aiokafka.testing.state.ClusterState")
+    Services = later("aiokafka.testing.services.Services")
     Node = later("aiokafka.testing.state.Node")
 
 
 class Controller:
-    """What decides on leaders in a :class:`FakeCluster`; see its `controller`.
+    """Registers brokers and elects leaders in a :class:`FakeCluster`; see its `controller`.
 
-    While there is none (:meth:`stop`), brokers that start or stop go unnoticed: metadata goes on
-    naming them, nothing is elected, the ISR does not change, and requests that change the cluster
-    get NOT_CONTROLLER with ZooKeeper (before 3.0), or with KRaft wait until their time is over.
+    Without a controller (after :meth:`stop`), metadata still has the brokers that have stopped, and
+    lacks those that have started; there are no elections, and the ISR does not change. Requests
+    that change the cluster get NOT_CONTROLLER with ZooKeeper (before 3.0); with KRaft they wait
+    until their timeout.
     """
 
-    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
-        #: Seconds after which it notices that a broker has stopped; 0 (the default) for at once.
+    def __init__(self, services: Services) -> None:
+        #: Seconds until the controller notices that a broker has stopped; 0 by default.
         self.session_timeout = 0.0
-        self._state = state
-        self._changed = changed
-        self._timers: dict[int, asyncio.TimerHandle] = {}  # broker to the end of its session
-        self._return: asyncio.TimerHandle | None = None
+        self._services = services
+        self._state = services.state
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # by broker, the end of its session
+        self._return: asyncio.TimerHandle | None = None  # the end of `fail_over`
         self._successor: int | None = None
         self._waiting: list[asyncio.Event] = []
 
@@ -38,25 +39,25 @@ class Controller:
 
     @property
     def is_available(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a controller."""
         return self._state.has_controller
 
     @property
     def broker_id(self) -> int:
-        """The broker that metadata names as the controller; -1 if there is none."""
+        """The broker id of the controller in metadata; -1 without one."""
         return self._state.controller
 
     def stop(self) -> None:
-        """Stop the controller; there is none until :meth:`start`."""
+        """Stop the controller. There is none until :meth:`start`."""
         self._cancel_return()
         self._state.has_controller = False
-        self._changed()
+        self._services.cluster_changed()
 
     def start(self, broker_id: int | None = None) -> None:
-        """Start a controller, which at once acts on what has happened since the last one stopped.
+        """Start a controller. It handles at once what has happened since the last one stopped.
 
         Args:
-            broker_id: Which broker it is; None (the default) for the same as before.
+            broker_id: The new controller; None (the default) for the former one.
 
         Raises:
             KeyError: no such broker.
@@ -67,15 +68,15 @@ class Controller:
         self._state.has_controller = True
         for node in self._state.nodes.values():
             if node.node_id not in self._timers:
-                self.look_at(node)
+                self.update_registration(node)
         self._state.elect_again()
         for event in self._waiting:
             event.set()
         self._waiting.clear()
-        self._changed()
+        self._services.cluster_changed()
 
     def fail_over(self, seconds: float, broker_id: int | None = None) -> None:
-        """Stop the controller for so many seconds; then start another, as :meth:`start` does."""
+        """Stop the controller, and :meth:`start` another one after so many seconds."""
         self.stop()
         loop = asyncio.get_running_loop()
         self._return = loop.call_later(seconds, self.start, broker_id)
@@ -84,18 +85,18 @@ class Controller:
     def elect(
         self, tp: TopicPartition | tuple[str, int], broker_id: int, *, unclean: bool = False
     ) -> int:
-        """Let a replica lead a partition, with the log that it has: what it has not copied is lost.
+        """Make a replica the leader of a partition. Records that it has not copied are lost.
 
         Args:
-            unclean: Also one that is not in sync. It loses records that were acknowledged, if
-                replication is at work (:attr:`FakeCluster.replication`).
+            unclean: Allow a replica that is not in sync. Acknowledged records may be lost, if the
+                replicas have their own logs (:attr:`FakeCluster.replication`).
 
         Returns:
             The new leader epoch.
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: the broker keeps no replica, does not run, or is not in sync.
+            ValueError: the broker has no replica, does not run, or is not in sync.
         """
         partition = self._state.partition(*tp)
         if partition is None:
@@ -109,24 +110,22 @@ class Controller:
                 f"broker {broker_id} is not in sync: give unclean=True to lose records"
             )
         self._state.set_leader(partition, broker_id)
-        self._changed()
+        self._services.cluster_changed()
         return partition.leader_epoch
 
     # -- for the cluster -----------------------------------------------------------------------
 
     def broker_started(self, node_id: int) -> None:
-        """Note that a broker runs."""
+        """Register a broker that has started or can be reached again."""
         node = self._state.nodes[node_id]
         node.restarted = node.registered
         node.alive = True
         self._end_session(node_id)
         if self._state.has_controller:
-            self.look_at(node)
+            self.update_registration(node)
 
     def broker_stopped(self, node_id: int) -> None:
-        """Note that a broker has stopped or cannot be reached: its session ends, after its
-        timeout.
-        """
+        """End the session of a broker that has stopped or is isolated, after `session_timeout`."""
         node = self._state.nodes[node_id]
         if node.registered and self.session_timeout > 0:
             self._end_session(node_id)
@@ -135,22 +134,22 @@ class Controller:
                 self.session_timeout, self._session_over, node_id
             )
         elif self._state.has_controller:
-            self.look_at(node)
+            self.update_registration(node)
 
-    def look_at(self, node: Node) -> None:
-        """Take note of a broker that is there or not, and elect leaders."""
+    def update_registration(self, node: Node) -> None:
+        """Register or unregister a broker as its state demands, and elect leaders."""
         there = node.alive and not node.isolated
-        if node.restarted:  # it was away for less than its session
+        if node.restarted:  # within its session, so its stop went unnoticed
             node.restarted = False
             self._state.node_down(node.node_id)
         if there and not node.registered:
             self._state.node_up(node.node_id)
         elif node.registered and not there:
             self._state.node_down(node.node_id)
-        self._changed()
+        self._services.cluster_changed()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait up to so many seconds for a controller; return whether there is one."""
+        """Wait up to so many seconds for a controller; return whether there is one now."""
         if self._state.has_controller:
             return True
         event = asyncio.Event()
@@ -165,12 +164,12 @@ class Controller:
         return self._state.has_controller
 
     def resume(self) -> None:
-        """Let the controller come that was to, when :meth:`close` kept it away."""
+        """Start the controller at once whose start :meth:`close` prevented."""
         if self._return is not None:
             self.start(self._successor)
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         if self._return is not None:
             self._return.cancel()
         for node_id in tuple(self._timers):
@@ -179,7 +178,7 @@ class Controller:
     def _session_over(self, node_id: int) -> None:
         del self._timers[node_id]
         if self._state.has_controller:
-            self.look_at(self._state.nodes[node_id])
+            self.update_registration(self._state.nodes[node_id])
 
     def _end_session(self, node_id: int) -> None:
         timer = self._timers.pop(node_id, None)

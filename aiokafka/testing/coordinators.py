@@ -1,16 +1,17 @@
-"""Coordinators of a fake cluster that move, and load what they coordinate."""
+"""Which brokers coordinate groups and transactions, and the time that loading takes."""
 
 from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aiokafka import errors
 from aiokafka._typing import later
 from aiokafka.testing.replication import Seconds, drawn
 
 if TYPE_CHECKING:
+    from aiokafka.testing.groups import Groups
     from aiokafka.testing.state import ClusterState
 else:
     ClusterState = later("aiokafka.testing.state.ClusterState")
@@ -21,43 +22,36 @@ Key = tuple[int, str]
 """Kind, and group id or transactional id."""
 
 
-class Loaded(Protocol):
-    """Groups that a coordinator reads when it takes over."""
-
-    def load(self, group_id: str, seconds: float) -> None:
-        """Restore what the log of the coordinator has about a group, loaded in so many seconds."""
-
-
 class Coordinators:
-    """Who coordinates groups and transactions in a :class:`FakeCluster`; see its `coordinators`.
+    """Group and transaction coordinators of a :class:`FakeCluster`; see its `coordinators`.
 
-    A real coordinator keeps its groups in memory and writes down what must not be lost. When
-    another broker takes over it reads that, and answers COORDINATOR_LOAD_IN_PROGRESS meanwhile.
-    Members of the last complete generation are members again, and their sessions begin afresh; who
-    was joining, and a generation without assignment, is forgotten. Members of the consumer protocol
-    and transactions are as they were.
+    A real coordinator keeps groups in memory, and stores a part of their state in a topic. A new
+    coordinator loads the stored state, and returns COORDINATOR_LOAD_IN_PROGRESS meanwhile. The
+    members of the last generation with an assignment are members again, with new sessions. Members
+    that were joining, and a generation without an assignment, are lost. Members of the consumer
+    protocol and transactions do not change.
     """
 
     def __init__(self, state: ClusterState, random: Random) -> None:
-        #: How long each coordinator loads after it has moved or its broker has started again, as
-        #: seconds or (least, most). None (the default): it takes no time, and nothing is forgotten.
+        #: How long loading takes after a move or a restart of the broker, in seconds or (least,
+        #: most). None (the default): it takes no time, and no state is lost.
         self.load_time: Seconds | None = None
         self._state = state
         self._random = random
-        self._groups: Loaded | None = None
-        self._loaded_at: dict[Key, int] = {}  # the broker that has it in memory
+        self._groups: Groups | None = None
+        self._loaded_at: dict[Key, int] = {}  # the broker that has the key in memory
         self._busy_until: dict[Key, float] = {}
 
     # -- for tests -----------------------------------------------------------------------------
 
     def move(self, kind: str, key: str, broker_id: int) -> None:
-        """Let another broker coordinate a group or transactional id; the old one answers
-        NOT_COORDINATOR from now on.
+        """Make another broker the coordinator of a group or transactional id. The former one then
+        returns NOT_COORDINATOR.
 
         Args:
             kind: ``"group"`` or ``"transaction"``.
             key: The group id or transactional id.
-            broker_id: The new coordinator. While it is stopped another one takes its place.
+            broker_id: The new coordinator. While it is stopped another broker replaces it.
 
         Raises:
             KeyError: no such kind or broker.
@@ -70,8 +64,8 @@ class Coordinators:
             self._begin(place, drawn(self.load_time, self._random))
 
     def load(self, kind: str, key: str, seconds: float) -> None:
-        """Let the coordinator of a group or transactional id load it again: requests get
-        COORDINATOR_LOAD_IN_PROGRESS for so long.
+        """Make the coordinator of a group or transactional id load it again. Requests get
+        COORDINATOR_LOAD_IN_PROGRESS for so many seconds.
 
         Raises:
             KeyError: no such kind.
@@ -79,21 +73,19 @@ class Coordinators:
         self._begin((_kind(kind), key), seconds)
 
     def heal(self) -> None:
-        """End all loading, and let moves take no time from now on."""
+        """End all loading; later moves take no time."""
         self.load_time = None
         self._busy_until.clear()
         self._loaded_at.clear()
 
     # -- for the brokers -----------------------------------------------------------------------
 
-    def attach(self, groups: Loaded) -> None:
-        """Set the groups that are to be loaded."""
+    def attach(self, groups: Groups) -> None:
+        """Set the groups that a new coordinator loads."""
         self._groups = groups
 
     def check(self, kind: int, key: str, node_id: int) -> int:
-        """Return the error code for a request about a key to this broker; 0 if it is the right
-        one.
-        """
+        """Return 0 if this broker coordinates the key and has loaded it, else the error code."""
         place = (kind, key)
         if self._state.coordinator(kind, key) != node_id:
             return errors.NotCoordinatorForGroupError.errno
@@ -108,7 +100,7 @@ class Coordinators:
         return 0
 
     def broker_stopped(self, node_id: int) -> None:
-        """Forget what a broker had loaded: it loses its memory when it stops."""
+        """Mark the keys of a stopped broker as not loaded."""
         for place, loaded_at in self._loaded_at.items():
             if loaded_at == node_id:
                 self._loaded_at[place] = -1

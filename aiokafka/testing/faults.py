@@ -1,4 +1,4 @@
-"""What can be wrong with single brokers of a fake cluster."""
+"""Faults of single brokers: hanging, slow, with stale metadata, isolated, a failed disk."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from aiokafka.testing.script import key_of
 if TYPE_CHECKING:
     from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.services import Services
-    from aiokafka.testing.state import Node
 else:
     FakeBroker = later("aiokafka.testing.broker.FakeBroker")
     Services = later("aiokafka.testing.services.Services")
-    Node = later("aiokafka.testing.state.Node")
 
 Apis = Iterable["type[Request[Any]] | int"]
 
 
 class Faults:
-    """Brokers of a :class:`FakeCluster` that half work; see its `faults`.
+    """Faults of single brokers of a :class:`FakeCluster`; see its `faults`.
+
+    The methods raise KeyError for an unknown broker id.
 
     Example::
 
-        cluster.faults.isolate(0)       # others lead now, and broker 0 does not know it
+        cluster.faults.isolate(0)       # other brokers lead now, and broker 0 does not know it
         ...
-        cluster.faults.heal()           # all is well with all brokers that run
+        cluster.faults.heal()           # all running brokers work again
     """
 
     def __init__(self, services: Services, brokers: Mapping[int, FakeBroker]) -> None:
@@ -38,51 +38,37 @@ class Faults:
         self._state = services.state
         self._brokers = brokers
 
-    # -- slow and half dead --------------------------------------------------------------------
+    # -- hanging and slow ----------------------------------------------------------------------
 
     def hang(self, broker_id: int, apis: Apis | None = None) -> None:
-        """Let a broker accept connections and answer nothing until :meth:`revive`. Requests that
-        came meanwhile are then carried out, also of clients that have gone away.
+        """Make a broker accept connections and send no response until :meth:`revive`. It then
+        handles the requests received meanwhile, also those of clients that have disconnected.
 
         Args:
-            apis: Only requests of these, by class or API key: a broker may answer metadata and no
-                fetch. None (the default) for all.
-
-        Raises:
-            KeyError: no such broker.
+            apis: Only requests of these APIs, by class or API key; None (the default) for all.
         """
         self._brokers[broker_id].faults.hang(_keys(apis))
 
     def slow(self, broker_id: int, seconds: Seconds, apis: Apis | None = None) -> None:
-        """Let a broker take its time for each request until :meth:`revive`.
+        """Delay each request to a broker until :meth:`revive`.
 
         Args:
-            seconds: How long, or (least, most) to draw each time.
-            apis: As of :meth:`hang`.
-
-        Raises:
-            KeyError: no such broker.
+            seconds: The delay, or (least, most) to draw each delay between.
+            apis: Only requests of these APIs, by class or API key; None (the default) for all.
         """
         self._brokers[broker_id].faults.slow(seconds, _keys(apis))
 
     def revive(self, broker_id: int) -> None:
-        """End what :meth:`hang` and :meth:`slow` began.
-
-        Raises:
-            KeyError: no such broker.
-        """
+        """End :meth:`hang` and :meth:`slow` of a broker."""
         self._brokers[broker_id].faults.heal()
 
-    # -- misinformed ---------------------------------------------------------------------------
+    # -- stale metadata ---------------------------------------------------------------------------
 
     def mislead(self, broker_id: int) -> None:
-        """Let a broker learn nothing more of the cluster until :meth:`inform`. It answers metadata
-        as of now, and goes on as the leader that it was: what it takes with ``acks=1`` while
-        another one leads is lost, and ``acks=all`` runs into its timeout. It knows of no topics
-        that are created later. It is not the coordinator of anything that has moved.
-
-        Raises:
-            KeyError: no such broker.
+        """Freeze the metadata of a broker until :meth:`inform`. It keeps returning the present
+        metadata, and remains the leader of its partitions: records that it writes with ``acks=1``
+        while another broker leads are lost, and ``acks=all`` times out. It does not know topics
+        that are created later. Groups and transactional ids that move are coordinated elsewhere.
         """
         node = self._state.nodes[broker_id]
         if node.view is not None:
@@ -93,37 +79,27 @@ class Faults:
         node.view = self._state.snapshot()
 
     def inform(self, broker_id: int) -> None:
-        """Let a broker know at once what is so.
-
-        Raises:
-            KeyError: no such broker.
-        """
+        """Update the metadata of a misled broker at once."""
         node = self._state.nodes[broker_id]
         if node.view is None:
             return
         view, node.view = node.view, None
         for partition in (*view.partitions(), *self._state.partitions()):
-            partition.log_of(broker_id).wake()  # requests that wait look who leads
+            partition.log_of(broker_id).wake()  # waiting requests check the leader again
             partition.log.wake()
         self._services.cluster_changed()
 
     def isolate(self, broker_id: int) -> None:
-        """Cut a broker off from the controller and the other brokers, not from clients, until
-        :meth:`rejoin`. Others are elected; it is misled as by :meth:`mislead`.
-
-        Raises:
-            KeyError: no such broker.
+        """Isolate a broker from the controller and the other brokers, but not from clients, until
+        :meth:`rejoin`. Other leaders are elected, and its metadata is stale as after
+        :meth:`mislead`.
         """
         self.mislead(broker_id)
         self._state.nodes[broker_id].isolated = True
         self._services.controller.broker_stopped(broker_id)
 
     def rejoin(self, broker_id: int) -> None:
-        """End what :meth:`isolate` began.
-
-        Raises:
-            KeyError: no such broker.
-        """
+        """End :meth:`isolate` of a broker."""
         node = self._state.nodes[broker_id]
         if not node.isolated:
             return
@@ -137,11 +113,11 @@ class Faults:
     def fail_disk(
         self, broker_id: int, tps: Iterable[TopicPartition | Place] | None = None
     ) -> None:
-        """Let the disk of a broker fail, as when it is full: the replicas on it are offline
-        (KAFKA_STORAGE_ERROR), and others are elected.
+        """Make the disk of a broker fail, as when it is full. The replicas on it go offline
+        (KAFKA_STORAGE_ERROR), and other leaders are elected.
 
         Args:
-            tps: The partitions on that disk; None (the default) for all that the broker keeps.
+            tps: The partitions on that disk; None (the default) for all partitions of the broker.
 
         Raises:
             KeyError: no such broker or partition.
@@ -165,30 +141,23 @@ class Faults:
         self._services.cluster_changed()
 
     def repair_disk(self, broker_id: int) -> None:
-        """End a failure of a broker's disk, with all that was on it.
-
-        Raises:
-            KeyError: no such broker.
-        """
+        """Repair the disk of a broker. The replicas on it are online again, with their records."""
         node = self._state.nodes[broker_id]
-        self._bring_back(node)
-        self._services.cluster_changed()
-
-    def _bring_back(self, node: Node) -> None:
         places = tuple(node.failed_logs)
         node.failed_logs.clear()
         for place in places:
             partition = self._state.partition(*place)
             if partition is not None and self._state.has_controller:
                 self._state.replica_back(partition)
+        self._services.cluster_changed()
 
     # -- all -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """End all that was done by :attr:`FakeCluster.faults`, :attr:`~FakeCluster.controller`,
+        """End all faults, and the changes made through :attr:`FakeCluster.controller`,
         :attr:`~FakeCluster.replication`, :attr:`~FakeCluster.coordinators`,
-        :attr:`~FakeCluster.quotas` and :attr:`~FakeCluster.acls`. Brokers that were stopped are not
-        started by it."""
+        :attr:`~FakeCluster.quotas` and :attr:`~FakeCluster.acls`. Stopped brokers stay stopped.
+        """
         for node_id, broker in self._brokers.items():
             broker.faults.heal()
             self.rejoin(node_id)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aiokafka import errors
+from aiokafka.testing.actions import RefusedError
 
 _FULL = 0
 _NO_SESSION = -1
@@ -16,7 +17,7 @@ _MAX_EPOCH = 2**31 - 1
 
 @dataclass(slots=True)
 class FetchPosition:
-    """One partition as a fetch asks for it, and what the client last learned about it."""
+    """One requested partition of a session, and the offsets last reported to the client."""
 
     topic: str | bytes
     """Name, or topic id from Fetch v13 on."""
@@ -25,38 +26,32 @@ class FetchPosition:
     leader_epoch: int
     last_fetched_epoch: int
     max_bytes: int
-    told: tuple[int, ...] = ()
-    """(high watermark, last stable offset, log start offset) of the last answer."""
+    reported: tuple[int, ...] = ()
+    """(high watermark, last stable offset, log start offset) in the last response."""
 
 
 @dataclass(slots=True)
 class FetchSession:
-    """The partitions that a client fetches from one broker, in the order to serve them."""
+    """The partitions that a client fetches from one broker, in the order to read them."""
 
     session_id: int
     epoch: int = 1
-    """The epoch that the next request must have."""
+    """Required epoch of the next request."""
     positions: OrderedDict[tuple[str | bytes, int], FetchPosition] = field(
         default_factory=OrderedDict
     )
 
     def served(self, position: FetchPosition) -> None:
-        """Move a partition to the end of the order, since records of it were sent: others come
-        first next time.
-        """
+        """Move a partition whose records were sent to the end, so that others come first next."""
         self.positions.move_to_end((position.topic, position.partition))
 
 
-class FetchSessionError(Exception):
-    """The client's idea of its session is wrong; `errno` says how."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+class FetchSessionError(RefusedError):
+    """The broker does not have this session, or expects another epoch of it."""
 
 
 class FetchSessions:
-    """The sessions of one broker; when there is no slot left the oldest session goes."""
+    """The sessions of one broker. A new session evicts the oldest one if all slots are used."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
@@ -75,11 +70,11 @@ class FetchSessions:
         """Apply the session part of a request.
 
         Returns:
-            The session, and whether the response is incremental (it has only changes). A session
-            id of 0 means that the client wants none, or that there is no room.
+            The session, and whether the response is incremental (with changed partitions only).
+            Session id 0 means that the client requested none, or that there are no slots.
 
         Raises:
-            FetchSessionError: unknown session, or not the epoch that follows.
+            FetchSessionError: unknown session, or not its next epoch.
         """
         if epoch in (_FULL, _NO_SESSION):
             self._sessions.pop(session_id, None)
@@ -102,7 +97,7 @@ class FetchSessions:
         return known, True
 
     def forget_all(self) -> None:
-        """Drop every session, as when the cache is too small for all clients."""
+        """Evict every session, as a cache that is too small for all clients does."""
         self._sessions.clear()
 
     def _keep(self, session: FetchSession) -> None:
@@ -123,7 +118,7 @@ def _update(
         key = (position.topic, position.partition)
         known = session.positions.get(key)
         if known is not None:
-            position.told = known.told
+            position.reported = known.reported
         session.positions[key] = position
     for key in forgotten:
         session.positions.pop(key, None)

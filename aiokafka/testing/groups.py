@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aiokafka import errors
 from aiokafka.errors import KafkaProtocolError
@@ -21,41 +22,41 @@ from aiokafka.testing.consumer_group import (
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.state import ClusterState
 
+if TYPE_CHECKING:
+    from aiokafka.testing.script import Script
+
 _GROUP = 0
 _POLICY = "group.consumer.migration.policy"
 
 
 class Groups:
-    """All groups of the cluster, whichever broker coordinates them; their state outlives brokers,
-    as Kafka's does through its offsets topic. Sessions go on while a broker is down, unless
-    coordinators take time to load (:class:`Coordinators`)."""
+    """All groups of the cluster. Their state outlives brokers, as Kafka's does through its offsets
+    topic. Sessions continue while a broker is down, unless coordinators take time to load
+    (:class:`Coordinators`).
+    """
 
-    def __init__(
-        self, state: ClusterState, coordinators: Coordinators, changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, state: ClusterState, coordinators: Coordinators, script: Script) -> None:
         self._state = state
         self._coordinators = coordinators
         coordinators.attach(self)
-        self._changed = changed
+        self._script = script
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self._epochs: dict[str, ProducerEpochs] = {}
 
     def check_coordinator(self, node_id: int, group_id: str) -> int:
-        """Return the error code for a request about a group to this broker; 0 if it is the right
-        one.
-        """
+        """Return 0 if this broker coordinates the group and has loaded it, else the error code."""
         return self._coordinators.check(_GROUP, group_id, node_id)
 
     def load(self, group_id: str, seconds: float) -> None:
-        """Restore what the log of the coordinator has about a group, loaded in so many seconds."""
+        """Restore the stored state of a group, which takes so many seconds to load."""
         group = self.classic.get(group_id) or self.consumer.get(group_id)
         if group is not None:
             group.load(seconds)
 
     def for_join(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """Return the group that a classic member joins; create a classic one if there is none."""
+        """Return the group that a classic member joins; create a classic group without one."""
         other = self.consumer.get(group_id)
         if other is not None:
             if other.members:
@@ -64,10 +65,10 @@ class Groups:
         return self.classic.get(group_id) or self._new_classic(group_id)
 
     def consumer_for_heartbeat(self, group_id: str, *, joining: bool) -> ConsumerGroup:
-        """Return the group of the consumer protocol (KIP-848); create it for a member that joins.
+        """Return the group of the consumer protocol (KIP-848); create it for a joining member.
 
         Raises:
-            GroupRefusedError: there is none, or a classic group with members has that id.
+            GroupRefusedError: there is no such group, or a classic one that cannot be upgraded.
         """
         group = self.consumer.get(group_id)
         if group is not None:
@@ -85,33 +86,31 @@ class Groups:
     def _new_classic(self, group_id: str) -> ClassicGroup:
         setting = self._state.setting
         delay = setting("group.initial.rebalance.delay.ms") / 1000
-        group = ClassicGroup(group_id, delay, setting("group.max.size"), self._changed)
+        group = ClassicGroup(group_id, delay, setting("group.max.size"), self._script)
         self.classic[group_id] = group
         return group
 
     def _new_consumer(self, group_id: str) -> ConsumerGroup:
-        group = ConsumerGroup(
+        group = self.consumer[group_id] = ConsumerGroup(
             group_id,
             self._state.setting("group.consumer.session.timeout.ms") / 1000,
-            self._topics,
             self._state.setting("group.max.size"),
-            self._changed,
             self._state.config[_POLICY] != "disabled",
-            self._downgrade,
+            self,
+            self._script,
         )
-        self.consumer[group_id] = group
         return group
 
     def _allows(self, change: str) -> bool:
         return self._state.config[_POLICY] in (change, "bidirectional")
 
     def _upgrade(self, classic: ClassicGroup) -> ConsumerGroup:
-        """Make a group of the consumer protocol of a classic one; its members are to join again."""
+        """Convert a classic group to the consumer protocol; its classic members must join again."""
         if classic.protocol_type != CONSUMERS or not self._allows("upgrade"):
             raise GroupRefusedError(errors.GroupIdNotFound.errno)
         classic.interrupt()
         if not classic.protocol:
-            # The first members still wait for others. Kafka does not expect that, up to 4.3.
+            # The first generation is still incomplete: Kafka fails then, up to 4.3.
             raise GroupRefusedError(errors.UnknownError.errno)
         try:
             members = [self._as_hosted(classic, member) for member in classic.members.values()]
@@ -123,13 +122,13 @@ class Groups:
         return group
 
     def _as_hosted(self, group: ClassicGroup, member: Member) -> ConsumerMember:
-        """Return a classic member as one of a group of the consumer protocol, with what the leader
-        has assigned to it.
+        """Convert a classic member to one of a group of the consumer protocol. It keeps its
+        assignment.
 
         Raises:
-            KafkaProtocolError: what it wants or what it has is malformed.
+            KafkaProtocolError: its subscription or its assignment is malformed.
         """
-        subscription = read_subscription(member.metadata(group.protocol), self._topics())
+        subscription = read_subscription(member.metadata(group.protocol), self.topics())
         return ConsumerMember(
             member.member_id,
             member.instance_id,
@@ -140,16 +139,18 @@ class Groups:
             topics=subscription.topics,
             epoch=group.generation,
             previous_epoch=group.generation,
-            assigned=read_assignment(member.assignment, self._topics()),
+            assigned=read_assignment(member.assignment, self.topics()),
             classic=ClassicSide(member.session_timeout, member.protocols),
         )
 
-    def _downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-        """Make a classic group of the members that do not leave, which are classic ones; they
-        rebalance, unless none leaves: then one has replaced the last one of the other kind."""
+    def downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+        """Convert a group to the classic protocol, once all members but the `leaving` ones are
+        classic. The members rebalance, unless `leaving` is empty: then a static member has come
+        back as a classic one. Return False if the setting forbids the conversion.
+        """
         if not self._allows("downgrade"):
             return False
-        topics = self._topics()
+        topics = self.topics()
         members = []
         for member in group.members.values():
             if member.member_id in leaving or member.classic is None:
@@ -175,36 +176,36 @@ class Groups:
         return True
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
-        """Return the committed positions of a group; create them if there are none."""
+        """Return the offsets of a group; create an empty set without one."""
         return self.offsets.setdefault(group_id, GroupOffsets())
 
     def epochs_of(self, group_id: str) -> ProducerEpochs:
-        """Return which epochs of producers the positions of a group, or markers, have come with."""
+        """Return the last producer epochs of transactional offset commits to a group."""
         return self._epochs.setdefault(group_id, ProducerEpochs())
 
     def end_transaction(self, group_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Write the marker of a transaction that named a group, which does not make the group."""
-        self.epochs_of(group_id).note(producer_id, epoch)
+        """Apply a transaction marker to a group. It does not create the group."""
+        self.epochs_of(group_id).update(producer_id, epoch)
         if group_id in self.offsets:
             self.offsets[group_id].end_transaction(producer_id, commit=commit)
 
     def committed_of(self, group_id: str) -> Mapping[Key, CommittedOffset]:
-        """Return the committed positions of a group that may not exist."""
+        """Return the committed offsets of a group; empty if the group does not exist."""
         offsets = self.offsets.get(group_id)
         return {} if offsets is None else offsets.committed
 
     def committed(self, group_id: str, topic: str, partition: int = 0) -> int | None:
-        """Return the committed offset of a partition; None if there is none."""
+        """Return the committed offset of a partition; None without one."""
         offsets = self.offsets.get(group_id)
         found = offsets.committed.get((topic, partition)) if offsets is not None else None
         return None if found is None else found.offset
 
     def exists(self, group_id: str) -> bool:
-        """Return whether anything is known of a group."""
+        """Return whether a group has members or committed offsets, or had members."""
         return group_id in self.classic or group_id in self.consumer or group_id in self.offsets
 
     def state_of(self, group_id: str) -> str:
-        """Return Kafka's name of the state of a group; ``Dead`` if there is none."""
+        """Return Kafka's name of the state of a group; ``Dead`` if it does not exist."""
         if group_id in self.classic:
             return self.classic[group_id].state.value
         if group_id in self.consumer:
@@ -212,7 +213,7 @@ class Groups:
         return GroupState.EMPTY.value if group_id in self.offsets else GroupState.DEAD.value
 
     def delete(self, group_id: str) -> int:
-        """Delete a group without members; the error code."""
+        """Delete a group without members; return the error code, 0 for success."""
         if not self.exists(group_id):
             return errors.GroupIdNotFound.errno
         if self.state_of(group_id) != GroupState.EMPTY.value:
@@ -223,8 +224,8 @@ class Groups:
         return 0
 
     def rebalance(self, group_id: str) -> None:
-        """Make all members of a classic group join again; members of a group of the consumer
-        protocol change places, one after the other.
+        """Make all members of a classic group rejoin; in a group of the consumer protocol, rotate
+        the target assignment among the members.
 
         Raises:
             KeyError: there is no such group.
@@ -233,7 +234,7 @@ class Groups:
         group.rebalance()
 
     def fence(self, group_id: str, member_id: str) -> None:
-        """Let the coordinator fence a member of the consumer protocol (KIP-848): its epoch is over.
+        """Fence a member of the consumer protocol (KIP-848): its next heartbeat is rejected.
 
         Raises:
             KeyError: no such group or member.
@@ -241,33 +242,34 @@ class Groups:
         self.consumer[group_id].fence(member_id)
 
     def expire(self, group_id: str, member_id: str) -> None:
-        """Take a member out, as when its session has expired.
+        """Remove a member, as when its session has expired.
 
         Raises:
             KeyError: no such group or member.
         """
         group = self.classic.get(group_id) or self.consumer[group_id]
         group.remove(member_id)
-        self._changed()
+        self._script.wake()
 
     def forget_topic(self, topic: str) -> None:
-        """Forget the positions of a deleted topic."""
+        """Delete the offsets of a deleted topic."""
         for offsets in self.offsets.values():
             offsets.forget_topic(topic)
 
     def resume(self) -> None:
-        """Restore all groups: their coordinators start again."""
+        """Load all groups, after a restart of the cluster."""
         for group_id in (*self.classic, *self.consumer):
             self.load(group_id, 0.0)
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         for classic in self.classic.values():
             classic.close()
         for consumer in self.consumer.values():
             consumer.close()
 
-    def _topics(self) -> Mapping[str, tuple[bytes, int]]:
+    def topics(self) -> Mapping[str, tuple[bytes, int]]:
+        """Return the id and the number of partitions of each topic that is not internal."""
         return {
             topic.name: (topic.topic_id, len(topic.partitions))
             for topic in self._state.topics.values()
@@ -294,7 +296,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """One committed position."""
+    """One committed offset."""
 
     offset: int
     leader_epoch: int = -1
@@ -302,46 +304,46 @@ class CommittedOffset:
 
 
 class ProducerEpochs:
-    """The last epoch of each producer in the log of a group's positions, which outlives the group.
+    """The last epoch of each producer in the log of a group's offsets, which outlives the group.
 
-    A marker counts as well, though no positions came with the transaction.
+    Transaction markers count too, also those of transactions without offsets.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
 
-    def note(self, producer_id: int, epoch: int) -> None:
-        """Take note of positions or a marker."""
+    def update(self, producer_id: int, epoch: int) -> None:
+        """Store the producer epoch of offsets or of a marker."""
         self._last[producer_id] = epoch
 
     def is_past(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a later epoch of the producer has come."""
+        """Return whether the log has a later epoch of the producer."""
         return epoch < self._last.get(producer_id, epoch)
 
 
 class GroupOffsets:
-    """Positions of one group. The group's coordinator is the only writer.
+    """Committed offsets of one group, written by the group's coordinator only.
 
-    Owns: the positions, those of transactions that are not over, and in which order they came: of
-    both the one that came last counts, as in a log.
+    Owns: the committed offsets, the pending offsets of open transactions, and the order in which
+    both were written: for each partition the offset that was written last counts, as in a log.
     """
 
     def __init__(self) -> None:
         self.committed: dict[Key, CommittedOffset] = {}
         self._pending: dict[int, dict[Key, tuple[int, CommittedOffset]]] = {}
         self._next_number = itertools.count()
-        self._numbers: dict[Key, int] = {}  # those of the positions that are committed
+        self._numbers: dict[Key, int] = {}  # write order of the committed offsets
 
     def commit(self, key: Key, offset: CommittedOffset) -> None:
-        """Store a position at once."""
+        """Commit an offset."""
         self._store(key, next(self._next_number), offset)
 
     def commit_in_transaction(self, producer_id: int, key: Key, offset: CommittedOffset) -> None:
-        """Store a position that counts once the producer's transaction commits."""
+        """Store a pending offset, which is committed with the producer's transaction."""
         self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Let the positions of a transaction count, unless others came after them; or drop them."""
+        """Commit the pending offsets of a transaction, unless later ones exist; or discard them."""
         pending = self._pending.pop(producer_id, {})
         if commit:
             for key, (number, offset) in pending.items():
@@ -349,18 +351,18 @@ class GroupOffsets:
                     self._store(key, number, offset)
 
     def is_unstable(self, key: Key) -> bool:
-        """Return whether a transaction that is not over may change this position (KIP-447)."""
+        """Return whether an open transaction has an offset for this partition (KIP-447)."""
         return any(key in pending for pending in self._pending.values())
 
     def delete(self, key: Key) -> None:
-        """Forget a position, also one that waits for a transaction."""
+        """Delete the offset of a partition, and the pending ones."""
         self.committed.pop(key, None)
         self._numbers.pop(key, None)
         for pending in self._pending.values():
             pending.pop(key, None)
 
     def forget_topic(self, topic: str) -> None:
-        """Forget the positions of a deleted topic."""
+        """Delete the offsets of a deleted topic."""
         known = {*self.committed}.union(*self._pending.values())
         for key in [key for key in known if key[0] == topic]:
             self.delete(key)

@@ -25,13 +25,13 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class PartitionLog:
-    """The records of one partition: shared by all its replicas, or the log of one of them where
-    replication is at work (:class:`Replication`).
+    """The records of one partition: the log shared by all its replicas, or that of one replica
+    (:class:`Replication`).
 
-    Tests use it to write and read records without any client, and to do to the log what time and
-    failures do: retention, truncation, slow replicas, damage.
+    Tests use it to write and read records without a client, and to simulate retention, truncation,
+    slow replicas and corruption.
 
-    Get one by :meth:`FakeCluster.log`. All methods take effect at once and wake waiting fetches.
+    :meth:`FakeCluster.log` returns it. All methods take effect at once and wake waiting fetches.
 
     Example::
 
@@ -44,55 +44,55 @@ class PartitionLog:
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        #: What the partition knows of producer ids; see :class:`ProducerState`.
+        #: Sequence numbers and transactions of producers; see :class:`ProducerState`.
         self.producers = ProducerState()
         self._batches: list[Batch] = []
         self._bases: list[int] = []  # base offset of each batch, for bisect
         self._start = 0
         self._end = 0
         self._held_high_watermark: int | None = None
-        self._replicated: int | None = None  # high watermark of a log that others copy
+        self._replicated: int | None = None  # high watermark, if each replica has its own log
         self._newest_deleted: tuple[int, int, int] | None = None
         self._epochs: list[tuple[int, int]] = [(0, 0)]  # (leader epoch, its first offset)
-        self._wakers: dict[Callable[[], None], None] = {}  # in order, as sets are not
+        self._wakers: dict[Callable[[], None], None] = {}  # a dict, for its order
 
     # -- offsets -------------------------------------------------------------------------------
 
     @property
     def start_offset(self) -> int:
-        """Offset of the oldest record that can be read."""
+        """Log start offset: the offset of the oldest record that can be read."""
         return self._start
 
     @property
     def end_offset(self) -> int:
-        """Offset that the next record will get."""
+        """Log end offset: the offset of the next record."""
         return self._end
 
     @property
     def high_watermark(self) -> int:
-        """First offset that is not yet on all replicas; consumers see only what is before it."""
+        """First offset that is not on all in-sync replicas; consumers read up to it."""
         mark = self._end if self._replicated is None else self._replicated
         held = self._held_high_watermark
         return mark if held is None else min(held, mark)
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that a `read_committed` consumer may not see yet."""
+        """First offset that `read_committed` consumers cannot read yet."""
         mark = self.high_watermark
         unstable = self.producers.first_unstable_offset(mark)
         if unstable is None:
             return mark
-        # What was deleted of an open transaction does not count.
+        # An open transaction may begin before the log start, if its first records were deleted.
         return min(max(unstable, self._start), mark)
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch under which the next record is written."""
+        """Leader epoch of the next record."""
         return self._epochs[-1][0]
 
     @property
     def epoch_start(self) -> int:
-        """Where the present leader's records begin."""
+        """First offset of the present leader epoch."""
         return self._epochs[-1][1]
 
     @property
@@ -102,7 +102,7 @@ class PartitionLog:
 
     @property
     def size(self) -> int:
-        """Bytes stored."""
+        """Size of the stored batches in bytes."""
         return sum(batch.size for batch in self._batches)
 
     # -- for tests: records --------------------------------------------------------------------
@@ -115,10 +115,10 @@ class PartitionLog:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Write one record, as a batch of its own.
+        """Write one record, in a batch of its own.
 
         Args:
-            timestamp_ms: Milliseconds since the epoch; None (the default) means now.
+            timestamp_ms: Milliseconds since 1970; None (the default) means now.
 
         Returns:
             The record's offset.
@@ -135,8 +135,8 @@ class PartitionLog:
         """Write (key, value, headers) records as one batch.
 
         Args:
-            timestamp_ms: Milliseconds since the epoch for all of them; None means now.
-            codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+            timestamp_ms: Milliseconds since 1970, for all records; None means now.
+            codec: Compression type: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
         Returns:
             Offset of the first record.
@@ -146,13 +146,13 @@ class PartitionLog:
         return self.append_bytes(data)
 
     def append_bytes(self, data: Buffer) -> int:
-        """Write ready-made record batches (magic 2), with new offsets.
+        """Write encoded record batches (magic 2), with new offsets.
 
         Returns:
             Offset of the first record.
 
         Raises:
-            BatchRefusedError: the bytes are not whole, sound batches.
+            BatchRefusedError: the bytes are not complete, valid batches.
         """
         base = self._end
         for batch in parse(data):
@@ -160,17 +160,16 @@ class PartitionLog:
         return base
 
     def records(self, start: int = 0) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """Decode the records from offset `start` on, including those of open and aborted
-        transactions and those beyond the high watermark; control records are left out."""
+        """Decode the records from offset `start` on, also those of open and aborted transactions
+        and those beyond the high watermark, but no control records.
+        """
         data = b"".join(batch.data for batch in self._batches[self._index(start) :])
         return decode_records(data, self.topic, self.partition, max(start, self._start))
 
-    # -- for tests: what time and failures do to a log -----------------------------------------
+    # -- for tests: retention, truncation, compaction, corruption --------------------------------
 
     def delete_before(self, offset: int) -> None:
-        """Delete what is before `offset`, as retention and DeleteRecords do: the log starts
-        there.
-        """
+        """Delete the records before `offset`, as retention and DeleteRecords do."""
         self._start = max(self._start, min(offset, self._end))
         count = bisect_right(self._bases, self._start)
         while count and self._batches[count - 1].last_offset >= self._start:
@@ -182,10 +181,10 @@ class PartitionLog:
         self.wake()
 
     def truncate(self, offset: int) -> None:
-        """Lose everything from `offset` on, as an unclean leader election does.
+        """Lose the records from `offset` on, as in an unclean leader election.
 
-        A batch that holds `offset` goes as a whole. The same offsets are written again later; move
-        the leader too (:meth:`FakeCluster.move_leader`) for clients to be able to tell.
+        The whole batch with `offset` is lost. Later records reuse the offsets. Clients detect that
+        by the leader epoch only if the leader moves too (:meth:`FakeCluster.move_leader`).
         """
         self._cut(offset)
         self._epochs = [e for e in self._epochs if e[1] <= self._end] or [(0, self._start)]
@@ -203,33 +202,34 @@ class PartitionLog:
         self.producers.rebuild(self._batches, self._start)
 
     def pause_replication(self) -> None:
-        """Hold the high watermark where it is: the followers fetch nothing. ``acks=all`` requests
-        then run into their timeout, with their records written."""
+        """Hold the high watermark, as if no follower fetched. Requests with ``acks=all`` then time
+        out, although their records are written.
+        """
         self._held_high_watermark = self.high_watermark
 
     def resume_replication(self) -> None:
-        """Let the followers catch up."""
+        """Release the high watermark, as if all followers had caught up."""
         self._held_high_watermark = None
         self.wake()
 
     def pass_pause_to(self, successor: PartitionLog) -> None:
-        """Move a pause of replication to the log that leads now."""
+        """Move the pause of replication to the log of the new leader."""
         if self._held_high_watermark is not None:
             self._held_high_watermark = None
             successor.pause_replication()
 
     def compact(self) -> int:
-        """Keep only the newest record of each key, at its old offset, as the log cleaner does.
-        Records without a key, and those of aborted transactions, are dropped. What is not stable,
-        because a transaction is open, is left as it is, and so are markers.
+        """Keep only the newest record of each key, at its offset, as the log cleaner does. Records
+        without a key and records of aborted transactions are removed. Transaction markers, and
+        records from the last stable offset on, are kept.
 
         Returns:
-            How many records were removed.
+            The number of removed records.
         """
         stable = self.last_stable_offset
         cleaned = [batch for batch in self._batches if batch.base_offset < stable]
         contents = [(batch, [] if batch.is_control else self._live(batch)) for batch in cleaned]
-        newest = {r.key: r.offset for _, live in contents for r in live}  # later ones win
+        newest = {r.key: r.offset for _, live in contents for r in live}  # later records win
         kept: list[Batch] = []
         removed = 0
         for batch, live in contents:
@@ -245,7 +245,7 @@ class PartitionLog:
         return removed
 
     def _live(self, batch: Batch) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """Return the records of a batch, none if its transaction was aborted."""
+        """Return the records of a batch; empty if its transaction was aborted."""
         if batch.is_transactional and self.producers.is_aborted(
             batch.producer_id, batch.base_offset
         ):
@@ -253,7 +253,7 @@ class PartitionLog:
         return decode_records(batch.data, self.topic, self.partition, self._start)
 
     def corrupt(self, offset: int) -> None:
-        """Flip the last byte of the batch that holds `offset`, so that its checksum fails."""
+        """Flip the bits in the last byte of the batch with `offset`: its checksum fails."""
         batch = self._batches[self._index(offset)]
         data = bytearray(batch.data)
         data[-1] ^= 0xFF
@@ -261,7 +261,7 @@ class PartitionLog:
         self.wake()
 
     def _single(self, record: ConsumerRecord[bytes | None, bytes | None], batch: Batch) -> Batch:
-        """Build a batch of one record of `batch`, by the same producer."""
+        """Build a batch with one record of `batch`, of the same producer."""
         item = (record.timestamp, record.key, record.value, record.headers)
         sequence = batch.base_sequence
         if sequence >= 0:
@@ -272,11 +272,11 @@ class PartitionLog:
     # -- for replication -----------------------------------------------------------------------
 
     def share(self) -> None:
-        """Let other replicas copy this log from now on: its high watermark moves when they have."""
+        """Make the high watermark depend on the other replicas, which have their own logs now."""
         self._replicated = self.high_watermark
 
     def replica(self) -> PartitionLog:
-        """Return a copy for another replica; the stored batches are the same objects."""
+        """Return a copy for another replica, with the same batches."""
         copy = PartitionLog(self.topic, self.partition)
         copy._replicated = self.high_watermark
         copy._batches, copy._bases = list(self._batches), list(self._bases)
@@ -287,14 +287,14 @@ class PartitionLog:
         return copy
 
     def set_high_watermark(self, offset: int) -> None:
-        """Show consumers what is before `offset`; only for a log that others copy."""
+        """Set the high watermark; only if each replica has its own log."""
         if offset != self._replicated:
             self._replicated = min(offset, self._end)
             self.wake()
 
     def follow(self, leader: PartitionLog) -> None:
-        """Copy the log of the leader: drop what the leader does not have, as its epochs tell
-        (KIP-101), then add what is new.
+        """Copy the log of the leader: truncate to the common part, found by leader epochs
+        (KIP-101), then append the leader's batches.
         """
         changed = self._end != leader._end or self._start != leader._start
         common = self._common_end(leader)
@@ -316,7 +316,7 @@ class PartitionLog:
             self.wake()
 
     def _common_end(self, leader: PartitionLog) -> int:
-        """Return the offset up to which this log and that of the leader are the same."""
+        """Return the offset up to which this log and the leader's log are equal."""
         epoch = self.leader_epoch
         while True:
             found, leader_end = leader.end_of_epoch(epoch)
@@ -330,7 +330,7 @@ class PartitionLog:
     # -- for the brokers -----------------------------------------------------------------------
 
     def add(self, batch: Batch, *, append_time: int | None = None) -> Batch:
-        """Append one checked batch and wake waiting fetches; returns it as stored."""
+        """Append a valid batch and wake waiting fetches; return the stored batch."""
         stored = place(batch, self._end, self.leader_epoch, append_time)
         self._keep(stored)
         self.wake()
@@ -343,28 +343,27 @@ class PartitionLog:
         self.producers.appended(batch)
 
     def add_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> Batch:
-        """Append a commit or abort marker, which ends the producer's transaction here."""
+        """Append a commit or abort marker, which ends the producer's transaction in this log."""
         marker = control_batch(producer_id, producer_epoch, commit=commit, timestamp=_now_ms())
         return self.add(marker)
 
     def has(self, batch: Batch) -> bool:
-        """Return whether a stored batch (still) stands here."""
+        """Return whether the log (still) has this stored batch."""
         index = bisect_left(self._bases, batch.base_offset)
         return index < len(self._batches) and self._batches[index] is batch
 
     def read(
         self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool
     ) -> tuple[list[Batch], Buffer]:
-        """Return the batches from the one that holds `offset` on, which begin before offset
-        `limit`.
+        """Return the batches from the one with `offset` on that begin before offset `limit`.
 
         Args:
-            max_bytes: Room for them.
-            at_least_one: Give the first batch even if it is larger than `max_bytes` (KIP-74).
+            max_bytes: Maximum size of the batches.
+            at_least_one: Return the first batch even if it is larger than `max_bytes` (KIP-74).
 
         Returns:
-            The batches, and the beginning of the next one, cut where the room ends. A broker sends
-            a piece of its file, which need not end with a batch.
+            The batches, and the beginning of the next one, up to `max_bytes`. A broker sends a
+            range of bytes of its file, which may end inside a batch.
         """
         found: list[Batch] = []
         for index in range(self._index(offset), len(self._batches)):
@@ -378,7 +377,7 @@ class PartitionLog:
         return found, b""
 
     def readable(self, offset: int, enough: int, limit: int) -> int:
-        """Return how many bytes could be read from `offset` up to `limit`; stop counting at
+        """Return how many bytes can be read from `offset` up to `limit`; stop counting at
         `enough`.
         """
         total = 0
@@ -391,7 +390,7 @@ class PartitionLog:
 
     def offset_for_time(self, timestamp_ms: int, limit: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record before offset `limit` that
-        is not older than `timestamp_ms`; None if there is none.
+        is not older than `timestamp_ms`; None without one.
         """
         for batch in self._batches:
             if batch.max_timestamp < timestamp_ms:
@@ -402,7 +401,9 @@ class PartitionLog:
         return None
 
     def _times(self, batch: Batch, start: int) -> list[tuple[int, int]]:
-        """Return time and offset of each record from `start` on; a marker is one, as in Kafka."""
+        """Return (timestamp, offset) of the records from `start` on; a marker counts as a
+        record.
+        """
         if batch.is_control:
             return [(batch.max_timestamp, batch.base_offset)]
         found = decode_records(batch.data, self.topic, self.partition, start)
@@ -410,8 +411,8 @@ class PartitionLog:
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the record with the greatest timestamp
-        (KIP-734). It may have been deleted: a broker remembers it as long as the segment, and the
-        fake's log is one segment.
+        (KIP-734). The record may be deleted: a broker stores this for each segment, and the fake's
+        log is one segment.
         """
         return self._newest(self._batches)
 
@@ -431,18 +432,18 @@ class PartitionLog:
     def begin_epoch(self, epoch: int) -> None:
         """Begin the epoch of a new leader at the end of the log."""
         if self._epochs[-1][1] == self._end and epoch > self._epochs[-1][0]:
-            self._epochs.pop()  # the former leader wrote nothing
+            self._epochs.pop()  # the former epoch has no records
         self._epochs.append((epoch, self._end))
         self.wake()
 
     def epoch_of(self, offset: int) -> int:
-        """Return the leader epoch under which `offset` was (or would be) written."""
+        """Return the leader epoch of a past or future offset."""
         index = bisect_right([first for _, first in self._epochs], offset)
         return self._epochs[max(index - 1, 0)][0]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the newest epoch not above `epoch`; (-1, -1) if `epoch` is
-        newer than all (KIP-101, KIP-279).
+        """Return (epoch, end offset) of the newest epoch up to `epoch`; (-1, -1) if `epoch` is
+        newer than the log's (KIP-101, KIP-279).
         """
         if epoch == self.leader_epoch:
             return epoch, self._end
@@ -453,7 +454,7 @@ class PartitionLog:
         return (known[above - 1] if above else epoch), self._epochs[above][1]
 
     def subscribe(self, waker: Callable[[], None]) -> None:
-        """Call `waker` at every change, until :meth:`unsubscribe`."""
+        """Call `waker` at every change of the log, until :meth:`unsubscribe`."""
         self._wakers[waker] = None
 
     def unsubscribe(self, waker: Callable[[], None]) -> None:
@@ -461,12 +462,12 @@ class PartitionLog:
         self._wakers.pop(waker, None)
 
     def wake(self) -> None:
-        """Tell all waiting requests to look again."""
+        """Wake the waiting requests and the followers."""
         for waker in tuple(self._wakers):
             waker()
 
     def _index(self, offset: int) -> int:
-        """Return the index of the first batch that holds or follows `offset`."""
+        """Return the index of the batch with `offset`, or of the first batch after it."""
         index = bisect_left(self._bases, offset)
         if index and self._batches[index - 1].last_offset >= offset:
             index -= 1
@@ -486,26 +487,26 @@ _MAX_SEQUENCE = 2**31 - 1
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer id on one partition."""
+    """State of one producer id in one partition."""
 
     epoch: int
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
-    """The last five written under `epoch`, to recognise duplicates."""
+    """The last five batches of `epoch`, to detect duplicates."""
     last_timestamp: int = -1
 
     @property
     def last_sequence(self) -> int:
-        """-1 if nothing was written under the current epoch."""
+        """Sequence number of the last record of `epoch`; -1 without one."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def is_before(self, offset: int) -> bool:
-        """Return whether all that is known of the producer was written before `offset`."""
+        """Return whether the producer's last batch is before `offset`."""
         return bool(self.batches) and self.batches[-1].last_offset < offset
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """A range of offsets whose records by one producer were aborted."""
+    """An aborted transaction: a range of offsets of one producer."""
 
     producer_id: int
     first_offset: int
@@ -514,22 +515,21 @@ class AbortedTransaction:
 
 
 class ProducerState:
-    """Sequence checks (KIP-98, KIP-360) and open transactions of one partition.
-
-    The partition's log is its only writer.
+    """Sequence numbers (KIP-98, KIP-360) and transactions of one partition. Only the partition's
+    log writes it.
     """
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
-        #: Producer id to the first offset of its open transaction.
+        #: First offset of the open transaction of each producer id.
         self.open: dict[int, int] = {}
         self.aborted: list[AbortedTransaction] = []
-        self._ends: deque[tuple[int, int]] = deque()  # (first offset, marker), maybe unreplicated
+        self._ends: deque[tuple[int, int]] = (
+            deque()
+        )  # (first offset, offset of the marker), unreplicated ones
 
     def duplicate(self, batch: Batch) -> Batch | None:
-        """Return the batch in the log that `batch` repeats, if among the last five of its
-        producer.
-        """
+        """Return the logged batch of which `batch` is a duplicate, of the producer's last five."""
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
@@ -540,11 +540,11 @@ class ProducerState:
         return None
 
     def check(self, batch: Batch, *, unknown_producer: int) -> None:
-        """Refuse a batch whose epoch or sequence does not follow.
+        """Check that the producer epoch and the sequence number of a batch follow the last ones.
 
         Args:
-            unknown_producer: The error code for a producer id of which there is no state, and
-                that does not begin at sequence 0; 0 takes any sequence (KIP-360).
+            unknown_producer: The error code for a producer id without state that does not begin
+                at sequence 0; 0 accepts any sequence number (KIP-360).
 
         Raises:
             BatchRefusedError: with the broker's error code.
@@ -567,13 +567,13 @@ class ProducerState:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
     def is_in_transaction(self, batch: Batch) -> bool:
-        """Return whether the transaction that a batch belongs to has begun here."""
+        """Return whether this partition is part of the transaction of a batch."""
         entry = self.entries.get(batch.producer_id)
         same = entry is not None and entry.epoch == batch.producer_epoch
         return same and batch.producer_id in self.open
 
     def appended(self, batch: Batch) -> None:
-        """Take note of a batch now in the log."""
+        """Update the state of the producer of an appended batch."""
         if batch.producer_id < 0:
             return
         entry = self.entries.get(batch.producer_id)
@@ -591,7 +591,7 @@ class ProducerState:
             self.open.setdefault(batch.producer_id, batch.base_offset)
 
     def _ended(self, marker: Batch) -> None:
-        """Close a producer's transaction."""
+        """End a producer's transaction."""
         start = self.open.pop(marker.producer_id, None)
         if start is None:
             return
@@ -601,11 +601,11 @@ class ProducerState:
             self.aborted.append(ended)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return where the oldest transaction begins that is open, or whose marker is not yet on
-        all replicas; None if there is none.
+        """Return the first offset of the oldest transaction that is open, or whose marker is not
+        replicated; None without one.
         """
         if not self.open and not self._ends:
-            return None  # as for most logs, at each fetch
+            return None  # the usual case
         while self._ends and self._ends[0][1] < high_watermark:
             self._ends.popleft()
         first = min(self.open.values(), default=None)
@@ -614,7 +614,7 @@ class ProducerState:
         return first
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in the offsets from `start` up to but not
+        """Return the aborted transactions with records from offset `start` up to, excluding,
         `end`.
         """
         return [
@@ -624,9 +624,7 @@ class ProducerState:
         ]
 
     def is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Return whether what a producer wrote at `offset` is part of a transaction that was
-        aborted.
-        """
+        """Return whether the record of a producer at `offset` belongs to an aborted transaction."""
         return any(
             aborted.producer_id == producer_id
             and aborted.first_offset <= offset <= aborted.last_offset
@@ -634,13 +632,14 @@ class ProducerState:
         )
 
     def forget_before(self, offset: int) -> None:
-        """Drop what retention has removed. Producer ids are kept, as a broker does until they
-        expire (transactional.id.expiration.ms)."""
+        """Forget the aborted transactions before `offset`, which retention has removed. Producer
+        ids are kept, as a broker keeps them until they expire (transactional.id.expiration.ms).
+        """
         self.aborted = [a for a in self.aborted if a.last_offset >= offset]
 
     def rebuild(self, batches: Iterable[Batch], start: int) -> None:
-        """Learn from `batches`, after a log was truncated. What is known of producers that wrote
-        only before `start`, which retention has removed, is kept.
+        """Rebuild the state from `batches`, after the log was truncated. Keep the state of
+        producers whose last batch is before `start`, where retention has removed the batches.
         """
         known = ProducerState()
         for batch in batches:
@@ -652,7 +651,7 @@ class ProducerState:
         self._ends = known._ends
 
     def copy(self) -> ProducerState:
-        """Return the same state, for the log of another replica."""
+        """Return a copy for the log of another replica."""
         made = ProducerState()
         for producer_id, entry in self.entries.items():
             batches = deque(entry.batches, maxlen=_REMEMBERED_BATCHES)

@@ -1,4 +1,4 @@
-"""A TCP proxy that misbehaves on command."""
+"""A TCP proxy that cuts, delays, fragments and stalls connections on command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
 from typing import Literal
 
 from aiokafka._compat import timeout_at
@@ -15,7 +14,7 @@ from aiokafka.testing.actions import check_seconds, check_whole
 from aiokafka.testing.connection import address_of, close_server, stop_accepting
 
 Direction = Literal["requests", "responses"]
-"""``"requests"`` is what the client sends, ``"responses"`` what the server answers."""
+"""``"requests"``: from the client to the server; ``"responses"``: from the server to the client."""
 
 _DIRECTIONS: tuple[Direction, ...] = ("requests", "responses")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -26,14 +25,12 @@ _MAX_QUEUED = 4 * 1024 * 1024
 class FaultProxy:
     """A TCP proxy between a client and one server, with faults that a test switches on and off.
 
-    It knows nothing of Kafka: it forwards bytes in both directions, for any number of connections,
-    and obeys the last command given. Faults apply to open and to later connections until
-    :meth:`restore`.
+    It forwards bytes in both directions, for any number of connections, and does not parse Kafka's
+    protocol. Faults apply to open and to later connections until :meth:`restore`.
 
-    A client follows the addresses in the broker's metadata, so the broker must advertise the
-    proxy's address. With :class:`~aiokafka.testing.FakeCluster` that is
-    ``FakeCluster(proxied=True)``. For a real broker start the proxy first, without a target, put
-    :attr:`address` into the broker's ``advertised.listeners``, start the broker and set
+    Clients connect to the addresses in metadata, so the broker must advertise the proxy's address:
+    ``FakeCluster(proxied=True)`` does. For a real broker start the proxy first, without a target,
+    put :attr:`address` into the broker's ``advertised.listeners``, start the broker and set
     ``target``.
 
     Args:
@@ -48,7 +45,7 @@ class FaultProxy:
             producer = AIOKafkaProducer(bootstrap_servers=proxy.address)
             ...
             proxy.fragment(1)                 # one byte per write
-            proxy.cut_after(100, "responses") # the connection breaks inside a response
+            proxy.cut_after(100, "responses") # break the connection inside a response
             proxy.restore()
     """
 
@@ -59,9 +56,9 @@ class FaultProxy:
         self.target = target
         self.host = host
         self.port = port
-        #: Connections accepted so far.
+        #: Number of accepted connections.
         self.accepted = 0
-        #: Bytes forwarded so far, by direction.
+        #: Number of forwarded bytes, by direction.
         self.forwarded: dict[Direction, int] = {"requests": 0, "responses": 0}
         self._rules: dict[Direction, _Rules] = {"requests": _Rules(), "responses": _Rules()}
         self._refusing = False
@@ -70,7 +67,7 @@ class FaultProxy:
 
     @property
     def target(self) -> str | None:
-        """``"host:port"`` of the server; None where there is none yet."""
+        """``"host:port"`` of the server; None before it is set."""
         return self._target
 
     @target.setter
@@ -86,18 +83,18 @@ class FaultProxy:
 
     @property
     def connections(self) -> int:
-        """Number of connections open now."""
+        """Number of open connections."""
         return len(self._links)
 
     async def start(self) -> None:
-        """Begin to listen. The port is kept when the proxy is stopped and started again."""
+        """Start listening, after a stop on the former port."""
         if self._server is not None:
             return
         self._server = await asyncio.start_server(self._accept, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening and break all connections. Safe to call twice."""
+        """Stop listening and break all connections. A second call does nothing."""
         server, self._server = self._server, None
         if server is not None:
             stop_accepting(server)
@@ -110,21 +107,16 @@ class FaultProxy:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
 
     # -- faults --------------------------------------------------------------------------------
 
     def cut(self) -> int:
-        """Break all open connections now; bytes on their way are lost. New ones are still accepted.
+        """Break all open connections, and lose the bytes in transit. Clients may connect again.
 
         Returns:
-            How many connections were broken.
+            The number of broken connections.
         """
         links = list(self._links)
         for link in links:
@@ -136,10 +128,10 @@ class FaultProxy:
         self._refusing = True
 
     def delay(self, seconds: float, direction: Direction | None = None) -> None:
-        """Deliver every byte `seconds` later, in order. 0 ends it, also for bytes that wait.
+        """Deliver every byte `seconds` later, in order. 0 ends the delay, also of waiting bytes.
 
         Args:
-            seconds: One-way delay. Throughput is not limited by it.
+            seconds: One-way delay, which does not limit the throughput.
             direction: One direction only; None (the default) means both, each with the full delay.
         """
         check_seconds("seconds", seconds)
@@ -147,15 +139,15 @@ class FaultProxy:
             rules.hold_back(seconds)
 
     def fragment(self, size: int = 1, direction: Direction | None = None) -> None:
-        """Deliver at most `size` bytes at a time, each piece in a write of its own."""
+        """Deliver at most `size` bytes with each write."""
         check_whole("size", size, 1)
         for rules in self._selected(direction):
             rules.fragment = size
 
     def stall(self, direction: Direction | None = None) -> None:
-        """Deliver nothing, but keep the connections open: the silent network. Bytes are kept (up to
-        4 MiB a connection and direction, then the sender is slowed) and delivered after
-        :meth:`restore`."""
+        """Deliver nothing, but keep the connections open. :meth:`restore` delivers the received
+        bytes. Above 4 MiB for each connection and direction the proxy stops reading.
+        """
         for rules in self._selected(direction):
             rules.flowing.clear()
 
@@ -164,12 +156,10 @@ class FaultProxy:
     ) -> None:
         """Break the connection that delivers the `n_bytes`-th byte from now on in a direction.
 
-        Exactly `n_bytes` are delivered, counted over all connections, then that connection breaks.
-
         Args:
-            n_bytes: Bytes to let through first; 0 breaks before the next byte.
-            direction: Whose bytes are counted.
-            repeat: Count again from zero after each break, until :meth:`restore`.
+            n_bytes: Bytes to deliver before, over all connections; 0 breaks before the next byte.
+            direction: The direction whose bytes are counted.
+            repeat: Restart the count after each break, until :meth:`restore`.
         """
         check_whole("n_bytes", n_bytes, 1 if repeat else 0)
         rules = self._rules_of(direction)
@@ -177,7 +167,7 @@ class FaultProxy:
         rules.refill = n_bytes if repeat else None
 
     def restore(self) -> None:
-        """Switch all faults off. Open connections go on, with the bytes kept for them."""
+        """End all faults. Open connections get the bytes kept for them."""
         self._refusing = False
         for rules in self._rules.values():
             rules.reset()
@@ -208,7 +198,7 @@ class FaultProxy:
 
 
 class _Rules:
-    """What one direction does to bytes; shared by all connections of a proxy."""
+    """The faults of one direction, shared by all connections of a proxy."""
 
     def __init__(self) -> None:
         self.flowing = asyncio.Event()
@@ -223,7 +213,7 @@ class _Rules:
         self.flowing.set()
 
     def hold_back(self, seconds: float) -> None:
-        """Delay what comes; 0 lets go of what was delayed before as well."""
+        """Set the delay; 0 ends the wait of delayed bytes too."""
         self.delay = seconds
         if seconds:
             self.prompt.clear()
@@ -235,7 +225,7 @@ class _Rules:
         return size if self.budget is None else min(size, self.budget)
 
     def spend(self, size: int) -> bool:
-        """Count delivered bytes; True if the connection must break now."""
+        """Count delivered bytes; return whether the connection must break now."""
         if self.budget is None:
             return False
         self.budget -= size
@@ -286,7 +276,7 @@ class _Link:
                 )
             await self._until_over(tasks)
         except OSError:
-            pass  # the server is gone: the client sees its connection break, which is the truth
+            pass  # the server is unavailable, so the client's connection breaks
         finally:
             self.cut()
             for task in tasks:
@@ -297,7 +287,7 @@ class _Link:
             self._closed.set()
 
     async def _connect(self, target: str) -> _Streams | None:
-        """Connect to the server; None if the link was cut meanwhile."""
+        """Connect to the server; return None if the link was cut meanwhile."""
         host, _, port = target.rpartition(":")
         self._connecting = asyncio.create_task(
             asyncio.open_connection(host.strip("[]"), int(port)), name="proxy-connect"
@@ -310,7 +300,7 @@ class _Link:
         return None if self._broken.is_set() else server
 
     async def _until_over(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait for a cut, a failure, or the regular end of both directions."""
+        """Wait for a cut, a failure, or EOF in both directions."""
         broken = asyncio.create_task(self._broken.wait(), name="proxy-cut")
         pending: set[asyncio.Task[None] | asyncio.Task[Literal[True]]] = {*tasks, broken}
         try:

@@ -1,6 +1,6 @@
-"""The pytest plugin, found by itself once aiokafka is installed.
+"""The pytest plugin, which pytest loads if aiokafka is installed.
 
-It gives three fixtures. The first is ``kafka_cluster``: a started
+It provides three fixtures. The first is ``kafka_cluster``: a started
 :class:`~aiokafka.testing.FakeCluster`, new for each test. A marker passes arguments to it::
 
     async def test_order_is_sent(kafka_cluster):
@@ -12,20 +12,19 @@ It gives three fixtures. The first is ``kafka_cluster``: a started
         await kafka_cluster.stop_broker(0)
         ...
 
-It works with pytest-asyncio in both of its modes and with any `loop_scope`, and with the plugin of
-anyio where that is the only one. The cluster runs in the loop of the test.
+It works with pytest-asyncio in both modes and with any `loop_scope`, and with anyio's plugin if
+that is the only one. The cluster runs in the loop of the test.
 
-The second is ``kafka_server``, for tests and clients that block: a started
-:class:`~aiokafka.testing.ServedCluster`, whose brokers run in a thread. It takes the same marker::
+The second is ``kafka_server``, for blocking tests and clients: a started
+:class:`~aiokafka.testing.ServedCluster`, whose brokers run in a thread. It has the same marker::
 
     def test_order_is_sent(kafka_server):
         shop.order(kafka_server.bootstrap_servers)
         assert kafka_server.call(lambda cluster: len(cluster.log("orders").records())) == 1
 
-Under a test that fails stand the last requests that the cluster of either has got.
+The report of a failed test lists the last requests to the cluster.
 
-The third is ``simulation``, for tests that run many times in virtual time, each time under
-another seed::
+The third is ``simulation``, for tests that run in virtual time, once for each of many seeds::
 
     @pytest.mark.simulated(seeds=50)
     async def test_nothing_is_lost(simulation):
@@ -33,7 +32,7 @@ another seed::
             async with simulation.chaos(cluster) as chaos:
                 ...
 
-It needs neither pytest-asyncio nor anyio, and goes with both.
+It needs neither pytest-asyncio nor anyio, and works with both.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ import pytest
 
 if TYPE_CHECKING:
     from aiokafka.testing.cluster import FakeCluster
-    from aiokafka.testing.served import ServedCluster
+    from aiokafka.testing.threaded import ServedCluster
 
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
 _MARKER = (
@@ -65,7 +64,7 @@ _SIMULATED = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare how simulated tests are run."""
+    """Declare the options of simulated tests."""
     group = parser.getgroup("aiokafka", "simulated tests (aiokafka)")
     group.addoption(
         "--simulation-seed", type=int, metavar="N", help="run simulated tests under this seed only"
@@ -86,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Put a plain function in place of a simulated test, so that no other plugin runs it."""
+    """Replace a simulated test by a plain function, so that no other plugin runs the coroutine."""
     marker = pyfuncitem.get_closest_marker("simulated")
     if marker is None:
         yield
@@ -103,7 +102,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Show under a test that failed what its cluster saw."""
+    """Add the last requests to the report of a failed test."""
     outcome: Any = yield
     report = outcome.get_result()
     given = getattr(item, "funcargs", {})
@@ -115,11 +114,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def _seen(given: Any) -> str:
-    """Return the last requests, a line each; equal ones that follow each other are counted."""
-    from aiokafka.testing.served import ServedCluster
+    """Return the last requests, one a line; consecutive equal ones become one line with a count."""
+    from aiokafka.testing.threaded import ServedCluster
 
-    served = isinstance(given, ServedCluster)
-    requests = given.call(lambda cluster: cluster.requests()) if served else given.requests()
+    in_thread = isinstance(given, ServedCluster)
+    requests = given.call(lambda cluster: cluster.requests()) if in_thread else given.requests()
     lines = [
         f"broker {seen.broker_id} <- {type(seen.request).__name__} v{seen.version} "
         f"from {seen.context.client_id}"
@@ -134,10 +133,10 @@ def _seen(given: Any) -> str:
 
 @pytest.fixture
 def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
-    """Start a fake Kafka cluster in a thread; ``@pytest.mark.kafka_cluster(...)`` gives its
-    arguments.
+    """Start a fake Kafka cluster in a thread, with the arguments of the marker
+    ``kafka_cluster``.
     """
-    from aiokafka.testing.served import ServedCluster
+    from aiokafka.testing.threaded import ServedCluster
 
     marker = request.node.get_closest_marker("kafka_cluster")
     arguments, options = (marker.args, marker.kwargs) if marker is not None else ((), {})
@@ -147,7 +146,7 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> None:
-    """The run of a test with ``@pytest.mark.simulated``: another one for each seed."""
+    """Stand for the simulation of the current seed; the test is called with the real one."""
     if request.node.get_closest_marker("simulated") is None:
         raise pytest.UsageError(
             f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"
@@ -155,12 +154,12 @@ def simulation(request: pytest.FixtureRequest) -> None:
 
 
 def _cluster_fixture() -> Any:
-    """Make the function of a fixture: a new one each time, as pytest-asyncio notes the scope of its
-    loop on it.
+    """Create a fixture function. Each scope needs its own, since pytest-asyncio stores the loop
+    scope on the function.
     """
 
     async def kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
-        """Start a fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
+        """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
         from aiokafka.testing.cluster import FakeCluster  # not at start-up: most runs do without
 
         marker = request.node.get_closest_marker("kafka_cluster")
@@ -182,15 +181,17 @@ def _scope_of_loop(request: pytest.FixtureRequest) -> str:
 
 
 def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
-    """Start a fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
-    # An async fixture runs in the loop of a scope that it names once and for all. In any other loop
-    # than the test's the brokers would stand still while the test runs.
+    """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
+    # An async fixture runs in the loop of a fixed scope. In another loop than the test's, the
+    # brokers would not run during the test.
     cluster: FakeCluster = request.getfixturevalue(f"_kafka_cluster_in_{_scope_of_loop(request)}")
     return cluster
 
 
 def _define() -> dict[str, Any]:
-    """Make the fixtures, by name: pytest-asyncio wants its own decorator; others take pytest's."""
+    """Create the fixtures, by name: pytest-asyncio needs its own decorator, other plugins
+    pytest's.
+    """
     try:
         fixture: Any = importlib.import_module("pytest_asyncio").fixture
         inner = {
@@ -201,7 +202,7 @@ def _define() -> dict[str, Any]:
         }
     except ImportError:
         return {"kafka_cluster": pytest.fixture(_cluster_fixture(), name="kafka_cluster")}
-    except TypeError:  # a release that knows one loop for each test only
+    except TypeError:  # a release without loop scopes
         return {"kafka_cluster": fixture(_cluster_fixture(), name="kafka_cluster")}
     return {**inner, "kafka_cluster": pytest.fixture(_any_kafka_cluster, name="kafka_cluster")}
 

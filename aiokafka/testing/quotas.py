@@ -1,4 +1,4 @@
-"""Quotas of a fake cluster: how much clients may send, fetch and ask for."""
+"""Quotas of a fake cluster: limits of sent and fetched bytes, requests and topic changes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ else:
     RequestContext = later("aiokafka.testing.script.RequestContext")
 
 
-# -- Quotas that clients have set (KIP-546)
+# -- Quotas set by clients (KIP-546)
 
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 Entity = tuple[tuple[str, "str | None"], ...]
-"""Pairs of type and name, in the order of types; the name of the default is None."""
+"""(type, name) pairs, sorted by type; the name None means the default of the type."""
 
-# Quotas of clients that are enforced here, by the kind that `Quotas` has for them.
+# The enforced quotas, by the kind in `Quotas`.
 _ENFORCED = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",
@@ -40,24 +40,21 @@ _OF_ADDRESSES = ("connection_creation_rate",)
 
 
 class Wanted(NamedTuple):
-    """One component of a filter."""
+    """One component of a filter of quota entities."""
 
     kind: str
     match_type: int
     name: str | None
 
-    def takes(self, name: str | None) -> bool:
-        """Say whether a name, or the default, is meant."""
+    def matches(self, name: str | None) -> bool:
+        """Return whether a name, None for the default, matches."""
         if self.match_type == _ANY:
             return True
         return name == (None if self.match_type == _DEFAULT else self.name)
 
 
 class QuotaEntries:
-    """All quotas that were set, by entity.
-
-    Those of client ids are enforced; those of users and addresses are kept.
-    """
+    """The quotas set by clients, by entity. Only quotas of client ids are enforced."""
 
     def __init__(self) -> None:
         self._limits: dict[Entity, dict[str, float]] = {}
@@ -68,15 +65,17 @@ class QuotaEntries:
     def find(
         self, wanted: Mapping[str, Wanted], *, strict: bool
     ) -> Iterator[tuple[Entity, dict[str, float]]]:
-        """Yield the entities that a filter takes, with their limits."""
+        """Yield the entities that match a filter, with their limits."""
         for entity, limits in self._limits.items():
             names = dict(entity)
-            has_all = all(kind in names and one.takes(names[kind]) for kind, one in wanted.items())
+            has_all = all(
+                kind in names and one.matches(names[kind]) for kind, one in wanted.items()
+            )
             if has_all and not (strict and names.keys() - wanted.keys()):
                 yield entity, limits
 
     def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
-        """Set limits, and remove those that are None."""
+        """Set limits of an entity; None removes a limit."""
         limits = self._limits.setdefault(entity, {})
         for key, value in changes.items():
             if value is None:
@@ -87,7 +86,7 @@ class QuotaEntries:
             del self._limits[entity]
 
     def rate(self, kind: str, client_id: str | None) -> float | None:
-        """Return the limit of a client id, or that of the default; None for no limit."""
+        """Return the limit of a client id, else the default limit; None without any."""
         key = _ENFORCED.get(kind, "")
         for name in (client_id, None):
             limit = self._limits.get((("client-id", name),), {}).get(key)
@@ -97,7 +96,7 @@ class QuotaEntries:
 
 
 def problem_of(entity: Entity, changes: Mapping[str, float | None]) -> str | None:
-    """Say what is wrong with a change; None if nothing is."""
+    """Return the error message for a change of quotas; None for a valid one."""
     kinds = {kind for kind, _ in entity}
     if not kinds or not (kinds <= {"user", "client-id"} or kinds == {"ip"}):
         return f"Invalid quota entity {sorted(kinds)}"
@@ -110,16 +109,16 @@ def problem_of(entity: Entity, changes: Mapping[str, float | None]) -> str | Non
     return None
 
 
-# -- What clients have used, and how long they have to wait
+# -- Usage and throttle times
 
 _PRODUCE, _FETCH = 0, 1
 KINDS = ("produce", "fetch", "request", "mutation")
-_MOST = 30.0  # seconds that a client is made to wait at most
+_MOST = 30.0  # seconds, the longest throttle time
 
 
 @dataclass
 class _Bucket:
-    """What is left of a quota; it fills to what one second gives."""
+    """Token bucket of a quota, which holds the amount of one second."""
 
     rate: float
     left: float
@@ -131,11 +130,11 @@ class _Bucket:
 
 
 class Quotas:
-    """What clients of a :class:`FakeCluster` may use; see its `quotas`. At first there are none.
+    """Quotas of a :class:`FakeCluster`; see its `quotas`. By default there are none.
 
-    Who is over a quota gets ``throttle_time_ms``, and the broker reads nothing from the connection
-    for that long (KIP-219); a fetch then brings nothing. Over the quota of mutations, requests that
-    change topics get THROTTLING_QUOTA_EXCEEDED (KIP-599).
+    A client above a quota gets ``throttle_time_ms``, and the broker reads nothing from the
+    connection for that time (KIP-219); a fetch response has no records then. Above the mutation
+    quota, requests that change topics get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
     Example::
 
@@ -144,7 +143,7 @@ class Quotas:
     """
 
     def __init__(self) -> None:
-        #: What clients have set by AlterClientQuotas.
+        #: Quotas set by AlterClientQuotas.
         self.entries = QuotaEntries()
         self._rates: dict[tuple[str, str | None], float] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
@@ -156,13 +155,13 @@ class Quotas:
 
         Args:
             kind: ``"produce"`` or ``"fetch"``: bytes; ``"request"``: requests of any API;
-                ``"mutation"``: partitions that are created or deleted.
-            per_second: How much.
-            client_id: Only for this client; None (the default) for each client id that has no
-                quota of its own.
+                ``"mutation"``: created and deleted partitions.
+            per_second: The limit.
+            client_id: Only this client; None (the default) for each client id without a quota of
+                its own.
 
         Raises:
-            ValueError: unknown kind, or a quota that is not above 0.
+            ValueError: unknown kind, or a limit that is not above 0.
         """
         self._check(kind)
         if per_second <= 0:
@@ -171,7 +170,7 @@ class Quotas:
         self._buckets.clear()
 
     def lift(self, kind: str, client_id: str | None = None) -> None:
-        """End a quota; nothing happens if there is none.
+        """Remove a quota, if there is one.
 
         Raises:
             ValueError: unknown kind.
@@ -181,7 +180,7 @@ class Quotas:
         self._buckets.clear()
 
     def heal(self) -> None:
-        """End all quotas."""
+        """Remove all quotas set by :meth:`limit`."""
         self._rates.clear()
         self._buckets.clear()
 
@@ -189,17 +188,18 @@ class Quotas:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are none."""
+        """Whether there are no quotas."""
         return not (self._rates or self.entries)
 
     def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
-        """Set and remove limits of an entity, as a client asks (KIP-546)."""
+        """Set and remove limits of an entity (KIP-546)."""
         self.entries.alter(entity, changes)
         self._buckets.clear()
 
     def charge_for(self, context: RequestContext, response: Any) -> int:
-        """Note a request that was answered; the milliseconds that its client has to wait. A fetch
-        over the quota brings nothing."""
+        """Charge a handled request; return the throttle time in milliseconds. Above the fetch
+        quota, remove the records from the response.
+        """
         client_id = context.client_id
         waits = self.charge("request", client_id, 1)
         if context.api_key == _PRODUCE:
@@ -213,7 +213,7 @@ class Quotas:
         return waits
 
     def charge(self, kind: str, client_id: str | None, amount: float) -> int:
-        """Note what a client used; the milliseconds that it has to wait."""
+        """Charge an amount to a client; return the throttle time in milliseconds."""
         bucket = self._bucket(kind, client_id or "")
         if bucket is None:
             return 0
@@ -223,7 +223,7 @@ class Quotas:
         return math.ceil(min(-bucket.left / bucket.rate, _MOST) * 1000)
 
     def is_over(self, kind: str, client_id: str | None) -> bool:
-        """Return whether a client has to wait already."""
+        """Return whether a client is above a quota."""
         bucket = self._bucket(kind, client_id or "")
         return bucket is not None and bucket.left < 0
 

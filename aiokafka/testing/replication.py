@@ -1,4 +1,4 @@
-"""Replicas with logs of their own: followers that lag or stall, what is in sync, reassignments."""
+"""Replicas with their own logs: lagging and stalled followers, the ISR, reassignments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from aiokafka.testing.actions import check_seconds
 from aiokafka.testing.log import PartitionLog
 
 if TYPE_CHECKING:
-    from aiokafka.testing.state import ClusterState, Partition
-
-if TYPE_CHECKING:
     from aiokafka.testing.state import ClusterState, Node, Partition
 else:
     ClusterState = later("aiokafka.testing.state.ClusterState")
@@ -26,38 +23,40 @@ else:
 Place = tuple[str, int]
 """Topic and partition."""
 Seconds = float | tuple[float, float]
-"""A time, or the bounds between which each one is drawn."""
+"""A time, or the bounds between which each time is drawn."""
 
-_FIRST_WAITING_FOR_MIN = (3, 7)  # releases: below min.insync.replicas the high watermark stays
+_FIRST_WAITING_FOR_MIN = (3, 7)  # releases that hold the high watermark below min.insync.replicas
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
-    """Draw one time of those that `seconds` allows."""
+    """Draw a time."""
     return random.uniform(*seconds) if isinstance(seconds, tuple) else seconds
 
 
 class Replication:
-    """How the replicas of a :class:`FakeCluster` copy from their leaders; see its `replication`.
+    """Replication in a :class:`FakeCluster`; see its `replication`.
 
-    At first all replicas of a partition share one log: replication takes no time and nothing can
-    be lost. The first call of :meth:`lag`, :meth:`stall` or :meth:`use` gives each replica a log of
-    its own, and from then on the partition behaves as in Kafka:
+    By default all replicas of a partition share one log: replication takes no time and no record is
+    lost. The first call of :meth:`lag`, :meth:`stall` or :meth:`use` gives each replica its own
+    log. From then on the partition behaves as in Kafka:
 
-    - followers copy from the leader, after the lag; the high watermark is what all replicas in sync
-      have, and consumers see no more; ``acks=all`` waits for it;
-    - a follower that has not caught up for ``replica.lag.time.max.ms`` leaves the ISR, and is back
-      in it when it has;
-    - a new leader begins with the log that it has: what it had not copied is lost, and the others
-      truncate to it. Only a replica in sync is elected, so that nothing is lost that was
-      acknowledged with ``acks=all``; with ``unclean.leader.election.enable`` any one is.
+    - Followers copy from the leader, after the lag. The high watermark is the end of the records
+      that all in-sync replicas have; consumers read up to it, and ``acks=all`` waits for it.
+    - A follower that has not caught up for ``replica.lag.time.max.ms`` leaves the ISR, and rejoins
+      it when it has caught up.
+    - A new leader keeps its own log: records that it had not copied are lost, and the other
+      replicas truncate their logs to it. Only an in-sync replica is elected, so records
+      acknowledged with ``acks=all`` are kept. With ``unclean.leader.election.enable`` any replica
+      may be elected.
 
-    ``cluster.log(...)`` is then the log of the present leader: ask for it again after an election.
+    ``cluster.log(...)`` then returns the log of the present leader: call it again after an
+    election.
 
     Example::
 
         cluster.replication.stall(("orders", 0), broker_id=2)   # broker 2 copies nothing
         await producer.send_and_wait("orders", b"x", partition=0)     # acks=1: the leader has it
-        cluster.controller.elect(("orders", 0), 2)              # and now it is lost
+        cluster.controller.elect(("orders", 0), 2)              # and now the record is lost
     """
 
     def __init__(self, state: ClusterState, random: Random) -> None:
@@ -66,15 +65,15 @@ class Replication:
         self._all = False
         self._lags: dict[tuple[Place | None, int | None], Seconds] = {}
         self._stalls: dict[tuple[Place | None, int | None], None] = {}
-        state.partition_added = self._added
+        state.replication = self
 
     # -- for tests -----------------------------------------------------------------------------
 
     def use(self, tp: TopicPartition | Place | None = None) -> None:
-        """Give each replica a log of its own.
+        """Give each replica its own log.
 
         Args:
-            tp: Of one partition; None (the default) for all, later ones included.
+            tp: One partition; None (the default) for all, also those created later.
 
         Raises:
             KeyError: no such partition.
@@ -92,10 +91,10 @@ class Replication:
         tp: TopicPartition | Place | None = None,
         broker_id: int | None = None,
     ) -> None:
-        """Let followers copy what the leader has only after some time.
+        """Delay the copying of followers.
 
         Args:
-            seconds: How long, or (least, most) to draw each time.
+            seconds: The delay, or (least, most) to draw each delay between.
             tp: Only of this partition.
             broker_id: Only the follower on this broker.
 
@@ -109,19 +108,21 @@ class Replication:
         self.use(tp)
 
     def stall(self, tp: TopicPartition | Place | None = None, broker_id: int | None = None) -> None:
-        """Let followers copy nothing until :meth:`resume`; arguments as of :meth:`lag`."""
+        """Stop the copying of followers until :meth:`resume`; the arguments are those of
+        :meth:`lag`.
+        """
         self._stalls[self._key(tp, broker_id)] = None
         self.use(tp)
 
     def resume(
         self, tp: TopicPartition | Place | None = None, broker_id: int | None = None
     ) -> None:
-        """End what :meth:`stall` began with the same arguments."""
+        """End the :meth:`stall` with the same arguments."""
         self._stalls.pop(self._key(tp, broker_id), None)
         self.pursue()
 
     def heal(self) -> None:
-        """End all lags and stalls; followers catch up at once. The logs stay apart."""
+        """End all lags and stalls; followers catch up at once. Each replica keeps its own log."""
         self._lags.clear()
         self._stalls.clear()
         for partition in self._state.partitions():
@@ -129,7 +130,7 @@ class Replication:
                 partition.copies.hurry()
 
     def isr(self, tp: TopicPartition | Place) -> list[int]:
-        """Return the replicas in sync, as the controller knows them.
+        """Return the in-sync replicas of a partition.
 
         Raises:
             KeyError: no such partition.
@@ -137,12 +138,12 @@ class Replication:
         return self._state.isr(self._partition(tp))
 
     def shrink(self, tp: TopicPartition | Place, broker_id: int) -> None:
-        """Take a follower that is behind out of the ISR at once, without waiting for
-        ``replica.lag.time.max.ms``. It is back as soon as it has caught up.
+        """Remove a lagging follower from the ISR at once, without waiting for
+        ``replica.lag.time.max.ms``. It rejoins the ISR as soon as it has caught up.
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: it is the leader.
+            ValueError: the broker is the leader.
         """
         self._key(tp, broker_id)
         partition = self._partition(tp)
@@ -153,10 +154,10 @@ class Replication:
             partition.copies.shrink(broker_id)
 
     def log(self, tp: TopicPartition | Place, broker_id: int) -> PartitionLog:
-        """Return the log of one replica; the shared one where replicas have none of their own.
+        """Return the log of one replica, which may be the log shared by all replicas.
 
         Raises:
-            KeyError: no such partition, or no replica of it there.
+            KeyError: no such partition, or no replica of it on this broker.
         """
         partition = self._partition(tp)
         if broker_id not in partition.replicas:
@@ -166,29 +167,30 @@ class Replication:
     # -- for the cluster -----------------------------------------------------------------------
 
     def pursue(self) -> None:
-        """Let all followers copy that may: something has changed."""
+        """Let all followers copy that can, after a change in the cluster."""
         for partition in self._state.partitions():
             if partition.copies is not None:
                 partition.copies.pursue()
 
+    def partition_added(self, partition: Partition) -> None:
+        """Give each replica of a new partition a log of its own, after :meth:`use` for all."""
+        if self._all:
+            self._divide(partition)
+
     def close(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         for partition in self._state.partitions():
             if partition.copies is not None:
                 partition.copies.stop()
 
     def delay(self, partition: Partition, node_id: int) -> float | None:
-        """Return how long a follower takes to copy; None while it is stalled."""
+        """Return the delay before a follower copies; None while it is stalled."""
         place = (partition.topic, partition.index)
         keys = ((place, node_id), (place, None), (None, node_id), (None, None))
         if any(key in self._stalls for key in keys):
             return None
         found = next((self._lags[key] for key in keys if key in self._lags), 0.0)
         return drawn(found, self._random)
-
-    def _added(self, partition: Partition) -> None:
-        if self._all:
-            self._divide(partition)
 
     def _divide(self, partition: Partition) -> None:
         if partition.copies is None:
@@ -212,11 +214,11 @@ class Replication:
 
 
 class Copies:
-    """The logs of the replicas of one partition.
+    """The logs of the replicas of one partition. The partition's `log` is the leader's.
 
-    Owns: who has copied what, the high watermark, and who is in sync. The partition's `log` is that
-    of its leader. A follower copies in rounds, as real ones fetch: a round brings it what the
-    leader has, and the high watermark as it was before the leader heard of this round.
+    Owns: the logs of the followers, the high watermark, and the ISR. A follower copies in rounds,
+    as real followers fetch: a round copies the records of the leader, and the high watermark from
+    before the round.
     """
 
     def __init__(self, model: Replication, state: ClusterState, partition: Partition) -> None:
@@ -225,9 +227,9 @@ class Copies:
         self._state = state
         self._partition = partition
         self._timers: dict[int, asyncio.TimerHandle] = {}  # the next round of a follower
-        self._patience: dict[int, asyncio.TimerHandle] = {}  # until it leaves the ISR
-        self._overdue: dict[int, None] = {}  # would leave it if there were a controller
-        self._unsure: dict[int, None] = {}  # has not compared its log with the leader's
+        self._lag_timers: dict[int, asyncio.TimerHandle] = {}  # end in leaving the ISR
+        self._overdue: dict[int, None] = {}  # must leave the ISR, which needs a controller
+        self._unsure: dict[int, None] = {}  # has not truncated its log to the new leader's yet
         self._pursuing = False
         self._closed = False
         partition.in_sync = state.live_replicas(partition) or partition.replicas[-1:]
@@ -237,10 +239,10 @@ class Copies:
             self.logs[node_id] = partition.log if node_id == first else partition.log.replica()
         partition.log.subscribe(self.pursue)
 
-    # -- what happens --------------------------------------------------------------------------
+    # -- copying --------------------------------------------------------------------------
 
     def lead(self, node_id: int) -> None:
-        """Let this replica lead, -1 for none, under a new epoch."""
+        """Make this replica the leader in a new leader epoch, -1 for no leader."""
         partition, former = self._partition, self._partition.log
         self.stop()
         self._overdue.clear()
@@ -256,7 +258,7 @@ class Copies:
         former.wake()
 
     def catch_up(self, node_id: int) -> None:
-        """Give a replica all that the leader has; it is in sync then."""
+        """Copy all records of the leader to a replica, and add it to the ISR."""
         partition = self._partition
         self._log_of(node_id)
         if partition.leader not in (-1, node_id):
@@ -265,29 +267,28 @@ class Copies:
             partition.in_sync.append(node_id)
 
     def hurry(self) -> None:
-        """Let followers copy without waiting any longer."""
+        """Let followers copy now, without waiting for their delays."""
         self.stop()
         self.pursue()
 
     def pursue(self) -> None:
-        """Let each follower copy, at once or after its lag, what it does not have; the leader's log
-        calls this at every change."""
+        """Let each follower copy the missing records, at once or after its lag. The leader's log
+        calls this at every change.
+        """
         if self._pursuing or self._closed:
             return
         self._pursuing = True
         try:
             moved = True
-            while moved:  # a round may move the high watermark, which others have to hear of
+            while moved:  # a round may advance the high watermark, which other followers copy
                 rounds = [self._next_round(node_id) for node_id in self.logs]
                 moved = True in rounds
-            self._settle()
+            self._update_isr()
         finally:
             self._pursuing = False
 
     def _next_round(self, node_id: int) -> bool:
-        """Let a follower copy, at once or after its delay; return whether it has copied
-        something.
-        """
+        """Run or schedule the next round of a follower; return whether a round was run."""
         if node_id in self._timers or not self._is_behind(node_id):
             return False
         delay = self._model.delay(self._partition, node_id) if self._can_fetch(node_id) else None
@@ -295,7 +296,7 @@ class Copies:
             self._fetch(node_id)
             return True
         if self._misses_records(node_id):
-            self._be_patient(node_id)
+            self._start_lag_timer(node_id)
         if delay is not None:
             loop = asyncio.get_running_loop()
             self._timers[node_id] = loop.call_later(delay, self._round, node_id)
@@ -313,29 +314,30 @@ class Copies:
         self._unsure.pop(node_id, None)
         log.follow(leader)
         log.set_high_watermark(mark)
-        timer = self._patience.pop(node_id, None)
+        timer = self._lag_timers.pop(node_id, None)
         if timer is not None:
             timer.cancel()
         self._overdue.pop(node_id, None)
-        self._settle()
+        self._update_isr()
 
-    # -- who is in sync ------------------------------------------------------------------------
+    # -- the ISR ------------------------------------------------------------------------
 
     def shrink(self, node_id: int) -> None:
-        """Take a follower that was behind for too long off the replicas in sync."""
+        """Remove a follower from the ISR, once there is a controller."""
         self._overdue[node_id] = None
-        self._settle()
+        self._update_isr()
 
-    def _be_patient(self, node_id: int) -> None:
-        if node_id in self._patience or node_id not in (self._partition.in_sync or ()):
+    def _start_lag_timer(self, node_id: int) -> None:
+        if node_id in self._lag_timers or node_id not in (self._partition.in_sync or ()):
             return
         longest = self._state.setting("replica.lag.time.max.ms") / 1000
         loop = asyncio.get_running_loop()
-        self._patience[node_id] = loop.call_later(longest, self.shrink, node_id)
+        self._lag_timers[node_id] = loop.call_later(longest, self.shrink, node_id)
 
-    def _settle(self) -> None:
-        """Shrink and grow the ISR as the leader asks the controller to, and move the high
-        watermark to what all of them have."""
+    def _update_isr(self) -> None:
+        """Shrink and grow the ISR, and advance the high watermark to the records that all in-sync
+        replicas have.
+        """
         partition, in_sync = self._partition, self._partition.in_sync
         if partition.leader == -1 or in_sync is None:
             return
@@ -364,27 +366,25 @@ class Copies:
         fetches = self._can_fetch(node_id) and self._state.nodes[node_id].registered
         return fetches and not self._misses_records(node_id)
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- state of followers ----------------------------------------------------------------------
 
     def _misses_records(self, node_id: int) -> bool:
         end = self._partition.log.end_offset
         return node_id in self._unsure or self.logs[node_id].end_offset != end
 
     def _is_behind(self, node_id: int) -> bool:
-        """Return whether a round would bring a follower anything."""
+        """Return whether a round would change the follower's log or its high watermark."""
         leader, log = self._partition.log, self.logs[node_id]
         if log is leader or self._partition.leader == -1:
             return False
         return (
             self._misses_records(node_id)
             or log.high_watermark != leader.high_watermark
-            or log.start_offset < leader.start_offset  # one that is ahead stays so
+            or log.start_offset < leader.start_offset  # a higher start is kept
         )
 
     def _can_fetch(self, node_id: int) -> bool:
-        """Return whether a follower and its leader run, reach each other and agree on which of them
-        leads.
-        """
+        """Return whether a follower and its leader run, reach each other, and know the leader."""
         leader = self._partition.leader
         if leader in (-1, node_id):
             return False
@@ -399,7 +399,7 @@ class Copies:
         seen = node.view.partition(partition.topic, partition.index)
         return seen is not None and seen.leader == partition.leader
 
-    # -- means ---------------------------------------------------------------------------------
+    # -- logs and timers -------------------------------------------------------------------------
 
     def _log_of(self, node_id: int) -> PartitionLog:
         if node_id not in self.logs:
@@ -407,14 +407,14 @@ class Copies:
         return self.logs[node_id]
 
     def stop(self) -> None:
-        """Stop all timers, until something changes."""
-        for timer in (*self._timers.values(), *self._patience.values()):
+        """Cancel all timers, until the next change."""
+        for timer in (*self._timers.values(), *self._lag_timers.values()):
             timer.cancel()
         self._timers.clear()
-        self._patience.clear()
+        self._lag_timers.clear()
 
     def close(self) -> None:
-        """Copy nothing any more: the topic is gone."""
+        """Stop copying for good, because the topic is deleted."""
         self._closed = True
         self.stop()
 
@@ -423,61 +423,61 @@ class Copies:
 
 
 @dataclass(frozen=True)
-class Move:
-    """A move that is under way."""
+class Reassignment:
+    """The ongoing reassignment of a partition."""
 
     former: list[int]
-    """The replicas before it."""
+    """The replicas before the reassignment."""
     target: list[int]
 
     @property
     def adding(self) -> list[int]:
-        """The replicas that have to copy the partition."""
+        """The new replicas, which must copy the partition."""
         return [node for node in self.target if node not in self.former]
 
     @property
     def removing(self) -> list[int]:
-        """The replicas that go at the end."""
+        """The replicas that are removed at the end."""
         return [node for node in self.former if node not in self.target]
 
 
-class Moves:
-    """The moves of a fake cluster. One ends at once, unless a broker that is to copy is down."""
+class Reassignments:
+    """Ongoing reassignments of a fake cluster. One ends at once if all its target brokers run."""
 
     def __init__(self, state: ClusterState) -> None:
-        #: Those under way, by topic and partition.
-        self.under_way: dict[Place, Move] = {}
+        #: The ongoing reassignments, by topic and partition.
+        self.ongoing: dict[Place, Reassignment] = {}
         self._state = state
 
     def begin(self, partition: Partition, target: list[int]) -> None:
-        """Begin a move, or give the one under way another target."""
+        """Begin a reassignment, or change the target of the ongoing one."""
         place = (partition.topic, partition.index)
-        present = self.under_way.get(place)
+        present = self.ongoing.get(place)
         former = partition.replicas if present is None else present.former
-        move = Move(list(former), list(target))
-        self.under_way[place] = move
+        move = Reassignment(list(former), list(target))
+        self.ongoing[place] = move
         partition.replicas = [*target, *move.removing]
         self.advance()
 
     def cancel(self, partition: Partition) -> bool:
-        """Go back to the replicas before a move; return whether there was one."""
-        move = self.under_way.pop((partition.topic, partition.index), None)
+        """Restore the replicas before a reassignment; return whether there was one."""
+        move = self.ongoing.pop((partition.topic, partition.index), None)
         if move is None:
             return False
         self._keep(partition, move.former)
         return True
 
     def advance(self) -> None:
-        """End the moves for which all brokers are there."""
-        for place, move in list(self.under_way.items()):
+        """End the reassignments whose target brokers all run."""
+        for place, move in list(self.ongoing.items()):
             partition = self._state.partition(*place)
             if partition is None:
-                del self.under_way[place]
+                del self.ongoing[place]
                 continue
             live = self._state.live_nodes()
             if partition.leader == -1 or not all(node in live for node in move.target):
                 continue
-            del self.under_way[place]
+            del self.ongoing[place]
             if partition.copies is not None:
                 for node in move.adding:
                     partition.copies.catch_up(node)

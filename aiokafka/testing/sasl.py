@@ -7,13 +7,13 @@ import binascii
 import functools
 import hashlib
 import hmac
-import hmac as hmac_module
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka import _clock, errors
+from aiokafka.testing.actions import RefusedError
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Security
@@ -26,7 +26,7 @@ SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class Credential(NamedTuple):
-    """What a broker stores of a password."""
+    """The stored credential of a SCRAM password."""
 
     salt: bytes
     iterations: int
@@ -34,12 +34,12 @@ class Credential(NamedTuple):
 
 
 class ScramCredentials:
-    """What clients have set by AlterUserScramCredentials; else the passwords that tests gave.
+    """SCRAM credentials: those set by AlterUserScramCredentials, else the passwords of the test.
 
     Args:
-        passwords: By user. They may change at any time.
-        mechanisms: For which a password counts.
-        iterations: How often passwords are hashed.
+        passwords: The password of each user. The mapping may change at any time.
+        mechanisms: The mechanisms that accept the passwords.
+        iterations: Iterations of the password hash.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class ScramCredentials:
         self._passwords = {} if passwords is None else passwords
         self._mechanisms = [name for name in SCRAM if name in mechanisms]
         self._iterations = iterations
-        # By user and mechanism; None: it was deleted, whatever the password.
+        # By user and mechanism; None for a deleted one, which overrides the password.
         self._set: dict[tuple[str, str], Credential | None] = {}
 
     def users(self) -> list[str]:
-        """Return the users that have credentials."""
+        """Return the users with credentials."""
         found = {*self._passwords, *(user for user, _ in self._set)}
         return sorted(user for user in found if self.infos(user))
 
     def infos(self, user: str) -> list[tuple[str, int]]:
-        """Return the mechanisms of a user with their iterations."""
+        """Return the mechanisms of a user, with the iterations."""
         found = []
         for mechanism in SCRAM:
             stored = self._set.get((user, mechanism))
@@ -71,18 +71,18 @@ class ScramCredentials:
         return found
 
     def find(self, user: str, mechanism: str) -> Credential | None:
-        """Return what a login is checked with; None if there is no credential."""
+        """Return the credential of a user; None without one."""
         stored = self._set.get((user, mechanism))
         if stored is not None or not self._by_password(user, mechanism):
             return stored
         return hashed(mechanism, self._passwords[user], self._iterations)
 
     def store(self, user: str, mechanism: str, credential: Credential) -> None:
-        """Set a credential."""
+        """Set the credential of a user."""
         self._set[user, mechanism] = credential
 
     def delete(self, user: str, mechanism: str) -> None:
-        """Delete a credential."""
+        """Delete the credential of a user."""
         self._set[user, mechanism] = None
 
     def _by_password(self, user: str, mechanism: str) -> bool:
@@ -91,7 +91,7 @@ class ScramCredentials:
 
 
 def hashed(mechanism: str, password: str, iterations: int) -> Credential:
-    """Return what a broker stores of a password, with a salt that no other has."""
+    """Return the credential of a password, with a random salt."""
     salt = _clock.random_bytes(16)
     return Credential(salt, iterations, _salted(SCRAM[mechanism], password, salt, iterations))
 
@@ -107,17 +107,13 @@ def _salted(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
 _KEY = "delegation.token.secret.key"
 
 
-class TokenRefusedError(Exception):
-    """The broker says no; `errno` says why."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+class TokenRefusedError(RefusedError):
+    """The broker rejects a request about delegation tokens."""
 
 
 @dataclass
 class Token:
-    """A token; times are milliseconds since 1970."""
+    """A delegation token. Times are milliseconds since 1970."""
 
     token_id: str
     hmac: bytes
@@ -127,20 +123,22 @@ class Token:
     issued: int
     expires: int
     ends: int
-    """After which it cannot be renewed."""
+    """Maximum time of expiry, whatever renewals."""
 
     @property
     def password(self) -> str:
-        """The password for SCRAM."""
+        """The SCRAM password of a login with the token."""
         return base64.b64encode(self.hmac).decode()
 
     def is_of(self, principal: str) -> bool:
-        """Say whether a user may renew and expire it."""
+        """Return whether a principal may renew and expire the token."""
         return principal in (self.owner, self.requester, *self.renewers)
 
 
 class DelegationTokens:
-    """All tokens of a cluster. There are none unless brokers have `delegation.token.secret.key`."""
+    """All delegation tokens of a cluster. The setting `delegation.token.secret.key` enables
+    them.
+    """
 
     def __init__(self) -> None:
         self._tokens: dict[bytes, Token] = {}
@@ -153,10 +151,7 @@ class DelegationTokens:
         renewers: tuple[str, ...],
         lifetime_ms: int,
     ) -> Token:
-        """Create a token. A lifetime below 0 takes the longest that brokers give.
-
-        Raises TokenRefusedError.
-        """
+        """Create a token. A negative lifetime means the maximum. Raises TokenRefusedError."""
         self._check(config)
         if not all(renewer.startswith("User:") for renewer in renewers):
             raise TokenRefusedError(errors.InvalidPrincipalType.errno)
@@ -164,22 +159,24 @@ class DelegationTokens:
         now, token_id = _now(), str(_clock.random_uuid())
         ends = now + (longest if lifetime_ms < 0 else min(lifetime_ms, longest))
         expires = min(ends, now + int(config["delegation.token.expiry.time.ms"]))
-        secret = hmac_module.digest(config[_KEY].encode(), token_id.encode(), hashlib.sha512)
+        secret = hmac.digest(config[_KEY].encode(), token_id.encode(), hashlib.sha512)
         token = Token(token_id, secret, owner, requester, renewers, now, expires, ends)
         self._tokens[secret] = token
         return token
 
-    def renew(self, config: Mapping[str, str], hmac: bytes, user: str, period_ms: int) -> int:
-        """Let a token live on, and return when it expires. Raises TokenRefusedError."""
-        token = self._find(config, hmac, user)
+    def renew(self, config: Mapping[str, str], secret: bytes, user: str, period_ms: int) -> int:
+        """Renew a token; return the time of expiry. Raises TokenRefusedError."""
+        token = self._find(config, secret, user)
         standard = int(config["delegation.token.expiry.time.ms"])
         period = standard if period_ms < 0 else period_ms
         token.expires = min(token.ends, _now() + period)
         return token.expires
 
-    def expire(self, config: Mapping[str, str], hmac: bytes, user: str, period_ms: int) -> int:
-        """Let a token expire, below 0 at once, and return when. Raises TokenRefusedError."""
-        token = self._find(config, hmac, user)
+    def expire(self, config: Mapping[str, str], secret: bytes, user: str, period_ms: int) -> int:
+        """Set when a token expires, with a negative period at once; return the time of expiry.
+        Raises TokenRefusedError.
+        """
+        token = self._find(config, secret, user)
         if period_ms < 0:
             del self._tokens[token.hmac]
             return _now()
@@ -187,18 +184,18 @@ class DelegationTokens:
         return token.expires
 
     def list(self, config: Mapping[str, str]) -> list[Token]:
-        """Return the tokens that have not expired. Raises TokenRefusedError."""
+        """Return the unexpired tokens. Raises TokenRefusedError."""
         self._check(config)
         return [token for token in self._tokens.values() if token.expires > _now()]
 
     def by_id(self, token_id: str) -> Token | None:
-        """Return a token with which a client may log in."""
+        """Return an unexpired token; None without one."""
         live = (token for token in self._tokens.values() if token.expires > _now())
         return next((token for token in live if token.token_id == token_id), None)
 
-    def _find(self, config: Mapping[str, str], hmac: bytes, user: str) -> Token:
+    def _find(self, config: Mapping[str, str], secret: bytes, user: str) -> Token:
         self._check(config)
-        token = self._tokens.get(bytes(hmac))
+        token = self._tokens.get(bytes(secret))
         if token is None:
             raise TokenRefusedError(errors.DelegationTokenNotFound.errno)
         if not token.is_of(user):
@@ -220,27 +217,27 @@ def _now() -> int:
 # -- Mechanisms
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""What the fake brokers can do."""
+"""The mechanisms of the fake brokers."""
 
 
 class LoginRefusedError(Exception):
-    """The credentials are not good; the text goes to the client."""
+    """The login failed. The text is sent to the client."""
 
 
 class Conversation(Protocol):
-    """One login by one mechanism."""
+    """One login with one mechanism."""
 
     user: str
-    """Who logged in; "" until it is known."""
+    """The user; "" until the login has succeeded."""
 
     lifetime: float | None
-    """Seconds for which the credentials are good; None for no limit."""
+    """Seconds until the credentials expire; None for never."""
 
     is_by_token: bool
     """Whether the credentials are those of a delegation token."""
 
     def step(self, token: bytes) -> bytes:
-        """Take a token of the client and return the broker's next one.
+        """Handle a SASL token of the client; return the broker's next token.
 
         Raises:
             LoginRefusedError: the login failed.
@@ -248,7 +245,7 @@ class Conversation(Protocol):
 
 
 def begin(mechanism: str, security: Security) -> Conversation:
-    """Begin the broker's side of a new login."""
+    """Create the broker's side of a new login."""
     if mechanism == "PLAIN":
         return _Plain(security)
     if mechanism == "OAUTHBEARER":
@@ -277,7 +274,7 @@ class _Plain:
 
 
 class _Scram:
-    """RFC 5802, without channel binding, as Kafka does it."""
+    """SCRAM (RFC 5802) without channel binding, as in Kafka."""
 
     def __init__(self, mechanism: str, security: Security) -> None:
         self.user = ""
@@ -347,7 +344,7 @@ class _Scram:
 
 
 class _OAuthBearer:
-    """RFC 7628: a refusal is a response, which the client has to acknowledge."""
+    """OAUTHBEARER (RFC 7628): an error is a response, which the client must acknowledge."""
 
     def __init__(self, security: Security) -> None:
         self.user = ""
@@ -373,9 +370,9 @@ class _OAuthBearer:
 
 
 def subject_of(token: str) -> str | None:
-    """Return the subject of a JSON web token that has not expired; None for anything else.
+    """Return the subject of an unexpired JSON web token; None for anything else.
 
-    The signature is not looked at, as by a broker that is set up for unsecured tokens.
+    The signature is not verified, as by a broker that accepts unsecured tokens.
     """
     claims = claims_of(token)
     expires = claims.get("exp")
@@ -386,7 +383,7 @@ def subject_of(token: str) -> str | None:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims of a JSON web token; empty if `token` is none."""
+    """Return the claims of a JSON web token; empty if `token` is malformed."""
     try:
         segment = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))

@@ -1,4 +1,4 @@
-"""What tests script and see of the requests to a fake cluster."""
+"""Interceptions of requests to a fake cluster, the received requests, and waiting for both."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout
 from aiokafka._typing import Self, later
@@ -16,11 +15,13 @@ from aiokafka.protocol.schema import Request, Response
 from aiokafka.testing.actions import Action, Answer, check_whole, refuse_class
 
 if TYPE_CHECKING:
+    from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
     from aiokafka.testing.versions import BrokerProfile
 else:
+    FakeBroker = later("aiokafka.testing.broker.FakeBroker")
     Session = later("aiokafka.testing.security.Session")
     Services = later("aiokafka.testing.services.Services")
     ClusterState = later("aiokafka.testing.state.ClusterState")
@@ -31,69 +32,53 @@ _LOOK_AGAIN = 0.05  # seconds
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
-class Receiver(Protocol):
-    """What a request tells of the broker that received it."""
-
-    node_id: int
-    services: Services
-    """The cluster's coordinators."""
-
-    @property
-    def state(self) -> ClusterState:
-        """What the broker knows of the cluster, which may be stale."""
-
-    @property
-    def profile(self) -> BrokerProfile:
-        """The release that it plays."""
-
-
 @dataclass(slots=True, eq=False)  # frozen ones take four times as long to make
 class RequestContext:
-    """Where a request came from."""
+    """A received request: its header, its connection, and the broker that received it."""
 
-    broker: Receiver
-    """The broker that received it."""
+    broker: FakeBroker
+    """The broker that received the request."""
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     connection_id: int
-    """A number that no other connection to the cluster has had."""
+    """Unique number of the connection."""
     client_host: str
     received_at: float
     """``loop.time()`` when the request was complete."""
     session: Session | None = None
-    """Who is logged in on this connection; None where brokers ask for no login."""
+    """SASL login of the connection; None without SASL."""
     size: int = 0
-    """Bytes of the request."""
+    """Size of the request in bytes."""
 
     @property
     def state(self) -> ClusterState:
-        """What the broker knows of the cluster, which may be stale."""
+        """The cluster as the broker knows it, which may be stale (:meth:`Faults.mislead`)."""
         return self.broker.state
 
     @property
-    def truth(self) -> ClusterState:
-        """What is so."""
+    def cluster_state(self) -> ClusterState:
+        """The actual state of the cluster."""
         return self.broker.services.state
 
     @property
     def profile(self) -> BrokerProfile:
-        """The release that the broker plays."""
+        """The release that the broker imitates."""
         return self.broker.profile
 
     @property
     def services(self) -> Services:
-        """The cluster's coordinators."""
+        """The coordinators, logs and permissions of the cluster."""
         return self.broker.services
 
     def check_topic(self, name: str) -> int:
-        """Return the error code if the client may not do this with a topic; else 0."""
+        """Return the error code for a topic of the request, 0 with permission."""
         return self.broker.services.acls.check_topic(self, name)
 
     @property
     def node_id(self) -> int:
-        """Id of the broker that received it."""
+        """Id of the broker that received the request."""
         return self.broker.node_id
 
 
@@ -111,19 +96,19 @@ class SeenRequest:
 
     @property
     def version(self) -> int:
-        """Version of the API that the client chose."""
+        """API version of the request."""
         return self.context.api_version
 
     @property
     def broker_id(self) -> int:
-        """The broker that received it."""
+        """Id of the broker that received the request."""
         return self.context.broker.node_id
 
 
 class Interception:
-    """A handler that is asked before the broker. Made by :meth:`FakeCluster.intercept`.
+    """A handler that is called before the broker; see :meth:`FakeCluster.intercept`.
 
-    It ends with :meth:`remove`, at the end of a ``with`` block, or after its `times`.
+    It ends with :meth:`remove`, at the end of a ``with`` block, or after `times` requests.
     """
 
     def __init__(
@@ -134,7 +119,7 @@ class Interception:
         times: int | None,
         broker: int | None,
     ) -> None:
-        #: How many requests it has been asked about.
+        #: Number of intercepted requests.
         self.hits = 0
         self._script = script
         self._api_key = api_key
@@ -143,30 +128,25 @@ class Interception:
         self._broker = broker
 
     def remove(self) -> None:
-        """Ask it no more. Requests that it holds or delays go on as it told."""
+        """Intercept no more requests. Actions for held and delayed requests continue."""
         self._script.remove(self)
 
     async def wait(self, hits: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until it has been asked about `hits` requests in all.
+        """Wait until `hits` requests have been intercepted in all.
 
         Raises:
-            TimeoutError: it was not, within `timeout_s` seconds.
+            TimeoutError: there were fewer within `timeout_s` seconds.
         """
         await self._script.wait_for(lambda: self.hits >= hits, timeout_s)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.remove()
 
     def matches(self, context: RequestContext) -> bool:
-        """Return whether it is to be asked about such a request."""
+        """Return whether the interception applies to a request."""
         if self._times is not None and self.hits >= self._times:
             return False
         if self._broker is not None and self._broker != context.broker.node_id:
@@ -174,9 +154,7 @@ class Interception:
         return self._api_key is None or self._api_key == context.api_key
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
-        """Return what the handler wants done, None for nothing; or what has to be awaited for
-        that.
-        """
+        """Return the action of the handler, None for none; or an awaitable of it."""
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()
@@ -186,7 +164,7 @@ class Interception:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """An ``async`` handler that has begun to answer, and the interceptions behind it."""
+    """The call of an ``async`` handler, and the interceptions after it."""
 
     asked: Awaitable[Answer]
     others: Iterator[Interception]
@@ -194,7 +172,7 @@ class Pending:
     context: RequestContext
 
     async def answer(self) -> Answer:
-        """Return the first answer that is not None."""
+        """Return the first action that is not None."""
         answer = await self.asked
         for interception in self.others:
             if answer is not None:
@@ -205,21 +183,21 @@ class Pending:
         return answer
 
     def close(self) -> None:
-        """Say that it will not be awaited."""
+        """Close the handler's coroutine, which will not be awaited."""
         if inspect.iscoroutine(self.asked):
             self.asked.close()
 
 
 class Script:
-    """The interceptions of a cluster and the requests that it has seen."""
+    """The interceptions of a cluster, and the received requests."""
 
     def __init__(self) -> None:
         self._interceptions: list[Interception] = []
         self._seen: deque[SeenRequest] = deque()
         self._seen_bytes = 0
-        #: Requests by API key, since the start.
+        #: Number of requests by API key, since `forget`.
         self.counts: dict[int, int] = {}
-        self._waiters: dict[asyncio.Event, None] = {}  # in order, as sets are not
+        self._waiters: dict[asyncio.Event, None] = {}  # a dict, for its order
 
     def add(
         self,
@@ -237,13 +215,13 @@ class Script:
         return interception
 
     def remove(self, interception: Interception) -> None:
-        """Forget an interception; nothing happens if it is not known."""
+        """Remove an interception, unless it is removed already."""
         if interception in self._interceptions:
             self._interceptions.remove(interception)
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Pending:
-        """Return the first answer that is not None of the interceptions that match, oldest first;
-        or what has to be awaited for it, where a handler is ``async``.
+        """Return the first action that is not None of the matching interceptions, oldest first; or
+        a Pending if an ``async`` handler must be awaited for it.
         """
         interceptions = iter(tuple(self._interceptions))
         for interception in interceptions:
@@ -257,11 +235,11 @@ class Script:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to ask."""
+        """Whether there are no interceptions."""
         return not self._interceptions
 
     def saw(self, request: Any, context: RequestContext) -> None:
-        """Remember a request; the oldest go when there are too many or they pin too much memory."""
+        """Store a received request. Discard the oldest ones above the limits."""
         self._seen.append(SeenRequest(request, context))
         self._seen_bytes += context.size
         self.counts[context.api_key] = self.counts.get(context.api_key, 0) + 1
@@ -270,18 +248,18 @@ class Script:
         self.wake()
 
     def seen(self, api: type[Request[Any]] | int | None) -> list[SeenRequest]:
-        """Return the requests of one API, or all, oldest first."""
+        """Return the received requests of one API, or all, oldest first."""
         key = key_of(api)
         return [seen for seen in self._seen if key is None or seen.context.api_key == key]
 
     def forget(self) -> None:
-        """Forget the requests seen so far."""
+        """Discard the received requests, and reset the counts."""
         self._seen.clear()
         self._seen_bytes = 0
         self.counts.clear()
 
     def wake(self) -> None:
-        """Let :meth:`wait_for` look again."""
+        """Make every :meth:`wait_for` check its condition."""
         if self._waiters:
             for event in tuple(self._waiters):
                 event.set()
@@ -309,7 +287,7 @@ def _check_handler(handler: object) -> None:
 
 def _is_true(condition: Callable[[], object]) -> bool:
     found = condition()
-    if inspect.isawaitable(found):  # always true, whatever it gives
+    if inspect.isawaitable(found):  # which is always true
         if inspect.iscoroutine(found):
             found.close()
         raise TypeError("condition must be a plain function: what it returned has to be awaited")
@@ -317,7 +295,7 @@ def _is_true(condition: Callable[[], object]) -> bool:
 
 
 async def _wait_or_look_again(event: asyncio.Event) -> None:
-    """Wait for the event, but not for long: the condition may depend on something else."""
+    """Wait for the event, or for a short time: the condition may depend on other state too."""
     handle = asyncio.get_running_loop().call_later(_LOOK_AGAIN, event.set)
     try:
         await event.wait()
@@ -326,7 +304,7 @@ async def _wait_or_look_again(event: asyncio.Event) -> None:
 
 
 def key_of(api: type[Request[Any]] | int | None) -> int | None:
-    """Return the API key of a request class or number. Raises TypeError for anything else."""
+    """Return the API key of a request class or a number. Raises TypeError for anything else."""
     key = api if api is None or isinstance(api, int) else getattr(api, "API_KEY", "")
     if isinstance(key, str):
         raise TypeError(f"api must be a class such as ProduceRequest, or its API key, not {api!r}")

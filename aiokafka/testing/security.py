@@ -1,4 +1,4 @@
-"""Who may log in to a fake cluster, and where each connection stands."""
+"""SASL of a fake cluster: users, mechanisms, and the login state of each connection."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ from aiokafka.testing.sasl import (
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 
-# As in Kafka: an authentication that follows another so soon is refused.
+# As in Kafka: a re-authentication within this time of the last one is rejected.
 _LEAST_INTERVAL = 1.0
 
 
 class Security:
-    """What a fake cluster asks of clients on its SASL listeners. Tests may change it at any time.
+    """SASL settings of a fake cluster. Tests may change them at any time.
 
     Args:
         users: Password of each user, for PLAIN and SCRAM. A copy is kept as :attr:`users`.
-        mechanisms: Which the brokers offer: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
+        mechanisms: The mechanisms that the brokers offer: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
             ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``.
-        session_lifetime_ms: How long a login is good before the client has to repeat it on the
-            open connection (KIP-368); 0 (the default) for ever. A JSON web token ends it earlier.
-        accept_token: For OAUTHBEARER: gives the user of a token, None to refuse it. By default
-            the subject of any JSON web token that has not expired; signatures are not looked at.
-        iterations: Of SCRAM.
+        session_lifetime_ms: Time after which the client must authenticate again on the open
+            connection (KIP-368); 0 (the default) for no limit. The expiry of a JSON web token
+            shortens it.
+        accept_token: For OAUTHBEARER: returns the user of a token, None to reject it. By default
+            the subject of any unexpired JSON web token, without verifying its signature.
+        iterations: Iterations of SCRAM.
 
     Raises:
-        ValueError: unknown mechanism, or a number that is out of range.
-        TypeError: an argument of another kind.
+        ValueError: unknown mechanism, or a number out of range.
+        TypeError: an argument of another type.
 
     Example::
 
         security = Security(users={"alice": "secret"}, session_lifetime_ms=5000)
         async with FakeCluster(security=security) as cluster:
             ...                                   # the program under test logs in
-            security.users["alice"] = "changed"   # its next login is refused
+            security.users["alice"] = "changed"   # its next login fails
             cluster.drop_connections()
     """
 
@@ -70,21 +71,21 @@ class Security:
         check_whole("iterations", iterations, 1)
         if not callable(accept_token):
             raise TypeError(f"accept_token must be a function, not {accept_token!r}")
-        #: User to password.
+        #: Password of each user.
         self.users: dict[str, str] = dict(users or {})
         self.mechanisms = tuple(mechanisms)
         self.session_lifetime_ms = session_lifetime_ms
         self.accept_token = accept_token
         self.iterations = iterations
-        #: Tokens with which clients may log in by SCRAM, as their owners (KIP-48).
+        #: Delegation tokens, with which clients log in by SCRAM as the owners (KIP-48).
         self.tokens = DelegationTokens()
-        #: What SCRAM checks: the passwords, and credentials that clients set (KIP-554).
+        #: Credentials of SCRAM: the passwords, and credentials set by clients (KIP-554).
         self.credentials = ScramCredentials(self.users, self.mechanisms, iterations)
-        #: First logins on connections that succeeded.
+        #: Number of successful first logins of connections.
         self.logins = 0
-        #: Later logins on the same connection that succeeded (KIP-368).
+        #: Number of successful re-authentications (KIP-368).
         self.renewals = 0
-        #: Logins that were refused.
+        #: Number of failed logins.
         self.refusals = 0
 
 
@@ -97,7 +98,7 @@ def _check_users(users: object) -> None:
 
 
 class Verdict(NamedTuple):
-    """What the broker answers to one token."""
+    """The response to one SASL token."""
 
     errno: int
     message: str | None = None
@@ -106,7 +107,7 @@ class Verdict(NamedTuple):
 
 
 class State(enum.Enum):
-    """Where a connection stands."""
+    """Login state of a connection."""
 
     UNKNOWN = "not logged in"
     SPEAKING = "a login is in progress"
@@ -124,18 +125,18 @@ _TRANSITIONS: dict[State, set[State]] = {
 
 
 class Session:
-    """The logins of one connection to a broker.
+    """The logins of one connection.
 
-    Owns: its state, the user, and when the session ends.
+    Owns: the login state, the user, and when the session ends.
     """
 
     def __init__(self, security: Security) -> None:
         self.state = State.UNKNOWN
-        #: The user that is logged in, "" before.
+        #: The authenticated user; "" before the login.
         self.user = ""
-        #: Whether it logged in with a delegation token.
+        #: Whether the user logged in with a delegation token.
         self.is_by_token = False
-        #: Tokens come without a header: SaslHandshake v0 was used.
+        #: Whether SASL tokens have no header, after SaslHandshake v0.
         self.takes_raw_tokens = False
         self._security = security
         self._loop = asyncio.get_running_loop()
@@ -145,10 +146,10 @@ class Session:
         self._renewed_at: float | None = None
 
     def check(self, api_key: int) -> None:
-        """Let a request pass.
+        """Check whether a request is allowed in this state.
 
         Raises:
-            CloseConnectionError: Kafka closes the connection for it.
+            CloseConnectionError: Kafka closes the connection.
         """
         if self.state is State.OPEN:
             if self._ends is None or self._loop.time() < self._ends or api_key == _HANDSHAKE:
@@ -161,7 +162,7 @@ class Session:
         raise CloseConnectionError
 
     def shake_hands(self, mechanism: str, version: int) -> int:
-        """Begin a login; returns the error code.
+        """Begin a login; return the error code.
 
         Raises:
             CloseConnectionError: the client changes the mechanism of an open connection.
@@ -186,7 +187,7 @@ class Session:
         return 0
 
     def authenticate(self, token: bytes) -> Verdict:
-        """Take one token of the login in progress."""
+        """Handle one SASL token of the login in progress."""
         conversation = self._conversation
         if self.state is not State.SPEAKING or conversation is None:
             message = "SaslAuthenticate request received after successful authentication"
@@ -204,7 +205,7 @@ class Session:
         return Verdict(0, challenge=challenge, lifetime_ms=self._accept(conversation))
 
     def _accept(self, conversation: Conversation) -> int:
-        """Begin the session; returns its lifetime in milliseconds, 0 for no end."""
+        """Begin the session; return its lifetime in milliseconds, 0 for no limit."""
         if self.user:
             self._security.renewals += 1
         else:

@@ -1,8 +1,8 @@
 """Servers that speak Kafka's protocol and are not Apache Kafka: the values of
 ``FakeCluster(profile=...)``.
 
-A row of :data:`SERVERS` has what differs from Apache Kafka 3.9, as far as clients can see it and
-public sources tell it. To add a server, add a row; what it changes in responses is a function.
+A row of :data:`SERVERS` has the differences from Apache Kafka 3.9 that clients can see, as far as
+public sources document them. To add a server, add a row; its changes to responses are functions.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _OFFSET_FETCH, _FIND_COORDINATOR, _JOIN_GROUP = 9, 10, 11
 _OFFSET_FOR_LEADER_EPOCH, _DESCRIBE_CLUSTER = 23, 60
 
 Change = Callable[[RequestContext, Any], None]
-"""Changes a response of the fake broker to that of another server."""
+"""Function that changes a response of the fake broker to that of another server."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """What differs from Apache Kafka."""
+    """The differences of a server from Apache Kafka."""
 
     apis: str
-    """``key:low-high`` of each API that it has; without a range, that of Apache Kafka."""
+    """``key:low-high`` of each supported API; without a range, that of Apache Kafka."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of brokers that cannot be chosen there."""
+    """Fixed broker settings."""
     changes: tuple[tuple[int, Change], ...] = ()
-    """API keys, and what changes in their responses."""
+    """API keys, and the changes to their responses."""
     traits: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of :class:`BrokerProfile`."""
 
@@ -87,7 +87,7 @@ def _records_without_epochs(context: RequestContext, response: Any) -> None:
 
 
 def _without_epochs(records: bytes) -> bytes:
-    """Return record batches with the epoch of no leader. The checksum does not cover it."""
+    """Return record batches with leader epoch -1, which the checksum does not cover."""
     data, position = bytearray(records), 0
     while position + 16 <= len(data):
         struct.pack_into(">i", data, position + 12, -1)
@@ -101,7 +101,7 @@ def _end_before_the_last_record(context: RequestContext, response: Any) -> None:
             partition.last_stable_offset -= 1
 
 
-def _epoch_of_now(context: RequestContext, response: Any) -> None:
+def _current_epoch(context: RequestContext, response: Any) -> None:
     for topic in response.topics:
         for found in topic.partitions:
             partition = context.state.partition(topic.name, found.partition_index)
@@ -125,18 +125,18 @@ def _another_leader_each_time(context: RequestContext, response: Any) -> None:
 
 
 def _this_broker_for_the_leader(context: RequestContext, response: Any) -> None:
-    this = context.truth.nodes[context.node_id]
+    this = context.cluster_state.nodes[context.node_id]
     for endpoint in response.node_endpoints:
         endpoint.host, endpoint.port = this.host, this.port
 
 
-def _nothing_of_the_log(context: RequestContext, response: Any) -> None:
+def _unknown_log_offsets(context: RequestContext, response: Any) -> None:
     for partition in _fetched(response):
         partition.high_watermark = partition.last_stable_offset = partition.log_start_offset = -1
         partition.aborted_transactions = partition.aborted_transactions or []
 
 
-def _no_place_in_the_log(context: RequestContext, response: Any) -> None:
+def _unknown_log_start(context: RequestContext, response: Any) -> None:
     for partition in _produced(response):
         partition.log_start_offset = -1
 
@@ -156,7 +156,7 @@ def _cluster_without_names(context: RequestContext, response: Any) -> None:
         partition.isr_nodes, partition.offline_replicas = [], []
 
 
-# Some servers make ids of brokers from hashes: streamnative/kop#1698 shows node 1599868786.
+# Some servers derive broker ids from hashes: streamnative/kop#1698 shows node 1599868786.
 _FIRST_ID = 1_599_868_786
 
 
@@ -230,7 +230,7 @@ SERVERS: dict[str, Server] = {
         """,
         changes=(
             # redpanda-data/redpanda#30101: the epoch of now, with any offset.
-            (_LIST_OFFSETS, _epoch_of_now),
+            (_LIST_OFFSETS, _current_epoch),
             # pkg/kgo/source.go of franz-go: those in memory come before those on disk.
             (_FETCH, _aborted_newest_first),
         ),
@@ -257,16 +257,16 @@ SERVERS: dict[str, Server] = {
         apis="",
         changes=((_FETCH, _this_broker_for_the_leader), (_PRODUCE, _this_broker_for_the_leader)),
     ),
-    # No server, but what the protocol allows and Apache Kafka does not do: -1, null and nothing
-    # where values are unknown; ids of brokers that are large; and UNKNOWN_TOPIC_OR_PARTITION for
-    # partitions without a committed offset, as in version 0 of OffsetFetch.
+    # No real server, but the least that the protocol allows: -1, null and empty lists for unknown
+    # values; large broker ids; and UNKNOWN_TOPIC_OR_PARTITION for partitions without a committed
+    # offset, as in version 0 of OffsetFetch.
     "bare": Server(
         apis="0:0-9 1:4-12 2:0-7 3:0-9 8 9 10 11 12 13 14 15 16 17 18 19 20 22:0-4 24:0-3 25:0-3 "
         "26:0-3 28:0-3 36 37 42 60:0-0",
         changes=(
             *_WITHOUT_EPOCHS,
-            (_FETCH, _nothing_of_the_log),
-            (_PRODUCE, _no_place_in_the_log),
+            (_FETCH, _unknown_log_offsets),
+            (_PRODUCE, _unknown_log_start),
             (_OFFSET_FETCH, _unknown_without_offset),
             (_METADATA, _cluster_without_names),
             (_METADATA, _large_ids_of_brokers),
@@ -282,7 +282,7 @@ PROFILES = (APACHE, *SERVERS)
 
 
 def server_profile(name: str, as_version: str) -> BrokerProfile:
-    """Return the behaviour of Apache Kafka in a release, or of another server.
+    """Return the profile of a release of Apache Kafka, or of another server.
 
     Raises:
         ValueError: there is no such profile.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka import errors
@@ -13,7 +12,7 @@ from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.quotas import Quotas
-from aiokafka.testing.replication import Moves, Replication
+from aiokafka.testing.replication import Reassignments, Replication
 from aiokafka.testing.sasl import DelegationTokens, ScramCredentials
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from aiokafka.testing.batches import Batch
-    from aiokafka.testing.script import RequestContext
+    from aiokafka.testing.script import RequestContext, Script
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
@@ -32,45 +31,45 @@ _FIRST_VERIFYING = (3, 6)  # releases
 
 
 class Services:
-    """Everything of a cluster that is not a socket: its state and its coordinators."""
+    """The state of a cluster and its coordinators, shared by all brokers."""
 
     def __init__(
         self,
         state: ClusterState,
-        changed: Callable[[], None],
+        script: Script,
         random: Random,
         security: Security | None = None,
     ) -> None:
         if security is not None and not hasattr(security, "credentials"):
             raise TypeError(f"security must be a Security or None, not {type(security).__name__}")
         self.state = state
-        #: Draws all that is left to chance.
+        #: Source of all random choices.
         self.random = random
-        #: How replicas copy from their leaders.
+        #: Replication from leaders to followers.
         self.replication = Replication(state, random)
-        #: Partitions on their way to other brokers.
-        self.moves = Moves(state)
-        #: What decides who leads.
-        self.controller = Controller(state, self.cluster_changed)
-        self._changed = changed
-        #: Who may log in; None where brokers ask for no login.
+        #: Ongoing partition reassignments.
+        self.reassignments = Reassignments(state)
+        #: Registers brokers and elects leaders.
+        self.controller = Controller(self)
+        self._script = script
+        #: SASL settings; None without SASL.
         self.security = security
-        #: Passwords that SCRAM checks; kept also where brokers ask for no login.
+        #: SCRAM credentials, which exist without SASL too.
         self.credentials = ScramCredentials() if security is None else security.credentials
-        #: Delegation tokens, with which other clients may log in.
+        #: Delegation tokens.
         self.tokens = DelegationTokens() if security is None else security.tokens
-        #: What clients may not do.
+        #: Permissions of clients.
         self.acls = Acls(state.config)
-        #: How much they may use.
+        #: Quotas of clients.
         self.quotas = Quotas()
-        #: Who coordinates what, and what is being loaded.
+        #: Which brokers coordinate groups and transactional ids.
         self.coordinators = Coordinators(state, random)
-        #: Metrics of clients.
+        #: Client metrics.
         self.telemetry = TelemetryReceiver(state)
         #: The group coordinators.
-        self.groups = Groups(state, self.coordinators, changed)
+        self.groups = Groups(state, self.coordinators, script)
         #: The transaction coordinators.
-        self.transactions = Transactions(state, self.coordinators, self.groups, changed)
+        self.transactions = Transactions(state, self.coordinators, self.groups, script)
         self._fetch_sessions: dict[int, FetchSessions] = {}
         self._is_closed = False
 
@@ -89,12 +88,13 @@ class Services:
         batch: Batch,
         transactional_id: str | None,
     ) -> None:
-        """Ask the coordinator whether a batch may be written as part of a transaction.
+        """Check with the transaction coordinator that a batch is part of an open transaction.
 
-        Brokers before 3.6 write what comes, as long as the producer is not fenced.
+        Brokers before 3.6 do not ask the coordinator: they accept every producer that is not
+        fenced.
 
         Raises:
-            BatchRefusedError: it may not.
+            BatchRefusedError: the batch may not be written.
         """
         if not batch.is_transactional:
             if batch.producer_id in partition.log.producers.open:
@@ -112,7 +112,7 @@ class Services:
         if context.profile.release < _FIRST_VERIFYING:
             return
         if partition.log.producers.is_in_transaction(batch):
-            return  # verified before, under whatever transactional id
+            return  # an earlier batch of the transaction was verified
         errno = self.transactions.check_produce(
             transactional_id,
             batch.producer_id,
@@ -126,35 +126,36 @@ class Services:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
 
     def adds_partitions(self, context: RequestContext) -> bool:
-        """Return whether a Produce request enters its partitions into the transaction (KIP-890)."""
+        """Return whether a Produce request adds its partitions to the transaction (KIP-890)."""
         second = self.state.profile.level("transaction.version") >= 2
         return second and context.api_version >= _FIRST_ADDING_PARTITION
 
     def topic_deleted(self, name: str) -> None:
-        """Forget what belongs to a topic."""
+        """Delete the committed offsets of a deleted topic."""
         self.groups.forget_topic(name)
 
     def leaders_changed(self) -> None:
-        """Complete the transactions that wait for a leader: partitions may have one again."""
+        """Complete the transactions that waited for a leader."""
         self.transactions.complete_waiting()
 
     def cluster_changed(self) -> None:
-        """Wake what depends on the controller: it has decided something, or there is none or one
-        again.
+        """Continue reassignments, replication, transactions and waiting calls, after a decision of
+        the controller, or its start or stop.
         """
-        self.moves.advance()
+        self.reassignments.advance()
         self.replication.pursue()
         self.leaders_changed()
-        self._changed()
+        self._script.wake()
 
     def node_stopped(self, node_id: int) -> None:
-        """Forget what only the memory of that broker held."""
+        """Drop the fetch sessions and the loaded coordinator state of a stopped broker."""
         self._fetch_sessions.pop(node_id, None)
         self.coordinators.broker_stopped(node_id)
 
     def resume(self) -> None:
-        """Go on with what `close()` has interrupted, if it was called, as brokers do that start
-        again."""
+        """Restart the timers of sessions and transactions after `close()`, as restarted brokers
+        do.
+        """
         if not self._is_closed:
             return
         self._is_closed = False

@@ -1,4 +1,4 @@
-"""Settings of brokers and topics that the fake cluster knows, with Kafka's defaults."""
+"""Supported settings of brokers, topics, groups, client metrics and loggers, with defaults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ BROKER_DEFAULTS: dict[str, str] = {
     "transaction.max.timeout.ms": "900000",
     "unclean.leader.election.enable": "false",
 }
-"""Of the broker. ``group.initial.rebalance.delay.ms`` is 3000 in Kafka; tests do not wait."""
+"""Broker settings. Kafka's ``group.initial.rebalance.delay.ms`` is 3000; here tests need not wait.
+"""
 
 TOPIC_DEFAULTS: dict[str, str] = {
     "cleanup.policy": "delete",
@@ -73,17 +74,17 @@ TOPIC_DEFAULTS: dict[str, str] = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""Of a topic. The fake obeys those about messages, timestamps and replicas; others it keeps."""
+"""Topic settings. Those about messages, timestamps and replicas take effect; others are stored."""
 
 INHERITED: dict[str, str] = {
     "max.message.bytes": "message.max.bytes",
     "min.insync.replicas": "min.insync.replicas",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""Settings of a topic that the broker's, by these names, stand in for."""
+"""Topic settings whose default is a broker setting: topic setting to broker setting."""
 
 GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
-    # name: (the setting of brokers that stands in for it, its default)
+    # name: (the broker setting that is its default, the default of that)
     "consumer.assignment.interval.ms": ("group.consumer.assignment.interval.ms", "1000"),
     "consumer.heartbeat.interval.ms": ("group.consumer.heartbeat.interval.ms", "5000"),
     "consumer.session.timeout.ms": ("group.consumer.session.timeout.ms", "45000"),
@@ -102,10 +103,10 @@ GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     "streams.num.standby.replicas": ("group.streams.num.standby.replicas", "0"),
     "streams.session.timeout.ms": ("group.streams.session.timeout.ms", "45000"),
 }
-"""Of a group, as Kafka 4.3 has them. They can be read; the fake has those of brokers obeyed."""
+"""Group settings of Kafka 4.3. They are stored; only the broker settings take effect."""
 
 METRICS_DEFAULTS: dict[str, str] = {"interval.ms": "300000", "match": "", "metrics": ""}
-"""Of a subscription to metrics of clients."""
+"""Settings of a subscription to client metrics (KIP-714)."""
 
 LOGGER_DEFAULTS: dict[str, str] = {
     "kafka": "INFO",
@@ -113,7 +114,7 @@ LOGGER_DEFAULTS: dict[str, str] = {
     "org.apache.kafka": "INFO",
     "root": "INFO",
 }
-"""Some loggers of a broker, with their levels."""
+"""Loggers of a broker, with their levels."""
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 _LEAST: dict[str, float] = {
@@ -152,7 +153,7 @@ _MOST: dict[str, float] = {
     "compression.zstd.level": 22,
     "min.cleanable.dirty.ratio": 1,
 }
-_FIRST_WITHOUT_POLICY = (4, 0)  # releases that take an empty cleanup.policy
+_FIRST_WITHOUT_POLICY = (4, 0)  # releases that accept an empty cleanup.policy
 _FIRST_WITH_LARGE_SEGMENTS, _SMALLEST_SEGMENT = (4, 1), 1024 * 1024  # KIP-1030
 
 _BOOLEANS = ("true", "false")
@@ -172,17 +173,17 @@ _BROKER_CHOICES: dict[str, tuple[str, ...]] = {
 _BROKER_WORDS = {name for name, value in BROKER_DEFAULTS.items() if value in _BOOLEANS} | set(
     _BROKER_CHOICES
 )
-"""Settings of brokers in which the case of letters does not count."""
-_NEVER = "connections.max.idle.ms"  # -1: not at all
+"""Broker settings with case-insensitive values."""
+_NEVER = "connections.max.idle.ms"  # -1 disables it
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
 
 def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
-    """Return settings of brokers as they are kept.
+    """Validate and normalize broker settings.
 
     Raises:
-        ValueError: one is unknown, or has a value that it cannot have.
+        ValueError: a setting is unknown, or its value is invalid.
     """
     unknown = set(config) - set(BROKER_DEFAULTS)
     if unknown:
@@ -199,7 +200,7 @@ def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
 
 
 def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
-    """Return what is wrong with the first setting that no broker can have; None if all are fine."""
+    """Return the error message for the first invalid broker setting; None if all are valid."""
     for name, value in config.items():
         default = BROKER_DEFAULTS[name]
         if default in _BOOLEANS and value.strip().lower() not in _BOOLEANS:
@@ -217,7 +218,7 @@ def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
 
 
 def texts(config: Mapping[str, object]) -> dict[str, str]:
-    """Return settings as Kafka writes them."""
+    """Convert values of settings to strings, as Kafka writes them."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in config.items()
@@ -227,7 +228,7 @@ def texts(config: Mapping[str, object]) -> dict[str, str]:
 def invalid_topic_setting(
     config: Mapping[str, str | None], release: tuple[int, ...] = (99,)
 ) -> str | None:
-    """Return what is wrong with the first setting that no topic can have; None if all are fine."""
+    """Return the error message for the first invalid topic setting; None if all are valid."""
     for name, given in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"
@@ -246,13 +247,13 @@ def invalid_topic_setting(
 
 
 def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """Return settings of a topic as they are kept, which is as Kafka reads them."""
+    """Normalize topic settings."""
     return {name: _as_read(name, value) for name, value in config.items()}
 
 
 def _as_read(name: str, value: str) -> str:
-    """Return the value of a setting of a topic without what does not matter: spaces around it and
-    between the parts of a list, and the case of true and false.
+    """Normalize the value of a topic setting: strip spaces, also in lists, and lower-case
+    booleans.
     """
     if _CHOICES.get(name) == _BOOLEANS:
         return value.strip().lower()

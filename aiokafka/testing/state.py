@@ -1,4 +1,4 @@
-"""What the brokers of a fake cluster know in common: nodes, topics, leaders, settings."""
+"""The state that all brokers of a fake cluster share: nodes, topics, leaders, settings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import dataclasses
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import _clock, errors
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
@@ -24,10 +25,10 @@ from aiokafka.testing.settings import (
 from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
 if TYPE_CHECKING:
-    from aiokafka.testing.replication import Copies
+    from aiokafka.testing.replication import Copies, Replication
 
 FIRST_KRAFT = (3, 0)
-"""From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
+"""Since this release the fake behaves like KRaft: any broker forwards to the controller."""
 
 V = TypeVar("V")
 _NEWEST = profile(RELEASES[-1])
@@ -35,64 +36,64 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def _collide(name: str, other: str) -> bool:
-    """Compare two names as metrics do, which know no difference between a dot and an underscore."""
+    """Return whether two topics have the same name in metrics, where dots become underscores."""
     return name.replace(".", "_") == other.replace(".", "_")
 
 
 @dataclass
 class Node:
-    """One broker, as the others see it."""
+    """One broker: its address, its health, and its log directories."""
 
     node_id: int
     host: str
     port: int
     rack: str | None = None
     alive: bool = False
-    """Whether it runs."""
+    """Whether the broker runs."""
     registered: bool = False
-    """Whether the controller believes that it runs."""
+    """Whether the broker is alive according to the controller."""
     restarted: bool = False
-    """Whether it has stopped and started without the controller's notice."""
+    """Whether the broker restarted before the controller noticed that it had stopped."""
     isolated: bool = False
-    """Whether it is cut off from the controller and the other brokers."""
+    """Whether the broker cannot reach the controller and the other brokers."""
     profile: BrokerProfile = _NEWEST
-    """The release that it plays."""
+    """The release that the broker imitates."""
     view: ClusterState | None = None
-    """What it believes of the cluster, if that is not what is so."""
+    """The stale cluster state of a misled broker; None if the broker knows the actual state."""
     is_forgotten: bool = False
-    """Whether it was unregistered, and has not started since."""
+    """Whether the broker was unregistered, and has not started since."""
     log_dirs: tuple[str, ...] = ("/fake/logs-0", "/fake/logs-1")
-    """Its directories; replicas are in the first, unless they were moved."""
+    """Log directories; replicas are in the first, unless they were moved."""
     moved_logs: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Partitions that were moved to another directory."""
+    """The directory of each partition that was moved to another one."""
     failed_logs: dict[tuple[str, int], None] = field(default_factory=dict)
-    """Partitions that are on a disk which has failed."""
+    """Partitions on a failed disk."""
 
 
 @dataclass
 class Partition:
-    """One partition: who leads it, who keeps it, and its leader's log."""
+    """One partition: its leader, its replicas, and the leader's log."""
 
     topic: str
     index: int
     replicas: list[int]
     log: PartitionLog
     leader: int
-    """Node id, -1 while there is none."""
+    """Id of the leader, -1 without one."""
     leader_epoch: int = 0
     in_sync: list[int] | None = None
-    """Replicas in sync as the controller knows them; None: all that run, as they share a log."""
+    """The ISR; None while the replicas share one log: then all live replicas are in sync."""
     copies: Copies | None = None
-    """The logs of the replicas, where each has its own."""
+    """The logs of the replicas; None while they share one log."""
 
     def log_of(self, node_id: int) -> PartitionLog:
-        """Return the log that a replica has."""
+        """Return the log of a replica."""
         return self.log if self.copies is None else self.copies.logs.get(node_id, self.log)
 
 
 @dataclass
 class Topic:
-    """A topic."""
+    """One topic, with the settings that differ from the defaults."""
 
     name: str
     topic_id: bytes
@@ -100,38 +101,34 @@ class Topic:
     config: dict[str, str] = field(default_factory=dict)
     is_internal: bool = False
     broker_config: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the brokers, some of which count for topics that have none of their own."""
+    """Settings of the brokers, some of which are defaults of topic settings."""
 
     def setting(self, name: str) -> str:
-        """Return the value of a topic setting."""
+        """Return the effective value of a topic setting."""
         default = TOPIC_DEFAULTS.get(name, "")
         if name in INHERITED:
             default = self.broker_config.get(INHERITED[name], default)
         return self.config.get(name, default)
 
 
-class TopicRefusedError(Exception):
-    """A topic cannot be created or changed as asked; `errno` says why."""
-
-    def __init__(self, errno: int, message: str) -> None:
-        super().__init__(message)
-        self.errno = errno
-        self.message = message
+class TopicRefusedError(RefusedError):
+    """A topic cannot be created or changed as requested; `errno` and `message` give the reason."""
 
 
 class ByBroker(dict[int, V]):
-    """What there is for each broker, by its id."""
+    """A dict by broker id, whose KeyError lists the broker ids."""
 
     def __missing__(self, broker_id: object) -> V:
         raise KeyError(f"no broker {broker_id!r}: there are {', '.join(map(str, self))}")
 
 
 class ClusterState:
-    """Nodes, topics and settings. Plain data without I/O; request handlers and the
-    :class:`FakeCluster` methods change it."""
+    """Nodes, topics and settings of a cluster. Plain data without I/O, changed by request handlers
+    and by the methods of :class:`FakeCluster`.
+    """
 
     def __init__(self, profile: BrokerProfile, nodes: Sequence[Node]) -> None:
-        #: The release that all brokers can play: that of the oldest. Its features are finalized.
+        #: The oldest release of all brokers, with the finalized features.
         self.profile = profile
         self.features_epoch = 1
         self.nodes = ByBroker({node.node_id: node for node in nodes})
@@ -140,40 +137,38 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.config = dict(BROKER_DEFAULTS)
-        #: The directory of each voter in the quorum of controllers, by node id.
+        #: The directory id of each voter in the controller quorum, by node id.
         self.voters = {node.node_id: _clock.random_uuid().bytes for node in nodes}
         #: Settings of groups, client metrics and loggers, by resource type and name.
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
         self.cluster_id = base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
         self.next_producer_id = itertools.count(1000)
-        #: (kind, key) -> node that a test made the coordinator.
+        #: The coordinators that a test has chosen, by (kind, key).
         self.placed_coordinators: dict[tuple[int, str], int] = {}
-        #: Whether there is a controller at the moment; see :class:`Controller`.
+        #: Whether there is a controller; see :class:`Controller`.
         self.has_controller = True
-        #: The broker that a test made the controller.
+        #: The controller that a test has chosen.
         self.placed_controller = -1
-        #: Called with every new partition.
-        self.partition_added: Callable[[Partition], None] | None = None
+        #: Notified of every new partition.
+        self.replication: Replication | None = None
         self._next_leader = itertools.count()
 
     # -- nodes ---------------------------------------------------------------------------------
 
     def live_nodes(self) -> list[int]:
-        """Return the ids of the brokers that run, as the controller knows."""
+        """Return the ids of the brokers that are alive according to the controller."""
         return [node.node_id for node in self.nodes.values() if node.registered]
 
     @property
     def controller(self) -> int:
-        """The first live broker, or the placed one; -1 if there is none."""
+        """The broker id of the controller in metadata; -1 without one."""
         if not self.has_controller and self.profile.release < FIRST_KRAFT:
-            return -1  # KRaft brokers name any live broker, and forward
+            return -1  # with KRaft, metadata names any live broker, which forwards requests
         live = self.live_nodes()
         return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Return the node that coordinates a group (kind 0) or transactional id (kind 1); -1 if
-        none.
-        """
+        """Return the coordinator of a group (kind 0) or transactional id (kind 1), or -1."""
         placed = self.placed_coordinators.get((kind, key))
         live = self.live_nodes()
         if placed in live:
@@ -185,29 +180,26 @@ class ClusterState:
         return next(node for node in order[first:] + order[:first] if node in live)
 
     def isr(self, partition: Partition) -> list[int]:
-        """Return the replicas in sync."""
+        """Return the in-sync replicas."""
         if partition.in_sync is not None:
             return list(partition.in_sync)
         return self.live_replicas(partition)
 
     def live_replicas(self, partition: Partition) -> list[int]:
-        """Return the replicas that run on a sound disk, as the controller knows."""
+        """Return the replicas on live brokers with a sound disk, according to the controller."""
         place = (partition.topic, partition.index)
         nodes = (self.nodes[node_id] for node_id in partition.replicas)
         return [n.node_id for n in nodes if n.registered and place not in n.failed_logs]
 
     def can_serve(self, partition: Partition, node_id: int) -> bool:
-        """Return whether a broker runs, reaches the others, and has a sound disk for a
-        partition."""
+        """Return whether a broker runs, is not isolated, and has a sound disk for a partition."""
         node = self.nodes.get(node_id)
         if node is None or not node.alive or node.isolated:
             return False
         return (partition.topic, partition.index) not in node.failed_logs
 
     def snapshot(self) -> ClusterState:
-        """Return the state of this moment, for a broker that learns nothing more. The logs are the
-        same objects.
-        """
+        """Return a copy for a broker whose metadata becomes stale, with the same logs."""
         seen = copy.copy(self)
         copies = {n: dataclasses.replace(node) for n, node in self.nodes.items()}
         seen.nodes = ByBroker(copies)
@@ -227,7 +219,7 @@ class ClusterState:
         return seen
 
     def set_release(self, node_id: int, release: BrokerProfile) -> None:
-        """Let a broker play another release."""
+        """Change the release of a broker, and with it the finalized features."""
         self.nodes[node_id].profile = release
         oldest = min((n.profile for n in self.nodes.values()), key=lambda p: p.release)
         if oldest.features != self.profile.features:
@@ -235,7 +227,7 @@ class ClusterState:
         self.profile = oldest
 
     def set_levels(self, levels: Mapping[str, int]) -> None:
-        """Put features in force at these levels."""
+        """Set the finalized levels of features."""
         features = dict(self.profile.features)
         for name, level in levels.items():
             features[name] = (*features[name][:2], level)
@@ -245,9 +237,7 @@ class ClusterState:
     # -- elections -----------------------------------------------------------------------------
 
     def node_up(self, node_id: int) -> None:
-        """Tell the controller that a broker runs (again): leaderless partitions that it keeps may
-        get it as leader.
-        """
+        """Register a broker that runs. It may become the leader of partitions without a leader."""
         self.nodes[node_id].alive = self.nodes[node_id].registered = True
         self.nodes[node_id].is_forgotten = False
         for partition in self.partitions():
@@ -255,9 +245,7 @@ class ClusterState:
                 self.replica_back(partition)
 
     def node_down(self, node_id: int) -> None:
-        """Tell the controller that a broker is gone: another replica takes over each partition that
-        it led.
-        """
+        """Unregister a broker, and elect other leaders for the partitions that it led."""
         node = self.nodes[node_id]
         node.registered = False
         node.alive = node.isolated and node.alive
@@ -266,8 +254,8 @@ class ClusterState:
                 self.replica_lost(partition, node_id)
 
     def replica_lost(self, partition: Partition, node_id: int) -> None:
-        """Take a lost replica off the replicas in sync, unless it is the last one, and elect
-        another leader if it led.
+        """Remove a lost replica from the ISR, unless it is the last one in it, and elect another
+        leader if it led.
         """
         in_sync = partition.in_sync
         if in_sync is not None and node_id in in_sync and len(in_sync) > 1:
@@ -278,14 +266,14 @@ class ClusterState:
             partition.copies.pursue()
 
     def replica_back(self, partition: Partition) -> None:
-        """Use a replica that can be read and written again."""
+        """Elect a leader, or resume replication, after a replica has become available again."""
         if partition.leader == -1:
             self.elect(partition)
         elif partition.copies is not None:
             partition.copies.pursue()
 
     def elect_again(self) -> None:
-        """Look at all partitions: what has happened while there was no controller?"""
+        """Update all partitions after a time without a controller."""
         for partition in self.partitions():
             live = self.live_replicas(partition)
             for node_id in partition.replicas:
@@ -295,8 +283,9 @@ class ClusterState:
                 self.replica_back(partition)
 
     def elect(self, partition: Partition) -> None:
-        """Let the first replica lead that is in sync; any that runs if the topic allows an unclean
-        election; else none."""
+        """Elect the first live replica that is in sync; if the topic allows unclean elections, any
+        live replica; else no leader.
+        """
         live = self.live_replicas(partition)
         clean = [n for n in live if partition.in_sync is None or n in partition.in_sync]
         if not clean and live:
@@ -308,8 +297,9 @@ class ClusterState:
             self.set_leader(partition, leader)
 
     def set_leader(self, partition: Partition, node_id: int) -> None:
-        """Let another node lead, in a new epoch; -1 for no leader. A replica that is not in sync
-        becomes the only one that is: the election is unclean."""
+        """Make a broker the leader, -1 for no leader, in a new leader epoch. In an unclean election
+        the new leader becomes the only in-sync replica.
+        """
         partition.leader = node_id
         partition.leader_epoch += 1
         if partition.copies is None:
@@ -343,10 +333,10 @@ class ClusterState:
         assignment: Mapping[int, Sequence[int]] | None = None,
         is_internal: bool = False,
     ) -> Topic:
-        """Create a topic; -1 takes the broker's setting.
+        """Create a topic; -1 takes the broker's default.
 
         Raises:
-            TopicRefusedError: the broker would refuse it.
+            TopicRefusedError: the broker rejects the topic.
         """
         self.check_new_topic(name, partitions, replication_factor, config or {}, assignment)
         topic = Topic(
@@ -376,7 +366,7 @@ class ClusterState:
         config: Mapping[str, str],
         assignment: Mapping[int, Sequence[int]] | None,
     ) -> None:
-        """Raise TopicRefusedError if such a topic cannot be created."""
+        """Raise TopicRefusedError if the topic cannot be created."""
         if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
             raise TopicRefusedError(
                 errors.InvalidTopicError.errno, f"Topic name is illegal: {name!r}"
@@ -425,7 +415,7 @@ class ClusterState:
     def add_partitions(
         self, topic: Topic, total: int, assignment: Sequence[Sequence[int]] = ()
     ) -> None:
-        """Grow a topic to `total` partitions; `assignment` places the new ones."""
+        """Add partitions up to `total`; `assignment` has the replicas of the new ones."""
         for replicas in assignment:
             self._add_partition(topic, list(replicas))
         factor = len(topic.partitions[0].replicas)
@@ -433,7 +423,7 @@ class ClusterState:
             self._add_partition(topic, self._spread(factor))
 
     def delete_topic(self, topic: Topic) -> None:
-        """Forget a topic; requests that wait for its records look again and find it gone."""
+        """Delete a topic, and wake the requests that wait for its records."""
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.leader = -1
@@ -442,19 +432,19 @@ class ClusterState:
             partition.log.wake()
 
     def setting(self, name: str) -> int:
-        """Return a broker setting that is a number."""
+        """Return a broker setting as an integer."""
         return int(self.config[name])
 
     @property
     def auto_create(self) -> bool:
-        """Whether asking for an unknown topic creates it."""
+        """Whether a metadata request for an unknown topic creates it."""
         return self.config["auto.create.topics.enable"] == "true"
 
     def _factor(self, asked: int) -> int:
         return self.setting("default.replication.factor") if asked == -1 else asked
 
     def _spread(self, factor: int) -> list[int]:
-        """Choose replicas on neighbouring nodes; leaders go round over all live nodes."""
+        """Choose consecutive live brokers as replicas; the first one rotates over all of them."""
         live = self.live_nodes()
         first = next(self._next_leader) % len(live)
         return [live[(first + step) % len(live)] for step in range(min(factor, len(live)))]
@@ -466,5 +456,5 @@ class ClusterState:
         log = PartitionLog(topic.name, index)
         partition = Partition(topic.name, index, replicas, log, leader)
         topic.partitions.append(partition)
-        if self.partition_added is not None:
-            self.partition_added(partition)
+        if self.replication is not None:
+            self.replication.partition_added(partition)

@@ -21,7 +21,7 @@ from aiokafka.testing.state import ClusterState
 __all__ = ["ACCEPTED", "TelemetryPush", "TelemetryReceiver", "has_receiver"]
 
 ACCEPTED = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNAPPY)
-"""The codecs that brokers take, the best first."""
+"""The compression types that brokers accept, the preferred one first."""
 _METRICS = 16  # the kind of resource
 _JMX = "org.apache.kafka.common.metrics.JmxReporter"
 _KEPT = 1000
@@ -29,9 +29,8 @@ _PAST_THROTTLING = (errors.UnknownSubscriptionId.errno, errors.UnsupportedCompre
 
 
 def has_receiver(state: ClusterState) -> bool:
-    """Return whether brokers have a plug-in that takes metrics; without one they do not offer it.
-
-    Every class in ``metric.reporters`` counts as one, but for Kafka's own.
+    """Return whether brokers have a plug-in for client metrics. Without one they do not offer the
+    APIs. Every class in ``metric.reporters`` except Kafka's own counts as such a plug-in.
     """
     named = state.config["metric.reporters"].split(",")
     return any(name.strip() not in ("", _JMX) for name in named)
@@ -39,18 +38,18 @@ def has_receiver(state: ClusterState) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryPush:
-    """What a client has pushed."""
+    """Metrics that a client has pushed."""
 
     client_instance_id: uuid.UUID
     client_id: str | None
     is_terminating: bool
     compression_type: int
     metrics: bytes
-    """Not compressed."""
+    """The decompressed metrics."""
 
 
 class _Instance:
-    """One client, as a broker knows it."""
+    """State of one client instance."""
 
     def __init__(self) -> None:
         self.asked_at = -1e9
@@ -60,7 +59,7 @@ class _Instance:
 
 
 class TelemetryReceiver:
-    """Owns what clients have pushed, and when they did."""
+    """Receives metrics. Owns the latest pushes, and the state of each client instance."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -70,8 +69,9 @@ class TelemetryReceiver:
     def subscription(
         self, context: RequestContext, instance_id: bytes
     ) -> tuple[int, int, tuple[str, ...]]:
-        """Return the id, the interval in milliseconds, and the names of the metrics that are
-        wanted of a client."""
+        """Return id, push interval in milliseconds, and requested metrics of a client's
+        subscription.
+        """
         names: dict[str, None] = {}
         intervals = []
         for (kind, _), config in sorted(self._state.other_configs.items()):
@@ -85,7 +85,9 @@ class TelemetryReceiver:
         return zlib.crc32(text.encode()) & 0x7FFFFFFF, interval, wanted
 
     def admit(self, context: RequestContext, instance_id: bytes) -> tuple[int, bytes]:
-        """Return the error code for a question of a client, and its id, which may be new."""
+        """Return the error code for a GetTelemetrySubscriptions request, and the client instance
+        id, which may be new.
+        """
         if instance_id == ZERO_UUID:
             instance_id = _clock.random_uuid().bytes
         instance = self._instances.setdefault(instance_id, _Instance())
@@ -98,7 +100,7 @@ class TelemetryReceiver:
         return 0, instance_id
 
     def receive(self, context: RequestContext, request: PushTelemetryRequest) -> int:
-        """Keep what a client has pushed, or return why not, as an error code."""
+        """Store the metrics of a PushTelemetry request; return the error code."""
         if request.client_instance_id == ZERO_UUID:
             return errors.InvalidRequestError.errno
         instance = self._instances.setdefault(request.client_instance_id, _Instance())
@@ -149,10 +151,10 @@ def _is_early(context: RequestContext, latest: float, interval_ms: int) -> bool:
 
 
 def _matches(match: str, context: RequestContext, instance_id: bytes) -> bool:
-    """Return whether a client is one of those that `match` describes: ``client_id=orders-.*``."""
-    facts: Mapping[str, str] = {
+    """Return whether a client matches a pattern such as ``client_id=orders-.*``."""
+    fields: Mapping[str, str] = {
         "client_id": context.client_id or "",
         "client_instance_id": str(uuid.UUID(bytes=instance_id)),
     }
     pairs = [part.partition("=") for part in match.split(",") if part]
-    return all(re.fullmatch(regex, facts.get(name, "")) for name, _, regex in pairs)
+    return all(re.fullmatch(regex, fields.get(name, "")) for name, _, regex in pairs)

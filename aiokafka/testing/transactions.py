@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from aiokafka import _clock, errors
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.batches import Batch
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.state import ClusterState, Partition
+
+if TYPE_CHECKING:
+    from aiokafka.testing.script import Script
 
 _TRANSACTION = 1
 _NO_EPOCH = -1
@@ -38,17 +43,13 @@ _PREPARING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
-class TransactionRefusedError(Exception):
-    """The coordinator says no; `errno` says why."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(errno)
-        self.errno = errno
+class TransactionRefusedError(RefusedError):
+    """The transaction coordinator rejects the request of a producer."""
 
 
 @dataclass(eq=False)
 class Transaction:
-    """What the coordinator knows of one transactional id."""
+    """State of one transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -56,25 +57,25 @@ class Transaction:
     timeout: float
     state: TransactionState = TransactionState.EMPTY
     last_epoch: int = _NO_EPOCH
-    """The epoch before the last bump, under which a retry may still come."""
+    """The epoch before the last bump, which a retry may still have."""
     former_producer_id: int = -1
-    """The producer id before epochs ran out."""
+    """The producer id before its epochs were exhausted."""
     partitions: set[Place] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     started_at_ms: int = -1
     marker: tuple[int, int] = (-1, -1)
     """Producer id and epoch of the markers that end the transaction."""
     markers: dict[Place, Batch] = field(default_factory=dict)
-    """Those that are written, by partition."""
+    """The written markers, by partition."""
     expiry: asyncio.TimerHandle | None = None
 
     def is_before_last_bump(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a request may be the repetition of the one that raised the epoch."""
+        """Return whether a request may be a retry of the one that bumped the epoch."""
         same_id = producer_id in (self.producer_id, self.former_producer_id)
         return same_id and epoch == self.last_epoch != _NO_EPOCH
 
     def bump(self, next_producer_id: Callable[[], int]) -> None:
-        """Take the next epoch, or a new producer id when there is none left."""
+        """Increment the epoch; after the last epoch, take a new producer id."""
         if self.epoch >= _LAST_EPOCH:
             self.former_producer_id, self.producer_id = self.producer_id, next_producer_id()
             self.last_epoch, self.epoch = self.epoch, 0
@@ -83,10 +84,10 @@ class Transaction:
 
 
 class Transactions:
-    """All transactional ids of the cluster, whichever broker coordinates them.
+    """All transactional ids of the cluster.
 
-    Markers are written at once, unless :meth:`pause_markers` was called or a partition has no
-    leader: then the transaction stays in its Prepare state, as on a slow cluster.
+    Markers are written at once. After :meth:`pause_markers`, or while a partition has no leader,
+    the transaction stays in its Prepare state, as in a slow cluster.
     """
 
     def __init__(
@@ -94,21 +95,19 @@ class Transactions:
         state: ClusterState,
         coordinators: Coordinators,
         groups: Groups,
-        changed: Callable[[], None],
+        script: Script,
     ) -> None:
         self._state = state
         self._coordinators = coordinators
         self._groups = groups
-        self._changed = changed
+        self._script = script
         self._paused = False
         self._completing = False
-        self._watched: dict[PartitionLog, None] = {}  # whose replicas lack a marker
+        self._watched: dict[PartitionLog, None] = {}  # logs with an unreplicated marker
         self.by_id: dict[str, Transaction] = {}
 
     def check_coordinator(self, node_id: int, transactional_id: str) -> int:
-        """Return the error code for a request about an id to this broker; 0 if it is the right
-        one.
-        """
+        """Return 0 if this broker coordinates the id and has loaded it, else the error code."""
         return self._coordinators.check(_TRANSACTION, transactional_id, node_id)
 
     # -- InitProducerId ------------------------------------------------------------------------
@@ -116,10 +115,10 @@ class Transactions:
     def init(
         self, transactional_id: str, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """Begin a session of a transactional id, which ends that of its former owner.
+        """Begin a session of a transactional id, and fence the former owner.
 
         Args:
-            producer_id: -1, or with `epoch` the session that the caller has and wants to renew.
+            producer_id: -1 for a new owner; else, with `epoch`, the present session of the caller.
 
         Returns:
             Producer id and epoch.
@@ -138,18 +137,19 @@ class Transactions:
             return self._renew(known, timeout, producer_id, epoch)
         self._end_open(known)
         known.bump(self._next_producer_id)
-        known.last_epoch = _NO_EPOCH  # a new owner: the old one may not retry
+        known.last_epoch = _NO_EPOCH  # for a new owner: retries of the former owner are rejected
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 
     def _renew(
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """Give an owner that met an error the next epoch of its own session (KIP-360)."""
+        """Bump the epoch of an owner that recovers from an error (KIP-360)."""
         ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
         if producer_id != known.producer_id and not ran_out:
             raise TransactionRefusedError(errors.ProducerFenced.errno)
-        # Before a look at the epoch: a former owner ends the transaction of the present one.
+        # Before the epoch is checked: even a fenced owner aborts the transaction of the present
+        # one.
         self._end_open(known)
         if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
@@ -159,8 +159,8 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_open(self, known: Transaction) -> None:
-        """Refuse a new session before the transaction of the former one is over: the first try
-        aborts it and has to be repeated.
+        """Raise CONCURRENT_TRANSACTIONS while the former session has an open transaction. The first
+        call aborts it, and the client must retry.
         """
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
@@ -171,7 +171,7 @@ class Transactions:
     def _reset(self, known: Transaction, timeout: float) -> None:
         known.timeout = timeout
         known.state = TransactionState.EMPTY
-        self._changed()
+        self._script.wake()
 
     def _next_producer_id(self) -> int:
         return next(self._state.next_producer_id)
@@ -179,10 +179,10 @@ class Transactions:
     # -- the transaction -----------------------------------------------------------------------
 
     def check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        """Return the session that a request names.
+        """Return the transactional id with the producer id and epoch of a request.
 
         Raises:
-            TransactionRefusedError: there is no such session any more.
+            TransactionRefusedError: unknown producer id, or another epoch.
         """
         known = self.by_id.get(transactional_id)
         if known is None or producer_id != known.producer_id:
@@ -194,7 +194,7 @@ class Transactions:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, places: Iterable[Place]
     ) -> None:
-        """Enter partitions into the transaction, which begins with the first.
+        """Add partitions to the transaction, which begins with the first one.
 
         Raises:
             TransactionRefusedError: with the broker's error code.
@@ -203,7 +203,7 @@ class Transactions:
         known.partitions |= set(places)
 
     def add_group(self, transactional_id: str, producer_id: int, epoch: int, group_id: str) -> None:
-        """Enter the offsets of a group into the transaction.
+        """Add the offsets of a group to the transaction.
 
         Raises:
             TransactionRefusedError: with the broker's error code.
@@ -212,15 +212,15 @@ class Transactions:
 
     def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         known = self.check_owner(transactional_id, producer_id, epoch)
-        # Markers of the last transaction are still to be written. What is written before they are
-        # would be ended by them.
+        # Markers of the former transaction are not written yet. They would end the records that are
+        # written before them.
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
             known.started_at_ms = int(_clock.wall_time() * 1000)
             self._limit(known, known.timeout)
-            self._changed()
+            self._script.wake()
         return known
 
     def end(
@@ -232,11 +232,11 @@ class Transactions:
         commit: bool,
         bumps_epoch: bool,
     ) -> tuple[int, int]:
-        """Commit or abort.
+        """Commit or abort the transaction.
 
         Args:
-            bumps_epoch: The second version of transactions (KIP-890): the epoch goes up with every
-                end, and there may be nothing to abort.
+            bumps_epoch: The second version of transactions (KIP-890): every end bumps the epoch,
+                and an empty transaction can be aborted.
 
         Returns:
             Producer id and epoch for the next transaction.
@@ -250,8 +250,8 @@ class Transactions:
             return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
-            # Before the bump, which may bring another producer id: the marker is that of the
-            # records.
+            # Before the bump, which may change the producer id: the marker has the producer id of
+            # the records.
             marker = (known.producer_id, known.epoch + int(bumps_epoch))
             if bumps_epoch:
                 known.bump(self._next_producer_id)
@@ -260,7 +260,7 @@ class Transactions:
         return self._end_again(known, commit=commit, bumps_epoch=bumps_epoch)
 
     def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
-        """Answer the repetition of an end that was carried out and has raised the epoch."""
+        """Handle a retry of an end that was carried out and has bumped the epoch."""
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
@@ -269,11 +269,10 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
-        """Answer a request to end where no transaction is open: a repetition, a mistake, or an
-        empty abort.
-        """
+        """Handle an end without an open transaction: a retry, an error, or an empty abort."""
         complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        # Also to the contrary of what is being done, which may be about the next one (KAFKA-18464).
+        # Also for a commit during an abort and vice versa: it may be for the next transaction
+        # (KAFKA-18464).
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if bumps_epoch and not commit:
@@ -287,20 +286,22 @@ class Transactions:
     # -- markers -------------------------------------------------------------------------------
 
     def pause_markers(self) -> None:
-        """Write no markers: transactions that end stay in their Prepare state, their records
-        stay unstable, and requests of the producer get CONCURRENT_TRANSACTIONS."""
+        """Write no markers: ending transactions stay in their Prepare state, their records stay
+        unstable, and requests of the producer get CONCURRENT_TRANSACTIONS.
+        """
         self._paused = True
 
     def resume_markers(self) -> None:
-        """Write the markers that wait, and all later ones at once."""
+        """Write the delayed markers now, and later ones at once."""
         self._paused = False
         self.complete_waiting()
 
     def complete_waiting(self) -> None:
-        """Complete the transactions whose partitions all have a leader again, and whose markers
-        all replicas in sync have."""
+        """Complete the transactions whose partitions have a leader and whose markers are
+        replicated.
+        """
         if self._completing:
-            return  # a marker was written by that, which woke its log
+            return  # called by the log to which this call writes a marker
         self._completing = True
         try:
             waiting = [known for known in self.by_id.values() if known.state in _PREPARING]
@@ -320,7 +321,7 @@ class Transactions:
             known.expiry.cancel()
             known.expiry = None
         self.complete_waiting()
-        self._changed()
+        self._script.wake()
 
     def _maybe_complete(self, known: Transaction) -> None:
         commit = known.state is TransactionState.PREPARE_COMMIT
@@ -341,15 +342,15 @@ class Transactions:
         )
 
     def _mark(self, known: Transaction, partition: Partition, *, commit: bool) -> bool:
-        """Write the marker to a partition if it is not there, again if a leader has lost it; return
-        whether it stands on all replicas in sync.
+        """Write the marker to a partition, unless its leader has it; return whether all in-sync
+        replicas have it.
         """
         if partition.leader == -1:
             return False
         place, log = (partition.topic, partition.index), partition.log
         written = known.markers.get(place)
-        # A leader that was elected uncleanly may not have it: readers would wait for the end for
-        # ever.
+        # After an unclean election the leader may have lost the marker. Without it, the last stable
+        # offset would never advance.
         if written is None or not log.has(written):
             written = known.markers[place] = log.add_marker(*known.marker, commit=commit)
         if written.base_offset < log.high_watermark:
@@ -359,13 +360,14 @@ class Transactions:
         return False
 
     def _expire(self, known: Transaction) -> None:
-        """Abort a transaction that took too long, and fence its owner."""
+        """Abort a transaction after its timeout, and fence its owner."""
         if known.state is TransactionState.ONGOING:
             self._fence(known)
 
     def _fence(self, known: Transaction) -> None:
-        """Abort under the next epoch, so that the owner can write no more. Newer brokers let it
-        renew its session all the same (KIP-588)."""
+        """Abort with the next epoch, so that the owner cannot write any more. In newer releases the
+        owner can still renew its session (KIP-588).
+        """
         survives = self._state.profile.release >= _FIRST_SURVIVING
         known.last_epoch = known.epoch if survives else _NO_EPOCH
         known.epoch += 1
@@ -385,8 +387,8 @@ class Transactions:
         """Return the error code for a transactional batch to a partition; 0 if it may be written.
 
         Args:
-            adds_partition: The second version of transactions (KIP-890): the write itself enters
-                the partition into the transaction.
+            adds_partition: The second version of transactions (KIP-890): the write itself adds
+                the partition to the transaction.
         """
         place = (partition.topic, partition.index)
         try:
@@ -405,14 +407,14 @@ class Transactions:
         known.expiry = loop.call_later(seconds, self._expire, known)
 
     def resume(self) -> None:
-        """Let transactions that are open end in their time."""
+        """Restart the timeouts of open transactions."""
         for known in self.by_id.values():
             if known.state is TransactionState.ONGOING:
                 age = _clock.wall_time() - known.started_at_ms / 1000
                 self._limit(known, max(0.0, known.timeout - age))
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         for known in self.by_id.values():
             if known.expiry is not None:
                 known.expiry.cancel()

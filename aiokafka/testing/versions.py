@@ -1,7 +1,7 @@
-"""What Kafka brokers of each age advertise, for the APIs that the fake cluster serves.
+"""API versions and features of each Kafka release, for the APIs of the fake cluster.
 
-The ranges were read from the ApiVersions answers of running brokers; 0.9, which has no such answer,
-from its protocol definition.
+The ranges are from the ApiVersions responses of running brokers; those of 0.9, which lacks this
+API, from its protocol definition.
 """
 
 from __future__ import annotations
@@ -102,43 +102,43 @@ _FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
 }
 
 _REFUSED_PRODUCE_VERSIONS = 3
-"""4.x advertises Produce from 0 for old librdkafka (KAFKA-18659) but refuses the first three."""
+"""4.x advertises Produce from version 0 for old librdkafka (KAFKA-18659), but rejects 0 to 2."""
 
 
 @dataclass(frozen=True)
 class BrokerProfile:
-    """The behaviour of one Kafka release, as far as clients can see it."""
+    """The behaviour of one Kafka release that clients can see."""
 
     name: str
     """One of :data:`RELEASES`."""
     release: tuple[int, ...]
-    """The same as numbers, to compare with."""
+    """The release as numbers, to compare with."""
     ranges: dict[int, tuple[int, int]]
-    """API key to the lowest and highest version that ApiVersions advertises."""
+    """Lowest and highest version that ApiVersions advertises, by API key."""
     features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Feature to (minimum supported, maximum supported, finalized level)."""
+    """(minimum supported, maximum supported, finalized level), by feature."""
 
-    # What other servers do: see :mod:`aiokafka.testing.servers`.
+    # Differences of other servers: see :mod:`aiokafka.testing.servers`.
     changes: Mapping[int, Sequence[Callable[[Any, Any], None]]] = field(default_factory=dict)
-    """API key to what changes the responses, called with their context."""
+    """Functions that change responses, by API key; called with context and response."""
     closes_on_newer_clients: bool = False
-    """Whether ApiVersions in a version that is too new breaks the connection."""
+    """Whether an unsupported version of ApiVersions closes the connection."""
     answers_without_acks: bool = False
-    """Whether a producer gets responses that it does not want (``acks=0``)."""
+    """Whether producers get responses with ``acks=0`` too."""
     any_broker_leads: bool = False
-    """Whether each broker serves each partition."""
+    """Whether every broker is a leader of every partition."""
     compressions: frozenset[int] | None = None
-    """The compression types that producers may use, besides none; None for all."""
+    """The allowed compression types, besides none; None for all."""
 
     def serves(self, api_key: int, version: int) -> bool:
-        """Return whether such a request is answered at all."""
+        """Return whether the broker handles this API version."""
         low, high = self.ranges.get(api_key, (0, -1))
         if api_key == 0 and self.release >= (4, 0):
             low = _REFUSED_PRODUCE_VERSIONS
         return low <= version <= high
 
     def level(self, feature: str) -> int:
-        """Return the finalized level of a feature, 0 if it is off or unknown."""
+        """Return the finalized level of a feature, 0 if it is disabled or unknown."""
         return self.features.get(feature, (0, 0, 0))[2]
 
 

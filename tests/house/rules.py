@@ -67,7 +67,7 @@ PUBLIC_CLASSES = {
     "testing/cluster.py",
 }
 # The owner of all tasks, and aiokafka's helper that other packages import.
-MAY_START_TASKS = {"_tasks.py", "util.py"}
+MAY_START_TASKS = {"_tasks.py", "_upstream/util.py"}
 GENERATED = "protocol/_generated/"
 
 

@@ -210,10 +210,7 @@ def records(*offsets: int) -> list[Any]:
 
 
 def test_a_work_that_was_cut_is_not_begun_again_and_counts_no_more() -> None:
-    async def end(work: Any, error: Any) -> bool:
-        return False
-
-    queue = WorkQueue(lambda record: record.key, end)
+    queue = WorkQueue(lambda record: record.key)
     queue.add(T0, records(0, 1, 2), 1000)
     first = queue.start_next()
     assert first is not None

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from aiokafka.spark._offsets import (
     OffsetRange,
     Offsets,
-    Wish,
+    RequestedOffset,
     from_json,
     pro_rata,
     ranges_between,
+    requested_offsets,
     split,
     start_in,
     to_json,
     total_between,
-    wishes,
 )
 from aiokafka.spark._options import EARLIEST, Bound
 
@@ -48,23 +48,23 @@ def test_to_the_connector_a_first_end_is_as_any_other() -> None:
 def test_the_first_bound_that_is_given_counts() -> None:
     partitions = {"t": [0, 1]}
     offsets, timestamps = {"t": {0: 3, 1: EARLIEST}}, {"t": {0: 8, 1: 9}}
-    assert wishes(Bound(5, timestamps, offsets), partitions, "starting") == {
-        "t": {0: Wish(timestamp=5), 1: Wish(timestamp=5)}
+    assert requested_offsets(Bound(5, timestamps, offsets), partitions, "starting") == {
+        "t": {0: RequestedOffset(timestamp=5), 1: RequestedOffset(timestamp=5)}
     }
-    assert wishes(Bound(None, timestamps, offsets), partitions, "starting") == {
-        "t": {0: Wish(timestamp=8), 1: Wish(timestamp=9)}
+    assert requested_offsets(Bound(None, timestamps, offsets), partitions, "starting") == {
+        "t": {0: RequestedOffset(timestamp=8), 1: RequestedOffset(timestamp=9)}
     }
-    assert wishes(Bound(None, None, offsets), partitions, "starting") == {
-        "t": {0: Wish(offset=3), 1: Wish(offset=EARLIEST)}
+    assert requested_offsets(Bound(None, None, offsets), partitions, "starting") == {
+        "t": {0: RequestedOffset(offset=3), 1: RequestedOffset(offset=EARLIEST)}
     }
-    assert wishes(Bound(word="earliest"), partitions, "starting") == {
-        "t": {0: Wish(offset=EARLIEST), 1: Wish(offset=EARLIEST)}
+    assert requested_offsets(Bound(word="earliest"), partitions, "starting") == {
+        "t": {0: RequestedOffset(offset=EARLIEST), 1: RequestedOffset(offset=EARLIEST)}
     }
 
 
 def test_offsets_must_be_of_every_partition() -> None:
     with pytest.raises(ValueError, match=r"endingOffsets: .*missing: t-1; not read: u-0"):
-        wishes(Bound(offsets={"t": {0: 1}, "u": {0: 1}}), {"t": [0, 1]}, "ending")
+        requested_offsets(Bound(offsets={"t": {0: 1}, "u": {0: 1}}), {"t": [0, 1]}, "ending")
 
 
 def test_a_limit_is_shared_by_size() -> None:

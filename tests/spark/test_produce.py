@@ -35,7 +35,7 @@ from aiokafka.spark._produce import (
     place_of_marks,
     read_marker,
 )
-from aiokafka.spark._write import Ended, Repetitions
+from aiokafka.spark._write import EndedBatch, RepetitionCheck
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Fail, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
@@ -362,16 +362,18 @@ async def test_a_mark_that_is_damaged(cluster: FakeCluster) -> None:
 
 # -- repeated by other tasks
 
-ENDED = Ended("query", "run 1", 3, 2, 3)
+ENDED = EndedBatch("query", "run 1", 3, 2, 3)
 
 
 def part(start: int, until: int) -> list[TopicRows]:
     return rows_of([{"key": b"%d" % n, "value": b"v%d" % n} for n in range(start, until)])
 
 
-async def check(cluster: FakeCluster, ended: Ended, found: Repetitions | None = None) -> None:
+async def check(
+    cluster: FakeCluster, ended: EndedBatch, found: RepetitionCheck | None = None
+) -> None:
     parsed = options(cluster, deliveryGuarantee="exactly-once")
-    await (found or Repetitions()).check(parsed, ended)
+    await (found or RepetitionCheck()).check(parsed, ended)
 
 
 async def test_a_batch_that_fewer_tasks_repeat_is_found(cluster: FakeCluster) -> None:
@@ -397,7 +399,7 @@ async def test_tasks_of_earlier_batches_and_other_queries_do_no_harm(cluster: Fa
 async def test_a_checkpoint_that_was_turned_back_is_checked_until_it_is_new_again(
     cluster: FakeCluster,
 ) -> None:
-    found = Repetitions()
+    found = RepetitionCheck()
     assert await once(cluster, TaskIdentity("query", 4, 6))
     # The batch has seven tasks again, so that of the seventh is no stranger.
     await check(cluster, ENDED._replace(tasks=7, last_marked=4), found)
@@ -406,7 +408,7 @@ async def test_a_checkpoint_that_was_turned_back_is_checked_until_it_is_new_agai
 
 
 async def test_groups_are_listed_once_in_a_run(cluster: FakeCluster) -> None:
-    found = Repetitions()
+    found = RepetitionCheck()
     for batch in (3, 4, 5):
         await check(cluster, ENDED._replace(batch=batch), found)
     assert cluster.count(ListGroupsRequest) == 1

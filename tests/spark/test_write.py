@@ -24,7 +24,7 @@ from aiokafka.spark._produce import (  # noqa: E402
     WrittenLaterError,
 )
 from aiokafka.spark._write import (  # noqa: E402
-    Ended,
+    EndedBatch,
     Report,
     check_producer,
     check_repetition,
@@ -235,7 +235,7 @@ async def test_a_batch_that_other_tasks_repeat(cluster: FakeCluster) -> None:
     await write(given, batches(20, 30), ONE._replace(task=1))
     report = await write(given, batches(0, 30), ONE)
     assert report.marked == 3
-    ended = Ended("query", None, 3, 1, 3)
+    ended = EndedBatch("query", None, 3, 1, 3)
     with pytest.raises(NotRepeatedError, match="repeated by 1 tasks"):
         await asyncio.to_thread(check_repetition, given, ended)
     await asyncio.to_thread(check_repetition, given, ended._replace(tasks=2))
@@ -281,10 +281,10 @@ async def test_fewer_tasks_skip_what_was_written_as_well(cluster: FakeCluster) -
             again = TaskIdentity("query", batch, task)
             report = await write(skipping, batches(10 * task, 10 * task + 10), again)
             assert report.marked == 5
-        ended = Ended("query", "turned back", batch, tasks, 5)
+        ended = EndedBatch("query", "turned back", batch, tasks, 5)
         await asyncio.to_thread(check_repetition, skipping, ended)
     assert committed(cluster) == list(range(30))
     # What it does not forgive: that a task which has written a batch is missing from it.
     for given, batch in ((once(cluster), 3), (skipping, 5)):
         with pytest.raises(NotRepeatedError, match="but tasks 2 had written rows of it before"):
-            await asyncio.to_thread(check_repetition, given, Ended("query", None, batch, 2, 5))
+            await asyncio.to_thread(check_repetition, given, EndedBatch("query", None, batch, 2, 5))

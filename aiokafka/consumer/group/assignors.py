@@ -55,7 +55,7 @@ class GroupAssignors:
         other than -1 is included, so that the metadata differs from that of earlier joins."""
         if not self.is_cooperative:
             # An eager member has revoked everything. A cooperative leader would leave claimed
-            # partitions with it, and wait for a rejoin that does not follow.
+            # partitions with it, and wait in vain for its rejoin.
             self.forget()
         names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
         found = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]

@@ -328,9 +328,8 @@ class ClassicProtocol(GroupProtocol):
 
     def on_metadata(self) -> None:
         """Rejoin if this member is the leader and the topics that it assigned have changed."""
-        cluster = self._client.cluster
         for topic, numbers in self._assigned_topics.items():
-            found = cluster.known_partitions(topic)
+            found = self._client.cluster.known_partitions(topic)
             if self._state.is_joined and found is not None and found != numbers:
                 self._state.request_join(f"partitions of {topic} changed")
 

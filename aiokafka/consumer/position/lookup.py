@@ -310,8 +310,8 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # This wait also ends when the client is closed, which no request would notice without a
-        # leader.
+        # Not a plain sleep: when the client is closed, this wait raises. Without a leader there is
+        # no request that would.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"
             await self._client.wait_for_metadata(has_leaders, now + delay, why)

@@ -252,7 +252,7 @@ class OffsetResolver:
 
     @property
     def is_looking(self) -> bool:
-        """Whether a partition with a leader has no position yet, without a failed attempt."""
+        """Whether the first offset request of a partition with a leader is not complete yet."""
         return any(
             state.needs_offset and not state.retry.failures and state.home.node_id is not None
             for state in self._subscriptions.assignment.states()
@@ -298,7 +298,7 @@ class OffsetResolver:
                 self.begin_again(state)
 
     def begin_again(self, state: PartitionState) -> None:
-        """Read a partition of a recreated topic from its beginning: no record of it was read."""
+        """Read a partition of a recreated topic from its beginning: all its records are new."""
         state.reset(None if self._policy is None else EARLIEST)
 
     def on_out_of_range(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
@@ -331,8 +331,9 @@ class OffsetResolver:
         else:
             for state in unset:
                 self._apply_policy(state)
-        self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "ListOffsets")
-        self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
+        if due:
+            self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "ListOffsets")
+            self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
 
     def _keep_new(self, waiting: Iterable[PartitionState]) -> None:
         if self._new_partitions is not None:
@@ -394,7 +395,8 @@ class OffsetResolver:
     async def _finish(self, ask: _Request, states: list[PartitionState]) -> None:
         """Await a request; afterwards its partitions may have another one, whatever the result."""
         try:
-            # The task starts in a later turn of the loop; the positions may be known by then.
+            # The task starts in a later turn of the loop. If all positions are known by then, no
+            # request is needed.
             if any(state.needs_offset for state in states):
                 await ask()
         except KafkaError as error:

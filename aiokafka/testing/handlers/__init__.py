@@ -6,8 +6,8 @@ A handler is registered for its request class::
     def heartbeat(context, request):
         # plain or async: returns the response, or None for no response
 
-The response with an error for everything in a request is derived, see `refuse`. Where it cannot be,
-a function makes it::
+A handler rejects a request by RefusedError. The error response is derived from the declarations of
+the messages, see `refuse`; if that is impossible, a function makes it::
 
     @refuses(ProduceRequest)
     def refuse_produce(context, request, errno):
@@ -15,16 +15,18 @@ a function makes it::
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from aiokafka.protocol.schema import NEVER, ZERO_UUID, Request, Response, Struct, fields
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.script import RequestContext
 
-__all__ = ["Api", "handles", "known", "load", "refuse", "refuses"]
+__all__ = ["Api", "handles", "known", "load", "refuse", "refuses", "require"]
 
-# Modules are imported on first use, because messages cost time to declare.
+# Modules are imported on first use, because declaring messages takes time.
 _FAMILIES = {
     "acls": (29, 30, 31),
     "classic_group": (11, 12, 13, 14),
@@ -54,9 +56,9 @@ _R = TypeVar("_R", bound=Response)
 _S = TypeVar("_S", bound=Struct)
 
 _NOTHING: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False}
-"""Values by kind; 0 for numbers."""
+"""Empty values by kind; numbers have 0."""
 
-_TOPIC = ("name", "topic_id")  # a topic has one or the other, as of the version
+_TOPIC = ("name", "topic_id")  # which of the two depends on the version
 
 
 class Api:
@@ -64,7 +66,8 @@ class Api:
 
     Args:
         request_class: The class of its requests.
-        refusal: Values of the fields of a derived refusal that are not zero, empty or None.
+        refusal: Values of fields in a derived error response, where they are not zero, empty or
+            None.
     """
 
     __slots__ = ("_refusal", "handle", "refuse", "request_class")
@@ -72,9 +75,9 @@ class Api:
     def __init__(self, request_class: type[Request[Any]], refusal: Mapping[str, Any]) -> None:
         self.request_class = request_class
         self._refusal = refusal
-        #: Carries out a request: `(context, request)`.
+        #: Handles a request: `(context, request)`.
         self.handle: Callable[[RequestContext, Any], Any]
-        #: Makes the response with an error: `(context, request, errno)`.
+        #: Makes an error response: `(context, request, errno)`.
         self.refuse: Callable[[RequestContext, Any, int], Response] = self._derive_refusal
 
     def _derive_refusal(self, context: RequestContext, request: Any, errno: int) -> Response:
@@ -82,31 +85,39 @@ class Api:
 
 
 _apis: dict[int, Api] = {}
-# Those whose module is complete: another thread may be importing it at the moment.
+# The APIs of fully imported modules. Another thread may be importing the module of an API in
+# `_apis`.
 _loaded: dict[int, Api] = {}
 
 
 def handles(
     request_class: type[Request[Any]], *, refusal: Mapping[str, Any] | None = None
 ) -> Callable[[_F], _F]:
-    """Register the function that carries out requests of this class.
+    """Register the function that handles requests of this class.
 
     Args:
         request_class: The class.
-        refusal: Values of fields in the response with an error, where they are not zero.
+        refusal: Values of fields in the error response, where they are not zero, empty or None.
     """
     api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
 
     def register(function: _F) -> _F:
-        api.handle = function
+        async def handle(context: RequestContext, request: Any) -> Any:
+            try:
+                return await function(context, request)
+            except RefusedError as refused:
+                return api.refuse(context, request, refused.errno)
+
+        # The broker does the same for the plain functions, which respond without a task.
+        api.handle = handle if inspect.iscoroutinefunction(function) else function
         return function
 
     return register
 
 
 def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
-    """Register the function that makes responses with an error to requests of this class. It
-    follows the one that `handles` them, and is necessary where `refuse` cannot derive the response.
+    """Register the function that makes error responses to requests of this class, below the one
+    that `handles` them. Needed only if `refuse` cannot derive the response.
     """
 
     def register(function: _F) -> _F:
@@ -117,25 +128,31 @@ def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
 
 
 def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
-    """Return a response with `errno` for everything in the request.
+    """Return a response with `errno` for every item of the request.
 
-    It is derived from the declarations of both messages. A response with an error code of its own
-    has no items; any other has one for each item of the request, with its key and the error.
+    It is derived from the declarations of both messages. A response with a top-level error code has
+    no items; any other has an item with the key and the error for each item of the request.
     """
     return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
 
 
+def require(errno: int) -> None:
+    """Raise RefusedError, unless the error code is 0."""
+    if errno:
+        raise RefusedError(errno)
+
+
 def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, Any]) -> _S:
-    """Return a response, or an item of one, with an error code.
+    """Return an error response, or an item of one.
 
     Args:
-        kind: The class to make.
-        source: The request, or the item of it with the same key.
+        kind: The class of the result.
+        source: The request, or its item with the same key.
         errno: The error code.
         values: Values of fields, by name.
     """
     specs = fields(kind)
-    if not isinstance(source, Struct):  # the key alone
+    if not isinstance(source, Struct):  # the item is the key itself
         key = next(spec.name for spec in specs if spec.required and spec.name != "error_code")
         values = {**values, key: source}
     has_code = any(spec.name == "error_code" for spec in specs)
@@ -162,7 +179,7 @@ def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, An
 
 
 def _items(source: Any) -> list[Any]:
-    """Return the items of a request, or of one of its items: each has one list only."""
+    """Return the only list in a request, or in an item of one."""
     (name,) = (spec.name for spec in fields(type(source)) if spec.type.element)
     items: list[Any] = getattr(source, name)
     return items
@@ -174,7 +191,7 @@ def known(api_key: int) -> bool:
 
 
 def load(api_key: int) -> Api:
-    """Return the handlers of an API; import their module on first use."""
+    """Return an API. Imports its module on first use."""
     api = _loaded.get(api_key)
     if api is None:
         import_module(f"{__name__}.{_MODULES[api_key]}")

@@ -1,4 +1,4 @@
-"""What several handlers need."""
+"""Checks and results that several handlers share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from aiokafka import errors
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing.acls import OPERATIONS
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
@@ -15,14 +16,14 @@ G = TypeVar("G")
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
-    """Find a topic, by its id if there is one, else by name."""
+    """Return a topic by its id if there is one, else by name; None if it does not exist."""
     if topic_id != ZERO_UUID:
         return context.state.topics_by_id.get(topic_id)
     return context.state.topics.get(name)
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:
-    """Return the error code for a request that expects another leader epoch (KIP-320)."""
+    """Return the error code for a request with another leader epoch (KIP-320), else 0."""
     if epoch == -1 or epoch == partition.leader_epoch:
         return 0
     if epoch < partition.leader_epoch:
@@ -31,7 +32,7 @@ def check_epoch(partition: Partition, epoch: int) -> int:
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
-    """Return the error code for a request that only the partition's leader answers."""
+    """Return the error code for a request to another broker than the leader, else 0."""
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno
     errno = context.check_topic(partition.topic)
@@ -45,32 +46,34 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
 
 
 def leads(context: RequestContext, partition: Partition) -> bool:
-    """Return whether this broker serves a partition as its leader."""
+    """Return whether this broker is the leader of a partition."""
     if context.profile.any_broker_leads:
         return partition.leader != -1
     return partition.leader == context.node_id
 
 
 def is_offline(context: RequestContext, partition: Partition) -> bool:
-    """Return whether the replica of a partition is on a disk of this broker that has failed."""
-    failed = context.truth.nodes[context.node_id].failed_logs
+    """Return whether the replica of this broker is on a failed disk."""
+    failed = context.cluster_state.nodes[context.node_id].failed_logs
     return bool(failed) and (partition.topic, partition.index) in failed
 
 
-async def await_controller(context: RequestContext, seconds: float) -> int:
-    """Return the error code for a request that the controller carries out. With ZooKeeper clients
-    send it there; a KRaft broker forwards it, and tries for as long as the client gives it.
+async def await_controller(context: RequestContext, seconds: float) -> None:
+    """Wait until the controller can carry out a request. With ZooKeeper, clients send the request
+    to the controller itself; a KRaft broker forwards it, and retries until the client's timeout.
+
+    Raises:
+        RefusedError: this broker is not the controller, or there is none in time.
     """
-    truth = context.truth
     if context.profile.release < FIRST_KRAFT:
-        return 0 if truth.controller == context.node_id else errors.NotControllerError.errno
-    if await context.services.controller.wait(seconds):
-        return 0
-    return errors.RequestTimedOutError.errno
+        if context.cluster_state.controller != context.node_id:
+            raise RefusedError(errors.NotControllerError.errno)
+    elif not await context.services.controller.wait(seconds):
+        raise RefusedError(errors.RequestTimedOutError.errno)
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
-    """Return the error code for so many changes to topics (KIP-599)."""
+    """Charge changes of topics to the mutation quota; return the error code (KIP-599)."""
     quotas = context.services.quotas
     if quotas.is_idle:
         return 0
@@ -81,8 +84,8 @@ def over_quota(context: RequestContext, changes: int, first_version: int) -> int
 
 
 def in_version(context: RequestContext, errno: int, first_fenced: int) -> int:
-    """Return the error code as a version has it: PRODUCER_FENCED was INVALID_PRODUCER_EPOCH before
-    the version `first_fenced` (KIP-588).
+    """Return the error code for the API version: before `first_fenced`, PRODUCER_FENCED becomes
+    INVALID_PRODUCER_EPOCH (KIP-588).
     """
     if errno == errors.ProducerFenced.errno and context.api_version < first_fenced:
         return errors.InvalidProducerEpoch.errno
@@ -105,8 +108,8 @@ _OPERATIONS = {
 def authorized_operations(
     context: RequestContext, wanted: bool, resource: str, name: str = ""
 ) -> int:
-    """Return a bit field of the operations that the client may do with a resource; Kafka's "not
-    asked" value if they are not wanted.
+    """Return a bit field of the operations that the client may perform on a resource; Kafka's value
+    for "not requested" if they are not wanted.
     """
     if not wanted:
         return -(2**31)
@@ -119,13 +122,13 @@ def authorized_operations(
 
 
 def refused_group(kind: Callable[..., G], group_id: str, errno: int, **others: Any) -> G:
-    """Return a described group with nothing but an error.
+    """Return a described group that has an error only.
 
     Args:
         kind: The `DescribedGroup` of the response.
         group_id: The group.
-        errno: Why it cannot be described.
-        others: What only this kind of group has.
+        errno: The error code.
+        others: Fields that only this kind of group has.
     """
     return kind(
         error_code=errno,

@@ -31,17 +31,8 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
-    wanted = Filter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for entry in entries.find(wanted):
+    for entry in entries.find(_filter(request)):
         shown = AclDescription(
             principal=entry.principal,
             host=entry.host,
@@ -92,7 +83,7 @@ def _create(context: RequestContext, wanted: AclCreation) -> AclCreationResult:
 
 
 def _problem(wanted: AclCreation) -> str | None:
-    """Return what is wrong with an entry; None for a valid one."""
+    """Return the error message for an entry; None for a valid one."""
     if wanted.resource_type == _CLUSTER and wanted.resource_name != "kafka-cluster":
         return "The only valid name for the CLUSTER resource is kafka-cluster"
     if wanted.resource_pattern_type in (_ANY, _MATCH) or not wanted.resource_name:
@@ -107,8 +98,8 @@ def _problem(wanted: AclCreation) -> str | None:
 
 @handles(DeleteAclsRequest)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Delete the entries that match each filter. An entry that matches several belongs to each
-    result.
+    """Delete the entries that match each filter. An entry that matches several filters is in the
+    result of each.
     """
     entries = context.services.acls.entries
     if not entries.is_enforced:
@@ -125,7 +116,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAc
     )
 
 
-def _filter(wanted: DeleteAclsFilter) -> Filter:
+def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
     return Filter(
         wanted.resource_type_filter,
         wanted.resource_name_filter,

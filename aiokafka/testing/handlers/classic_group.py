@@ -16,13 +16,13 @@ from aiokafka.protocol.messages.leave_group import (
     MemberResponse,
 )
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import Application, ClassicGroup, GroupRefusedError, Joined
-from aiokafka.testing.consumer_group import ConsumerGroup
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.script import RequestContext
 
-# -- JoinGroup: enter a group and wait until all its members have. A group of the consumer protocol
-# (KIP-848) makes nobody wait.
+# -- JoinGroup: join, and wait until all members have joined. A group of the consumer protocol
+# (KIP-848) responds at once.
 
 _FIRST_NEEDING_ID = 4  # KIP-394
 _FIRST_STATIC = 5
@@ -32,10 +32,8 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond when the group has its next generation."""
-    errno = _check(context, request)
-    if errno:
-        return _refused_join(context, request.member_id, errno)
+    """Add a member, and respond in the next generation of the group."""
+    _check(context, request)
     try:
         group = context.services.groups.for_join(request.group_id)
         answer = group.join(_application(context, request))
@@ -53,15 +51,15 @@ def refuse_join_group(
     return _refused_join(context, request.member_id, errno)
 
 
-def _check(context: RequestContext, request: JoinGroupRequest) -> int:
+def _check(context: RequestContext, request: JoinGroupRequest) -> None:
     setting = context.state.setting
     shortest = setting("group.min.session.timeout.ms")
     longest = setting("group.max.session.timeout.ms")
     if not request.group_id:
-        return errors.InvalidGroupIdError.errno
+        raise RefusedError(errors.InvalidGroupIdError.errno)
     if not shortest <= request.session_timeout_ms <= longest:
-        return errors.InvalidSessionTimeoutError.errno
-    return context.services.groups.check_coordinator(context.node_id, request.group_id)
+        raise RefusedError(errors.InvalidSessionTimeoutError.errno)
+    require(context.services.groups.check_coordinator(context.node_id, request.group_id))
 
 
 def _application(context: RequestContext, request: JoinGroupRequest) -> Application:
@@ -112,77 +110,61 @@ def _joined(context: RequestContext, joined: Joined) -> JoinGroupResponse:
     return response
 
 
-# -- SyncGroup: fetch the assignment; the leader brings it
+# -- SyncGroup: get the assignment, which the leader sends
 
 
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Respond with the assignment, when the leader has sent it."""
+    """Return the assignment, once the leader has sent it."""
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, request.group_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(groups.check_coordinator(context.node_id, request.group_id))
     if (modern := groups.consumer.get(request.group_id)) is not None:
-        return _sync_modern(request, modern)
+        named = _protocol(request)
+        assignment = modern.sync(
+            request.member_id, request.group_instance_id, request.generation_id, named
+        )
+        return SyncGroupResponse(
+            protocol_type=named[0], protocol_name=named[1], assignment=assignment
+        )
     group = groups.classic.get(request.group_id)
     if group is None:
-        return refuse(context, request, errors.UnknownMemberIdError.errno)
-    try:
-        group.check_member(request.member_id, request.group_instance_id, request.generation_id)
-        told = (request.protocol_type, request.protocol_name)
-        if any(name not in (None, real) for name, real in zip(told, _real(group), strict=True)):
-            raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
-        assignment = await group.sync(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            {entry.member_id: entry.assignment for entry in request.assignments},
-        )
-    except GroupRefusedError as exc:
-        return refuse(context, request, exc.errno)
+        raise RefusedError(errors.UnknownMemberIdError.errno)
+    group.check_member(request.member_id, request.group_instance_id, request.generation_id)
+    named, actual = _protocol(request), (group.protocol_type, group.protocol)
+    if any(name not in (None, real) for name, real in zip(named, actual, strict=True)):
+        raise RefusedError(errors.InconsistentGroupProtocolError.errno)
+    assignment = await group.sync(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        {entry.member_id: entry.assignment for entry in request.assignments},
+    )
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )
 
 
-def _sync_modern(request: SyncGroupRequest, group: ConsumerGroup) -> SyncGroupResponse:
-    """Respond to a classic member of a group of the consumer protocol, which has no leader."""
-    told = (request.protocol_type, request.protocol_name)
-    try:
-        assignment = group.sync(
-            request.member_id, request.group_instance_id, request.generation_id, told
-        )
-    except GroupRefusedError as exc:
-        return SyncGroupResponse(error_code=exc.errno, assignment=b"")
-    return SyncGroupResponse(protocol_type=told[0], protocol_name=told[1], assignment=assignment)
+def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
+    return request.protocol_type, request.protocol_name
 
 
-def _real(group: ClassicGroup) -> tuple[str, str]:
-    return group.protocol_type, group.protocol
-
-
-# -- Heartbeat: stay in a group as a member of the classic protocol
+# -- Heartbeat: keep the session of a classic member
 
 
 @handles(HeartbeatRequest)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Extend the session of a member, which learns of a rebalance."""
+    """Extend the session of a member, and report a rebalance."""
     if not request.group_id:
-        return refuse(context, request, errors.InvalidGroupIdError.errno)
+        raise RefusedError(errors.InvalidGroupIdError.errno)
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, request.group_id)
-    if errno:
-        return refuse(context, request, errno)
-    who = (request.member_id, request.group_instance_id, request.generation_id)
-    try:
-        if (modern := groups.consumer.get(request.group_id)) is not None:
-            errno = modern.beat(*who)
-        elif (group := groups.classic.get(request.group_id)) is not None:
-            errno = group.heartbeat(*who)
-        else:
-            errno = errors.UnknownMemberIdError.errno
-    except GroupRefusedError as exc:
-        errno = exc.errno
+    require(groups.check_coordinator(context.node_id, request.group_id))
+    member = (request.member_id, request.group_instance_id, request.generation_id)
+    if (modern := groups.consumer.get(request.group_id)) is not None:
+        errno = modern.beat(*member)
+    elif (group := groups.classic.get(request.group_id)) is not None:
+        errno = group.heartbeat(*member)
+    else:
+        errno = errors.UnknownMemberIdError.errno
     return HeartbeatResponse(error_code=errno)
 
 
@@ -194,9 +176,7 @@ _FIRST_SEVERAL = 3
 @handles(LeaveGroupRequest)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove members; the others rebalance."""
-    errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     members = request.members
     if context.api_version < _FIRST_SEVERAL:
         members = [MemberIdentity(member_id=request.member_id)]

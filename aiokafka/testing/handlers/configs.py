@@ -83,7 +83,7 @@ def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str,
     """Return all settings of a resource, and the names of those that are not defaults.
 
     Raises:
-        TopicRefusedError: there is no such resource; `errno` says why.
+        TopicRefusedError: there is no such resource.
     """
     if kind == TOPIC:
         topic = state.topics.get(name)
@@ -95,7 +95,7 @@ def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str,
     if kind == BROKER:
         _check_broker(state, name)
         changed = {k for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
-        if not name:  # of the whole cluster: only what was set
+        if not name:  # the defaults of the whole cluster: only changed settings
             return {key: state.config[key] for key in sorted(changed)}, changed
         return dict(state.config), changed
     if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
@@ -124,10 +124,10 @@ def _change_settings(
     *,
     validate_only: bool,
 ) -> None:
-    """Let `change` edit the settings that are not defaults, and keep them if they are valid.
+    """Change the settings that are not defaults by `change`, and store them if they are valid.
 
     Raises:
-        TopicRefusedError: no such resource, or not such settings.
+        TopicRefusedError: no such resource, or invalid settings.
     """
     _read_settings(state, kind, name)
     if kind not in (TOPIC, BROKER):
@@ -145,7 +145,7 @@ def _change_settings(
         if problem is not None:
             raise TopicRefusedError(errors.InvalidRequestError.errno, problem)
         if not validate_only:
-            # Topics look at it.
+            # Updated in place, because topics have a reference.
             state.config.update({**BROKER_DEFAULTS, **broker_settings(settings)})
         return
     topic = state.topics[name]
@@ -166,12 +166,11 @@ def _alter_resource(
     *,
     validate_only: bool,
 ) -> A:
-    """Let `change` edit the settings of a resource that a request names; return what the response
-    says of it, as one of `kind`."""
+    """Change the settings of a resource by `change`; return its result, of the class `kind`."""
     try:
         _check_allowed(context, resource.resource_type, resource.resource_name)
         _change_settings(
-            context.truth,
+            context.cluster_state,
             resource.resource_type,
             resource.resource_name,
             change,
@@ -185,7 +184,7 @@ def _alter_resource(
 def _resource_result(
     kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None
 ) -> A:
-    """Return the result of a resource, as one of `kind`."""
+    """Return the result of a resource, of the class `kind`."""
     return kind(
         error_code=errno,
         error_message=message,
@@ -201,7 +200,7 @@ def _change_other(
     change: Callable[[dict[str, str]], None],
     validate_only: bool,
 ) -> None:
-    """Change the settings of a group, of client metrics or of a broker's loggers."""
+    """Change the settings of a group, of client metrics or of a broker's loggers by `change`."""
     settings = dict(state.other_configs.get((kind, name), {}))
     change(settings)
     known: Mapping[str, object] = METRICS_DEFAULTS if kind == METRICS else LOGGER_DEFAULTS
@@ -226,9 +225,7 @@ def _change_other(
 
 
 def _check_broker(state: ClusterState, name: str) -> None:
-    """Refuse a broker that does not exist; an empty name means the defaults of the whole
-    cluster.
-    """
+    """Raise TopicRefusedError for an unknown broker. An empty name means the cluster defaults."""
     if name and (not name.isdigit() or int(name) not in state.nodes):
         raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unexpected broker id {name}")
 
@@ -270,7 +267,7 @@ def _describe(
         settings, changed = _read_settings(context.state, kind, name)
     except TopicRefusedError as exc:
         return _refused(resource, exc.errno, exc.message)
-    # Version 0 of the request means "all" by null as the others do; librdkafka sends an empty list.
+    # Null means all settings. In version 0 librdkafka sends an empty list for that.
     wanted = set(resource.configuration_keys or settings)
     changed_source = _CHANGED.get(kind, _STATIC_BROKER)
     return DescribeConfigsResult(
@@ -292,7 +289,7 @@ def _describe(
 
 
 def _source(context: RequestContext, kind: int, name: str) -> int:
-    """Return the source of a setting that its resource does not have itself."""
+    """Return the source of a setting that the resource does not override."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
     if kind == GROUP:
         inherited = GROUP_DEFAULTS[name][0]
@@ -303,7 +300,7 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """Return the setting under the names that it has, the one in effect first."""
+    """Return the names and values of a setting, the effective one first."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]
@@ -348,7 +345,7 @@ def _type_of(value: str) -> int:
 
 @handles(AlterConfigsRequest, refusal={"error_message": "refused"})
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Set all settings of each resource: one that is not named falls back to its default."""
+    """Replace all settings of each resource. Settings that are not named get their defaults."""
     return AlterConfigsResponse(
         throttle_time_ms=0, responses=[_replace(context, request, r) for r in request.resources]
     )
@@ -442,7 +439,7 @@ def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
     settings[name] = ",".join(result)
 
 
-# -- ListConfigResources: what may have settings of its own (KIP-1000, KIP-1142)
+# -- ListConfigResources (KIP-1000, KIP-1142)
 
 
 @handles(ListConfigResourcesRequest)

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: next-generation groups (KIP-848)."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
-from aiokafka.testing.classic_group import GroupRefusedError
 from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat, Slots
-from aiokafka.testing.handlers import handles, refuse
+from aiokafka.testing.handlers import handles, require
 from aiokafka.testing.handlers._common import authorized_operations, refused_group
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
-# -- ConsumerGroupHeartbeat: join, stay in and leave a next-generation group (KIP-848)
+# -- ConsumerGroupHeartbeat: join, stay in and leave a group of the consumer protocol (KIP-848)
 
 _LEAVING_STATIC = -2  # the lowest epoch
 
@@ -37,16 +36,10 @@ def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Move a member one step towards its assignment."""
-    errno = _check(context, request)
-    if errno:
-        return refuse(context, request, errno)
-    groups = context.services.groups
-    try:
-        joining = request.member_epoch == JOINING
-        group = groups.consumer_for_heartbeat(request.group_id, joining=joining)
-        reply = group.heartbeat(_heartbeat(context, request))
-    except GroupRefusedError as exc:
-        return refuse(context, request, exc.errno)
+    require(_check(context, request))
+    joining = request.member_epoch == JOINING
+    group = context.services.groups.consumer_for_heartbeat(request.group_id, joining=joining)
+    reply = group.heartbeat(_heartbeat(context, request))
     interval = context.state.setting("group.consumer.heartbeat.interval.ms")
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
@@ -58,7 +51,7 @@ def consumer_group_heartbeat(
 
 
 def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> int:
-    if context.truth.profile.level("group.version") < 1:
+    if context.cluster_state.profile.level("group.version") < 1:
         return errors.UnsupportedVersionError.errno
     if not request.group_id:
         return errors.InvalidRequestError.errno
@@ -67,7 +60,7 @@ def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> i
     if request.member_epoch < _LEAVING_STATIC:
         return errors.InvalidRequestError.errno
     if request.member_epoch == JOINING:
-        # A member that joins owns nothing, and says so.
+        # A joining member must send an empty list of owned partitions.
         owns_nothing = request.topic_partitions is not None and not request.topic_partitions
         if not owns_nothing or request.rebalance_timeout_ms < 0:
             return errors.InvalidRequestError.errno
@@ -117,7 +110,7 @@ def _next_assignment(slots: Slots) -> NextAssignment:
     )
 
 
-# -- ConsumerGroupDescribe: next-generation groups (KIP-848)
+# -- ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)
 
 _CLASSIC, _CONSUMER = 0, 1
 

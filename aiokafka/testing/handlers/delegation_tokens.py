@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from aiokafka.testing.handlers import handles, refuse
+from aiokafka.testing.handlers import handles
 from aiokafka.testing.sasl import Token, TokenRefusedError
 from aiokafka.testing.script import RequestContext
 
@@ -25,7 +25,7 @@ _FIRST_WITH_REQUESTER = 3  # versions
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal; raise TokenRefusedError if it may not ask about tokens."""
+    """Return the client's principal; raise TokenRefusedError if it may not manage tokens."""
     session = context.session
     if session is None or session.is_by_token:
         raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)
@@ -53,18 +53,14 @@ def _parts(principal: str) -> tuple[str, str]:
 def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Create a token for the client, or for the owner that it names."""
-    try:
-        requester = _principal_of(context)
-        owner = requester
-        if request.owner_principal_name:
-            owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
-        renewers = tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers)
-        token = context.services.tokens.create(
-            context.truth.config, owner, requester, renewers, request.max_lifetime_ms
-        )
-    except TokenRefusedError as refusal:
-        return refuse(context, request, refusal.errno)
+    """Create a token for the client, or for the owner in the request."""
+    owner = requester = _principal_of(context)
+    if request.owner_principal_name:
+        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    renewers = tuple(f"{one.principal_type}:{one.principal_name}" for one in request.renewers)
+    token = context.services.tokens.create(
+        context.cluster_state.config, owner, requester, renewers, request.max_lifetime_ms
+    )
     owner_kind, owner_name = _parts(token.owner)
     kind, name = _requester_of(context, token)
     return CreateDelegationTokenResponse(
@@ -87,14 +83,11 @@ def create_delegation_token(
 def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """Extend the life of a token."""
-    try:
-        user = _principal_of(context)
-        expires = context.services.tokens.renew(
-            context.truth.config, request.hmac, user, request.renew_period_ms
-        )
-    except TokenRefusedError as refusal:
-        return refuse(context, request, refusal.errno)
+    """Extend the lifetime of a token."""
+    user = _principal_of(context)
+    expires = context.services.tokens.renew(
+        context.cluster_state.config, request.hmac, user, request.renew_period_ms
+    )
     return RenewDelegationTokenResponse(expiry_timestamp_ms=expires)
 
 
@@ -106,13 +99,10 @@ def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     """Set when a token expires."""
-    try:
-        user = _principal_of(context)
-        expires = context.services.tokens.expire(
-            context.truth.config, request.hmac, user, request.expiry_time_period_ms
-        )
-    except TokenRefusedError as refusal:
-        return refuse(context, request, refusal.errno)
+    user = _principal_of(context)
+    expires = context.services.tokens.expire(
+        context.cluster_state.config, request.hmac, user, request.expiry_time_period_ms
+    )
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires)
 
 
@@ -123,12 +113,9 @@ def expire_delegation_token(
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Return tokens: with an authorizer only those that the client may renew."""
-    try:
-        user = _principal_of(context)
-        tokens = context.services.tokens.list(context.truth.config)
-    except TokenRefusedError as refusal:
-        return refuse(context, request, refusal.errno)
+    """Return the tokens; with an authorizer, only those that the client may renew."""
+    user = _principal_of(context)
+    tokens = context.services.tokens.list(context.cluster_state.config)
     if request.owners is not None:
         owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
         tokens = [token for token in tokens if token.owner in owners]

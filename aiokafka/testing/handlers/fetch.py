@@ -1,4 +1,4 @@
-"""Fetch: read record batches, waiting for them if there are none."""
+"""Fetch: read record batches, and wait for enough of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.fetch import (
     PartitionData,
 )
 from aiokafka.testing.batches import Batch, Buffer, to_message_set
-from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession, FetchSessionError
+from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession
 from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import check_epoch, is_offline, leads
 from aiokafka.testing.log import PartitionLog
@@ -42,15 +42,12 @@ def fetch(
 ) -> FetchResponse | Awaitable[FetchResponse]:
     """Read from the partitions of the request and of its session."""
     sessions = context.services.fetch_sessions(context.node_id)
-    try:
-        session, incremental = sessions.open(
-            request.session_id,
-            request.session_epoch,
-            _positions(context, request),
-            _forgotten(context, request),
-        )
-    except FetchSessionError as exc:
-        return refuse_fetch(context, request, exc.errno)
+    session, incremental = sessions.open(
+        request.session_id,
+        request.session_epoch,
+        _positions(context, request),
+        _forgotten(context, request),
+    )
     positions = tuple(session.positions.values())
     looks, enough = _look_at_all(context, request, positions)
     if not enough:
@@ -82,7 +79,7 @@ def _read_all(
         budget -= size
         if size:
             session.served(one.position)
-        if _is_news(one, data) or not incremental:
+        if _has_changed(one, data) or not incremental:
             _add(context, response, one.position, data)
     _add_endpoints(context, response)
     return response
@@ -133,7 +130,7 @@ def _failed(index: int, errno: int) -> PartitionData:
 def _read(
     context: RequestContext, request: FetchRequest, one: _Look, budget: int
 ) -> tuple[PartitionData, int]:
-    """Return the response for one partition, and the size of its records in bytes."""
+    """Return the result of one partition, and the size of its records in bytes."""
     partition, log = one.partition, one.log
     if one.errno or partition is None or log is None:
         return _refused(context, one), 0
@@ -169,7 +166,7 @@ def _read(
 def _payload(
     context: RequestContext, position: FetchPosition, batches: list[Batch], rest: Buffer
 ) -> Buffer:
-    """Return batches as bytes, in the format that this version of Fetch carries."""
+    """Encode batches in the record format of this version of Fetch."""
     if context.api_version >= _FIRST_BATCH_V2:
         if len(batches) == 1 and not rest:
             return batches[0].data
@@ -177,7 +174,7 @@ def _payload(
     magic = 1 if context.api_version >= 2 else 0
     data = b"".join(to_message_set(batch.data, magic) for batch in batches)
     if context.api_version < _FIRST_WITHOUT_PARTIAL:
-        return data[: position.max_bytes]  # old brokers cut in the middle of a message
+        return data[: position.max_bytes]  # these versions may end inside a message
     return data
 
 
@@ -202,18 +199,18 @@ def _refused(context: RequestContext, one: _Look) -> PartitionData:
     return data
 
 
-def _is_news(one: _Look, data: PartitionData) -> bool:
-    """Return whether an incremental response includes the partition, and store what it says."""
-    told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
-    changed = told != one.position.told or bool(data.records) or one.urgent
-    one.position.told = () if data.error_code else told
+def _has_changed(one: _Look, data: PartitionData) -> bool:
+    """Return whether an incremental response includes the partition; store its offsets."""
+    reported = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
+    changed = reported != one.position.reported or bool(data.records) or one.urgent
+    one.position.reported = () if data.error_code else reported
     return changed
 
 
 def _add(
     context: RequestContext, response: FetchResponse, position: FetchPosition, data: PartitionData
 ) -> None:
-    """Add a partition to its topic. Neighbours of one topic share an entry."""
+    """Add a partition. Consecutive partitions of a topic share a topic entry."""
     by_id = isinstance(position.topic, bytes)
     last = response.responses[-1] if response.responses else None
     if last is None or position.topic != (last.topic_id if by_id else last.topic):
@@ -238,7 +235,7 @@ def _add_endpoints(context: RequestContext, response: FetchResponse) -> None:
     ]
 
 
-# -- What each partition has to give, and when that is enough for a response
+# -- The state of each partition, and whether it is enough for a response
 
 
 _FIRST_FROM_FOLLOWER = 11  # KIP-392
@@ -246,27 +243,27 @@ _FIRST_FROM_FOLLOWER = 11  # KIP-392
 
 @dataclass(slots=True)
 class _Look:
-    """State of one partition of a fetch."""
+    """State of one fetched partition."""
 
     position: FetchPosition
     errno: int = 0
     partition: Partition | None = None
     log: PartitionLog | None = None
-    """That of the replica which was asked."""
+    """The log of this broker's replica."""
     limit: int = 0
-    """Offset that the client may not read."""
+    """First offset that the client may not read."""
     diverging: tuple[int, int] | None = None
-    """(epoch, end offset) where the client's log and this one part (KIP-595)."""
+    """(epoch, end offset) from which the client's records differ from the log (KIP-595)."""
     preferred_replica: int = -1
 
     @property
     def urgent(self) -> bool:
-        """Whether the response cannot wait for more records."""
+        """Whether the response must be sent at once."""
         return bool(self.errno) or self.diverging is not None or self.preferred_replica != -1
 
 
 def _look(context: RequestContext, request: FetchRequest, position: FetchPosition) -> _Look:
-    """Return what a fetch would read of a partition now."""
+    """Return the present state of a fetched partition."""
     state = context.state
     if isinstance(position.topic, bytes):
         topic = state.topics_by_id.get(position.topic)
@@ -317,8 +314,8 @@ def _look_into_log(
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
-    """Return another replica in the client's rack, if this broker is in another (KIP-392);
-    else -1.
+    """Return a replica in the client's rack, if this broker is in another rack; else -1
+    (KIP-392).
     """
     nodes = context.state.nodes
     if not request.rack_id or nodes[context.node_id].rack == request.rack_id:
@@ -330,8 +327,8 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
 def _look_at_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
 ) -> tuple[list[_Look], bool]:
-    """Look at all partitions, and say whether the response can go out: there are `min_bytes` to
-    send, a partition has something urgent to say, or the client does not want to wait.
+    """Return the state of all partitions, and whether to respond now: there are `min_bytes`, a
+    partition is urgent, or the client does not wait.
     """
     looks = [_look(context, request, position) for position in positions]
     return looks, request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes)
@@ -342,11 +339,13 @@ async def _look_until_enough(
     request: FetchRequest,
     positions: Sequence[FetchPosition],
 ) -> list[_Look]:
-    """Look now and at each change, until the response can go out or `max_wait_ms` is over."""
+    """Check the partitions now and at each change, until the response can be sent or until
+    `max_wait_ms`.
+    """
     loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
-        # Whatever was seen before this task ran may have changed since.
+        # Again, because the partitions may have changed before this task ran.
         looks, enough = _look_at_all(context, request, positions)
         if enough or deadline <= loop.time():
             return looks

@@ -41,15 +41,16 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
 from aiokafka.testing.groups import CommittedOffset
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.handlers._common import find_topic
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
 from aiokafka.testing.transactions import TransactionRefusedError
 
-# -- Who may commit offsets of a group, and read them
+# -- Checks of the member that commits offsets
 
 _OFFSET_COMMIT = 8
 
@@ -61,9 +62,9 @@ def _check_committer(
     instance_id: str | None,
     generation: int,
 ) -> int:
-    """Return the error code for a commit to this broker by such a member; 0 if it may.
+    """Return the error code for a commit by a member, 0 if it is allowed.
 
-    A client that names no generation (-1) may commit while the group has no members.
+    A client without a generation (-1) may commit while the group has no members.
     """
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, group_id)
@@ -84,7 +85,7 @@ def _check_committer(
     except GroupRefusedError as exc:
         return exc.errno
     if context.api_key != _OFFSET_COMMIT:
-        return 0  # in a transaction, which neither waits for a group nor keeps a member
+        return 0  # offsets of a transaction neither wait for a rebalance nor extend the session
     if group.state is GroupState.COMPLETING:
         return errors.RebalanceInProgressError.errno
     if group.state is not GroupState.PREPARING:
@@ -105,14 +106,14 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
     return errors.StaleMemberEpoch.errno if is_plain else errors.IllegalGenerationError.errno
 
 
-# -- OffsetCommit: store positions of a group
+# -- OffsetCommit
 
 _FIRST_TOPIC_IDS = 10
 
 
 @handles(OffsetCommitRequest)
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Store the offsets if the committer is a member, or the group has no members."""
+    """Commit the offsets, for a member or for a group without members."""
     errno = _check_committer(
         context,
         request.group_id,
@@ -120,8 +121,7 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
         request.group_instance_id,
         request.generation_id_or_member_epoch,
     )
-    if errno:
-        return refuse(context, request, errno)
+    require(errno)
     return OffsetCommitResponse(
         topics=[_commit_topics(context, request, t) for t in request.topics]
     )
@@ -136,7 +136,7 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Later versions do not send it; scripts that change a response look for it.
+        # Versions from 10 on do not encode the name; interceptions that edit the response need it.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -166,7 +166,7 @@ def _commit_one(
     return _committed(part)
 
 
-# -- TxnOffsetCommit: positions of a group that count when the transaction commits
+# -- TxnOffsetCommit: offsets that are committed with the transaction
 
 _FIRST_WITH_MEMBER = 3  # KIP-447
 _FIRST_ABORTABLE_ERROR = 4
@@ -181,10 +181,8 @@ def txn_offset_commit(
 ) -> TxnOffsetCommitResponse:
     """Store the offsets as pending until the transaction ends."""
     if not request.group_id:
-        return refuse(context, request, errors.InvalidGroupIdError.errno)
-    errno = _check_txn_member(context, request) or _check_transaction(context, request)
-    if errno:
-        return refuse(context, request, errno)
+        raise RefusedError(errors.InvalidGroupIdError.errno)
+    require(_check_txn_member(context, request) or _check_transaction(context, request))
     return TxnOffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
@@ -206,8 +204,8 @@ def _committed_in_txn(
 
 
 def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
-    """Return the error code for the member that a request names: only such a one can be fenced by
-    the group (KIP-447).
+    """Return the error code for the member of a request. Without a member, only the coordinator is
+    checked, since the group cannot fence the producer then (KIP-447).
     """
     names_member = context.api_version >= _FIRST_WITH_MEMBER and (
         request.member_id or request.generation_id >= 0
@@ -227,15 +225,15 @@ def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) 
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
-        # Nothing is asked of the coordinator of the transaction: the log of the group's offsets
-        # refuses epochs of which it has a later one, as any log does. At first it took them all.
+        # The transaction coordinator is not asked. The log of the group's offsets rejects older
+        # producer epochs, as any log does; before 2.4 it accepted them.
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
         return errors.InvalidProducerEpoch.errno if is_refused else 0
     transactions = context.services.transactions
     session = (request.transactional_id, request.producer_id, request.producer_epoch)
-    second_version = context.truth.profile.level("transaction.version") >= 2
+    second_version = context.cluster_state.profile.level("transaction.version") >= 2
     try:
         if context.api_version >= _FIRST_ADDING_GROUP and second_version:
             transactions.add_group(*session, request.group_id)
@@ -265,7 +263,7 @@ def _commit_in_txn(
     if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
         return _committed_in_txn(part, errors.OffsetMetadataTooLargeError.errno)
     groups = context.services.groups
-    groups.epochs_of(request.group_id).note(request.producer_id, request.producer_epoch)
+    groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
     groups.offsets_of(request.group_id).commit_in_transaction(
         request.producer_id,
         (topic, part.partition_index),
@@ -274,7 +272,7 @@ def _commit_in_txn(
     return _committed_in_txn(part)
 
 
-# -- OffsetFetch: read committed positions
+# -- OffsetFetch
 
 _FIRST_SEVERAL = 8
 _FIRST_MEMBER = 9
@@ -290,10 +288,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
     if context.api_version >= _FIRST_SEVERAL:
         groups = [_group(context, request, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
-    groups_ = context.services.groups
-    errno = groups_.check_coordinator(context.node_id, request.group_id)
-    if errno:
-        return refuse_offset_fetch(context, request, errno)
+    require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     wanted = (
         _all_by_topic(context, request.group_id)
         if request.topics is None
@@ -320,8 +315,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 def refuse_offset_fetch(
     context: RequestContext, request: OffsetFetchRequest, errno: int
 ) -> OffsetFetchResponse:
-    """Return a response with `errno`: for every group since version 8, once since version 2, before
-    for every partition.
+    """Return a response with `errno`: since version 8 for every group, since version 2 at the top
+    level, before for every partition.
     """
     if context.api_version >= _FIRST_SEVERAL:
         return OffsetFetchResponse(groups=[_refused(g, errno) for g in request.groups])
@@ -370,7 +365,7 @@ def _look_up(
 
 
 def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
-    """Return the result of a partition; `kind` is that of one group, or of several."""
+    """Return the result of a partition; the class `kind` depends on the version."""
     return kind(
         partition_index=index,
         committed_offset=found.offset,
@@ -410,7 +405,7 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member that a request names (KIP-848); 0 if it names none."""
+    """Return the error code for the member of a request (KIP-848), 0 without a member."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0
@@ -452,18 +447,16 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
     )
 
 
-# -- OffsetDelete: committed positions of topics that the group does not consume
+# -- OffsetDelete: delete offsets of topics that the group does not consume
 
 
 @handles(OffsetDeleteRequest)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete the offsets of topics that no member subscribes to."""
     groups = context.services.groups
-    errno = groups.check_coordinator(context.node_id, request.group_id)
-    if not errno and not groups.exists(request.group_id):
-        errno = errors.GroupIdNotFound.errno
-    if errno:
-        return refuse(context, request, errno)
+    require(groups.check_coordinator(context.node_id, request.group_id))
+    if not groups.exists(request.group_id):
+        raise RefusedError(errors.GroupIdNotFound.errno)
     in_use = _subscribed(context, request.group_id)
     response = OffsetDeleteResponse(throttle_time_ms=0, topics=[])
     for topic in request.topics:
@@ -503,6 +496,6 @@ def _subscribed_classic(group: ClassicGroup) -> set[str]:
                 member.metadata(group.protocol)[2:]
             )
         except KafkaProtocolError:
-            continue  # not a consumer group, or not yet voted
+            continue  # not a consumer group, or no protocol is chosen yet
         topics.update(subscription.topics)
     return topics

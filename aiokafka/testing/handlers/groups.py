@@ -30,7 +30,7 @@ _FIRST_NOT_FOUND = 6
 def describe_groups(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Describe each group; one that does not exist is Dead."""
+    """Describe each group. A group that does not exist is Dead."""
     return DescribeGroupsResponse(
         groups=[_describe_group(context, request, group_id) for group_id in request.groups]
     )
@@ -99,9 +99,7 @@ def _member(context: RequestContext, group: ClassicGroup, member: Member) -> Des
 
 @handles(ListGroupsRequest)
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List the groups that this broker coordinates and the client may describe, filtered by state
-    and type.
-    """
+    """List the groups of this coordinator that the client may describe, by state and type."""
     groups, acls = context.services.groups, context.services.acls
     sees_all = not acls.check_named(context, "cluster", "", "describe")
     states = {state.lower() for state in request.states_filter}

@@ -23,7 +23,7 @@ from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import has_receiver
 
-# -- ApiVersions: what the broker can do
+# -- ApiVersions: supported API versions and features
 
 _TELEMETRY = (71, 72)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -31,26 +31,26 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiVersionsRequest)
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Return the versions and features of the release that the broker plays."""
+    """Return the versions and features of the release that the broker imitates."""
     if context.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return refuse(context, request, errors.InvalidRequestError.errno)
     profile = context.profile
     features = profile.features.items()
-    finalized = context.truth.profile
+    finalized = context.cluster_state.profile
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(profile.ranges.items())
-            if key not in _TELEMETRY or has_receiver(context.truth)
+            if key not in _TELEMETRY or has_receiver(context.cluster_state)
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high, _) in features
-            if low > 0 or context.api_version >= 4  # older clients choke on 0 (KAFKA-17011)
+            if low > 0 or context.api_version >= 4  # older clients fail with 0 (KAFKA-17011)
         ],
-        finalized_features_epoch=context.truth.features_epoch if profile.features else -1,
+        finalized_features_epoch=context.cluster_state.features_epoch if profile.features else -1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in ((name, finalized.level(name)) for name, _ in features)
@@ -59,12 +59,12 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     )
 
 
-# -- SaslHandshake: which mechanism a login is by
+# -- SaslHandshake: choose the mechanism
 
 
 @handles(SaslHandshakeRequest)
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Begin a login, or return ILLEGAL_SASL_STATE on a listener without logins."""
+    """Begin a login; without SASL, return ILLEGAL_SASL_STATE."""
     session, security = context.session, context.services.security
     if session is None or security is None:
         return refuse_sasl_handshake(context, request, errors.IllegalSaslStateError.errno)
@@ -76,7 +76,7 @@ def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Sa
 def refuse_sasl_handshake(
     context: RequestContext, request: SaslHandshakeRequest, errno: int
 ) -> SaslHandshakeResponse:
-    """Return a response with `errno`; for UNSUPPORTED_SASL_MECHANISM with the mechanisms."""
+    """Return a response with `errno`; UNSUPPORTED_SASL_MECHANISM has the list of mechanisms."""
     security = context.services.security
     offered = (
         security.mechanisms
@@ -86,14 +86,14 @@ def refuse_sasl_handshake(
     return SaslHandshakeResponse(error_code=errno, mechanisms=list(offered))
 
 
-# -- SaslAuthenticate: the tokens of a login
+# -- SaslAuthenticate: exchange the tokens of a login
 
 
 @handles(SaslAuthenticateRequest)
 def sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Take one token of the login, or return ILLEGAL_SASL_STATE on a listener without logins."""
+    """Handle one token of the login; without SASL, return ILLEGAL_SASL_STATE."""
     if context.session is None:
         return refuse_sasl_authenticate(context, request, errors.IllegalSaslStateError.errno)
     verdict = context.session.authenticate(request.auth_bytes)

@@ -22,7 +22,7 @@ from aiokafka.testing.handlers._common import check_leader
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 
-# -- ListOffsets: offsets by timestamp, and the special places
+# -- ListOffsets: offsets by timestamp, and the first and last offsets
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -85,13 +85,13 @@ def _find_offset(
         return _refused_partition(asked, errors.UnsupportedVersionError.errno)
     timestamp, offset, epoch = _look_up(log, asked.timestamp, limit)
     if log.high_watermark < log.epoch_start and (asked.timestamp == _LATEST or offset >= limit):
-        # A new leader does not know yet how far its followers are (KIP-207).
+        # A new leader does not know the high watermark until its followers fetch (KIP-207).
         new = context.api_version >= _FIRST_NOT_AVAILABLE
         return _refused_partition(
             asked, errors.OffsetNotAvailable.errno if new else errors.LeaderNotAvailableError.errno
         )
     if asked.timestamp == _MAX_TIMESTAMP and offset >= limit:
-        timestamp, offset, epoch = _NOWHERE  # found, and not to be read yet
+        timestamp, offset, epoch = _NOWHERE  # the record cannot be read yet
     response = ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset
     )
@@ -106,7 +106,7 @@ def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, i
         return -1, limit, log.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, log.start_offset, log.epoch_of(log.start_offset)
-    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):  # nothing is tiered here
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):  # the fake has no tiered storage
         return _NOWHERE
     if timestamp == _MAX_TIMESTAMP:
         return log.offset_of_max_timestamp() or _NOWHERE
@@ -116,7 +116,7 @@ def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, i
 def _old_style(
     log: PartitionLog, asked: ListOffsetsPartition, limit: int
 ) -> ListOffsetsPartitionResponse:
-    """Return the starts of segments not newer than the timestamp, newest first, as before KIP-79.
+    """Return the first offsets of segments up to the timestamp, the newest first, as before KIP-79.
     The fake's log is one segment.
     """
     offsets = [limit, log.start_offset] if asked.timestamp == _LATEST else [log.start_offset]
@@ -127,14 +127,14 @@ def _old_style(
     )
 
 
-# -- OffsetForLeaderEpoch: where the epoch of a leader ended (KIP-320)
+# -- OffsetForLeaderEpoch: the end offset of a leader epoch (KIP-320)
 
 
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Look up the end of the epoch in each partition."""
+    """Look up the end offset of the leader epoch in each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -32,7 +32,7 @@ from aiokafka.testing.state import FIRST_KRAFT, ClusterState, Partition, Topic, 
 
 @handles(MetadataRequest)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Describe the live brokers and the topics of the request, which may create them."""
+    """Describe the live brokers and the topics of the request; create missing topics if allowed."""
     state = context.state
     return MetadataResponse(
         brokers=_brokers(state),
@@ -49,8 +49,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 def refuse_metadata(
     context: RequestContext, request: MetadataRequest, errno: int
 ) -> MetadataResponse:
-    """Return a response with `errno` for every topic of the request, or of the cluster if all are
-    wanted.
+    """Return a response with `errno` for every topic of the request; for a request for all topics,
+    of the cluster.
     """
     state = context.state
     refused = request.topics or []
@@ -112,11 +112,13 @@ def _one(
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
             return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
-        if name not in context.truth.topics:  # else this broker has only not heard of it yet
-            context.truth.create_topic(name)
+        if (
+            name not in context.cluster_state.topics
+        ):  # else this broker has only not heard of it yet
+            context.cluster_state.create_topic(name)
     except TopicRefusedError as exc:
         return _missing(name, ZERO_UUID, exc.errno)
-    # A broker answers before the new topic has a leader: the client has to ask again.
+    # A broker responds before the new topic has a leader, and the client must retry.
     kraft = state.profile.release >= FIRST_KRAFT
     errno = (
         errors.UnknownTopicOrPartitionError.errno if kraft else errors.LeaderNotAvailableError.errno
@@ -150,7 +152,7 @@ def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePar
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
-        isr_nodes=isr or partition.replicas[-1:],  # the last in sync stays on the list
+        isr_nodes=isr or partition.replicas[-1:],  # the last in-sync replica stays in the ISR
         offline_replicas=[node for node in partition.replicas if node not in live],
     )
 
@@ -224,7 +226,7 @@ def _find_coordinator(context: RequestContext, kind: int, key: str) -> Coordinat
     errno = context.services.acls.check_named(context, resource, key, "describe")
     if errno:
         return _failed(key, errno, "refused")
-    # A broker that no controller has heard of is not alive either.
+    # A broker that is not registered with a controller is not alive.
     if not state.live_nodes():
         return _failed(key, errors.GroupCoordinatorNotAvailableError.errno, "no broker is alive")
     topic = _INTERNAL_TOPICS[kind]

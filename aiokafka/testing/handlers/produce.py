@@ -1,4 +1,4 @@
-"""Produce and InitProducerId: append record batches, and who numbers them."""
+"""Produce and InitProducerId: append record batches, and assign producer ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiokafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aiokafka.testing.actions import CloseConnectionError
+from aiokafka.testing.actions import CloseConnectionError, RefusedError
 from aiokafka.testing.batches import (
     Batch,
     BatchRefusedError,
@@ -33,7 +33,7 @@ from aiokafka.testing.batches import (
     parse,
     with_producer,
 )
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses, require
 from aiokafka.testing.handlers._common import check_leader, find_topic, in_version
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
@@ -44,18 +44,18 @@ from aiokafka.testing.transactions import TransactionRefusedError
 
 _ALL = -1
 _FIRST_WITH_LEADER = 10  # KIP-951
-_FIRST_CAPPED = (3, 9)  # releases that ask for no more replicas in sync than there are
+_FIRST_CAPPED = (3, 9)  # releases that cap min.insync.replicas at the number of replicas
 
 
 @handles(ProduceRequest)
 def produce(
     context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    """Append the batches; with acks=all wait for the replicas."""
+    """Append the batches; with acks=all, wait for the in-sync replicas."""
     if request.acks not in (0, 1, _ALL):
         return refuse_produce(context, request, errors.InvalidRequiredAcksError.errno)
     if any(part.records is None for topic in request.topic_data for part in topic.partition_data):
-        return _never()
+        return _no_response()
     response = ProduceResponse(responses=[])
     for data in request.topic_data:
         topic = find_topic(context, data.name, data.topic_id)
@@ -70,7 +70,7 @@ def produce(
         )
     if request.acks == 0:
         if any(answer.error_code for t in response.responses for answer in t.partition_responses):
-            raise CloseConnectionError  # the only way to tell a client that wants no answer
+            raise CloseConnectionError  # the only way to report an error with acks=0
         return response if context.profile.answers_without_acks else None
     if request.acks == _ALL and not _is_replicated(context, request, response):
         return _await_replicas(context, request, response)
@@ -78,17 +78,15 @@ def produce(
     return response
 
 
-async def _never() -> ProduceResponse:
-    """Wait for ever: the request fails inside a real broker, which never responds to it."""
+async def _no_response() -> ProduceResponse:
+    """Wait for ever. The request fails inside a real broker, which sends no response."""
     waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     return await waiting
 
 
 @refuses(ProduceRequest)
 def refuse_produce(context: RequestContext, request: ProduceRequest, errno: int) -> ProduceResponse:
-    """Return a response with `errno` for every partition. The connection of a producer without acks
-    is closed instead.
-    """
+    """Return a response with `errno` for every partition; with acks=0, close the connection."""
     if request.acks == 0:
         raise CloseConnectionError
     return ProduceResponse(
@@ -180,7 +178,7 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
 def _is_replicated(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> bool:
-    """Return whether every replica in sync already has the batches, the usual case."""
+    """Return whether all in-sync replicas have the batches, which is the usual case."""
     for data, topic in zip(request.topic_data, response.responses, strict=True):
         found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
@@ -194,7 +192,7 @@ def _is_replicated(
 async def _await_replicas(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> ProduceResponse:
-    """Wait until the high watermark has passed what was written, or answer REQUEST_TIMED_OUT."""
+    """Wait until the high watermark passes the appended batches; else return REQUEST_TIMED_OUT."""
     deadline = context.received_at + request.timeout_ms / 1000
     written = []
     for data, topic in zip(request.topic_data, response.responses, strict=True):
@@ -202,13 +200,13 @@ async def _await_replicas(
         for answer in topic.partition_responses:
             if not answer.error_code and found is not None:
                 partition = found.partitions[answer.index]
-                # Of now: another may lead the second while the first is waited for.
+                # The leader of now: the leader of a later partition may change during the wait.
                 written.append((answer, found, partition, partition.log, partition.leader_epoch))
     for answer, found, partition, log, epoch in written:
         errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
         if not errno and _lacks_replicas(context, found, partition):
             errno = errors.NotEnoughReplicasAfterAppendError.errno
-        answer.error_code = errno  # with the offset, for it is written all the same
+        answer.error_code = errno  # the response has the offset, since the batch is written
     _add_endpoints(context, response)
     return response
 
@@ -221,8 +219,8 @@ async def _replicated(
     offset: int,
     deadline: float,
 ) -> int:
-    """Return the error code for records that stand at `offset` of the log of a leader of `epoch`,
-    once it is certain.
+    """Wait until records at `offset`, written in leader epoch `epoch`, are replicated; return the
+    error code.
     """
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -230,8 +228,8 @@ async def _replicated(
     log.subscribe(changed.set)
     try:
         while True:
-            # Before the high watermark: that of a log which was cut, and follows another leader
-            # now, counts other records.
+            # Checked before the high watermark: after a change of the leader, this log may have
+            # other records at these offsets.
             now = context.state.partition(partition.topic, partition.index)
             if now is None:
                 return errors.UnknownTopicOrPartitionError.errno
@@ -248,15 +246,15 @@ async def _replicated(
         log.unsubscribe(changed.set)
 
 
-# -- Appending: what a broker checks, and what it changes in batches
+# -- Appending: check, recompress and append batches
 
 
 _ZSTD = 4
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-_FIRST_BATCH_V2 = 3  # Produce versions: below come message sets of magic 0 and 1
+_FIRST_BATCH_V2 = 3  # Produce versions; before, message sets of magic 0 and 1
 _FIRST_ZSTD = 7
 _AFTER_MAX = "message.timestamp.after.max.ms"
-_FIRST_WARY = (4, 0)  # releases in which it is an hour by default; before there was no limit
+_FIRST_WARY = (4, 0)  # releases with one hour as the default; before, no limit
 _FOREVER = 2**63 - 1
 _FIRST_FORGIVING = (2, 5)  # releases; KIP-360
 
@@ -267,8 +265,9 @@ class _Appended:
 
     base_offset: int
     append_time: int
-    """Milliseconds with ``LogAppendTime``, else -1; of a repetition the time of its newest record,
-    whatever the topic's times are, as Kafka has it."""
+    """Milliseconds with ``LogAppendTime``, else -1. For a duplicate, its greatest timestamp,
+    whatever the topic's timestamp type, as in Kafka.
+    """
 
 
 def _append_batch(
@@ -278,12 +277,12 @@ def _append_batch(
     data: Buffer,
     transactional_id: str | None,
 ) -> _Appended:
-    """Check what a Produce request brought for one partition, and append it.
+    """Check and append the batches for one partition.
 
-    A repetition of one of the producer's last five batches is not written again.
+    A duplicate of one of the producer's last five batches is not appended again.
 
     Raises:
-        BatchRefusedError: nothing was written.
+        BatchRefusedError: a batch is rejected, and nothing was appended.
     """
     batches = _batches(context, data)
     append_time = None
@@ -346,7 +345,7 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
 
 
 def _recompressed(topic: Topic, batch: Batch) -> Batch:
-    """Return the batch in the codec that the topic's ``compression.type`` names."""
+    """Return the batch with the topic's ``compression.type``."""
     codec = _CODECS.get(topic.setting("compression.type"))
     if codec is None or codec == batch.codec:
         return batch
@@ -356,7 +355,7 @@ def _recompressed(topic: Topic, batch: Batch) -> Batch:
 
 
 def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
-    """Return the earliest and the latest time that a record may have."""
+    """Return the earliest and the latest allowed timestamp."""
     if topic.setting("message.timestamp.type") != "CreateTime":
         return -_FOREVER, _FOREVER
     now = int(_clock.wall_time() * 1000)
@@ -367,7 +366,7 @@ def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
 
 
 def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
-    """Refuse a batch if a record of it may not be written, and name all that may not."""
+    """Raise BatchRefusedError with all records of a batch that are not allowed."""
     earliest, latest = times
     needs_keys = "compact" in topic.setting("cleanup.policy")
     if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:
@@ -392,7 +391,7 @@ def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
         )
 
 
-# -- InitProducerId: an id for idempotence, or a new session of a transactional id
+# -- InitProducerId: a producer id, or a new session of a transactional id
 
 _FIRST_FENCED = 4
 
@@ -401,20 +400,16 @@ _FIRST_FENCED = 4
 def init_producer_id(
     context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Return a producer id: always a new one without a transactional id, else that of its
-    session.
-    """
+    """Return a new producer id, or the producer id and epoch of a transactional id."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         return InitProducerIdResponse(
             throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
         )
     if transactional_id == "":
-        return refuse(context, request, errors.InvalidRequestError.errno)
+        raise RefusedError(errors.InvalidRequestError.errno)
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, transactional_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(transactions.check_coordinator(context.node_id, transactional_id))
     timeout = request.transaction_timeout_ms / 1000
     try:
         producer_id, epoch = transactions.init(

@@ -56,7 +56,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Change the quotas of each entity; with `validate_only` check them."""
+    """Change the quotas of each entity; with `validate_only`, only check them."""
     return AlterClientQuotasResponse(
         entries=[_alter(context, each, request.validate_only) for each in request.entries]
     )

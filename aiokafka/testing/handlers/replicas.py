@@ -31,19 +31,19 @@ from aiokafka.protocol.messages.replicas import (
     ReassignableTopicResponse,
     ReplicaElectionResult,
 )
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Node, Partition
 
-# -- AlterReplicaLogDirs: move replicas between directories of a broker (KIP-113)
+# -- AlterReplicaLogDirs: move replicas between log directories (KIP-113)
 
 
 @handles(AlterReplicaLogDirsRequest)
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move each replica at once."""
+    """Move each replica to the log directory. It takes no time."""
     return _moved(request, lambda path, topic, index: _move_log(context, path, topic, index))
 
 
@@ -76,10 +76,10 @@ def _moved(
 
 
 def _move_log(context: RequestContext, path: str, topic: str, index: int) -> int:
-    node = context.truth.nodes[context.node_id]
+    node = context.cluster_state.nodes[context.node_id]
     if path not in node.log_dirs:
         return errors.LogDirNotFound.errno
-    partition = context.truth.partition(topic, index)
+    partition = context.cluster_state.partition(topic, index)
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno
     if node.node_id not in partition.replicas:
@@ -88,7 +88,7 @@ def _move_log(context: RequestContext, path: str, topic: str, index: int) -> int
     return 0
 
 
-# -- DescribeLogDirs: which replicas are in which directory (KIP-113)
+# -- DescribeLogDirs: the replicas in each log directory (KIP-113)
 
 _VOLUME = 100 * 2**30  # bytes
 _FIRST_WITH_AN_ERROR = 3
@@ -99,13 +99,13 @@ def describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Return the replicas of this broker by log directory."""
-    node = context.truth.nodes[context.node_id]
+    node = context.cluster_state.nodes[context.node_id]
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     kept = [
         partition
-        for partition in context.truth.partitions()
+        for partition in context.cluster_state.partitions()
         if node.node_id in partition.replicas
         and (wanted is None or (partition.topic, partition.index) in wanted)
     ]
@@ -123,7 +123,7 @@ def refuse_describe_log_dirs(
         return DescribeLogDirsResponse(results=[])
     refused = [
         DescribeLogDirsResult(error_code=errno, log_dir=path, topics=[])
-        for path in context.truth.nodes[context.node_id].log_dirs
+        for path in context.cluster_state.nodes[context.node_id].log_dirs
     ]
     return DescribeLogDirsResponse(results=refused)
 
@@ -148,7 +148,7 @@ def _directory(node: Node, path: str, kept: list[Partition]) -> DescribeLogDirsR
     )
 
 
-# -- ElectLeaders: preferred leaders, or any (KIP-460)
+# -- ElectLeaders: preferred and unclean elections (KIP-460)
 
 _UNCLEAN = 1
 
@@ -158,15 +158,13 @@ async def elect_leaders(
     context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Elect the leaders of the partitions in the request, or of all that need an election."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse_elect_leaders(context, request, errno)
+    await await_controller(context, request.timeout_ms / 1000)
     found: dict[str, list[PartitionResult]] = {}
-    for topic, index in _to_elect(context.truth, request):
-        partition = context.truth.partition(topic, index)
+    for topic, index in _to_elect(context.cluster_state, request):
+        partition = context.cluster_state.partition(topic, index)
         errno = errors.UnknownTopicOrPartitionError.errno
         if partition is not None:
-            errno = _elect(context.truth, partition, request.election_type)
+            errno = _elect(context.cluster_state, partition, request.election_type)
         if request.topic_partitions is None and errno == errors.ElectionNotNeeded.errno:
             continue
         result = PartitionResult(partition_id=index, error_code=errno, error_message=None)
@@ -184,7 +182,7 @@ async def elect_leaders(
 def refuse_elect_leaders(
     context: RequestContext, request: ElectLeadersRequest, errno: int
 ) -> ElectLeadersResponse:
-    """Return a response with `errno`, from version 1 on at its top, and for every partition."""
+    """Return a response with `errno` for every partition, since version 1 also at the top level."""
     return ElectLeadersResponse(
         error_code=errno if context.api_version >= 1 else 0,
         replica_election_results=[
@@ -232,9 +230,7 @@ async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel each reassignment."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse(context, request, errno)
+    await await_controller(context, request.timeout_ms / 1000)
     may_change = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
         error_message=None,
@@ -262,29 +258,30 @@ def _reassigned(index: int, errno: int, message: str | None) -> ReassignablePart
 def _reassign(
     context: RequestContext, topic: str, asked: ReassignablePartition, may_change: bool
 ) -> tuple[int, str | None]:
-    partition = context.truth.partition(topic, asked.partition_index)
-    moves = context.services.moves
+    state = context.cluster_state
+    partition = state.partition(topic, asked.partition_index)
+    reassignments = context.services.reassignments
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno, "No such partition."
     target = asked.replicas
     if target is None:
-        ended = moves.cancel(partition)
+        ended = reassignments.cancel(partition)
         return (0, None) if ended else (errors.NoReassignmentInProgress.errno, None)
-    if not target or len(set(target)) < len(target) or not set(target) <= set(context.truth.nodes):
+    if not target or len(set(target)) < len(target) or not set(target) <= set(state.nodes):
         return (
             errors.InvalidReplicationAssignmentError.errno,
             "The manual partition assignment is not valid.",
         )
-    move = moves.under_way.get((topic, asked.partition_index))
-    factor = len(partition.replicas if move is None else move.former)
+    present = reassignments.ongoing.get((topic, asked.partition_index))
+    factor = len(partition.replicas if present is None else present.former)
     if not may_change and len(target) != factor:
         return errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
-    moves.begin(partition, target)
+    reassignments.begin(partition, target)
     context.services.leaders_changed()
     return 0, None
 
 
-# -- ListPartitionReassignments: moves under way (KIP-455)
+# -- ListPartitionReassignments: ongoing reassignments (KIP-455)
 
 
 @handles(ListPartitionReassignmentsRequest, refusal={"error_message": "refused"})
@@ -292,14 +289,12 @@ async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """List the ongoing reassignments of the partitions in the request, or all."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse(context, request, errno)
+    await await_controller(context, request.timeout_ms / 1000)
     wanted = None
     if request.topics is not None:
         wanted = {(t.name, index) for t in request.topics for index in t.partition_indexes}
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
-    for place, move in context.services.moves.under_way.items():
+    for place, move in context.services.reassignments.ongoing.items():
         if wanted is None or place in wanted:
             ongoing = OngoingPartitionReassignment(
                 partition_index=place[1],

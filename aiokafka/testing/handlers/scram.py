@@ -69,7 +69,7 @@ def _describe(
 
 _NAMES = dict(enumerate(SCRAM, 1))
 _LEAST, _MOST = 4096, 16384  # iterations
-_PATIENCE = 30.0  # seconds that a broker tries to reach the controller
+_CONTROLLER_TIMEOUT = 30.0  # seconds that a broker tries to reach the controller
 
 Refusal = tuple[int, str]
 """Error code and message."""
@@ -80,9 +80,7 @@ async def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Change the credentials of each user whose changes are valid."""
-    errno = await await_controller(context, _PATIENCE)
-    if errno:
-        return refuse_alter_user_scram_credentials(context, request, errno)
+    await await_controller(context, _CONTROLLER_TIMEOUT)
     refused: dict[str, Refusal] = {}
     for deletion in request.deletions:
         _note(refused, deletion.name, _check_deletion(context, deletion))

@@ -1,4 +1,4 @@
-"""Share groups and streams groups, which a fake cluster does not have: every request finds none."""
+"""Share groups and streams groups. A fake cluster has none, so every request gets an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from aiokafka.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses, require
 from aiokafka.testing.handlers._common import refused_group
 from aiokafka.testing.script import RequestContext
 
@@ -104,8 +104,8 @@ def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     """Return an error."""
-    errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    return refuse(context, request, errno or errors.GroupIdNotFound.errno)
+    require(context.services.groups.check_coordinator(context.node_id, request.group_id))
+    return refuse(context, request, errors.GroupIdNotFound.errno)
 
 
 # -- DeleteShareGroupOffsets
@@ -116,8 +116,8 @@ def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     """Return an error."""
-    errno = context.services.groups.check_coordinator(context.node_id, request.group_id)
-    return refuse(context, request, errno or errors.GroupIdNotFound.errno)
+    require(context.services.groups.check_coordinator(context.node_id, request.group_id))
+    return refuse(context, request, errors.GroupIdNotFound.errno)
 
 
 # -- StreamsGroupDescribe

@@ -13,15 +13,15 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import ACCEPTED, has_receiver
 
-# -- GetTelemetrySubscriptions: which metrics the brokers want (KIP-714)
+# -- GetTelemetrySubscriptions: the requested metrics (KIP-714)
 
 
 @handles(GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that the brokers want of this client."""
-    if not has_receiver(context.truth):
+    """Return the metrics that the client is to push."""
+    if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
     errno, instance_id = receiver.admit(context, request.client_instance_id)
@@ -33,7 +33,7 @@ def get_telemetry_subscriptions(
         subscription_id=subscription_id,
         accepted_compression_types=list(ACCEPTED),
         push_interval_ms=interval_ms,
-        telemetry_max_bytes=int(context.truth.config["telemetry.max.bytes"]),
+        telemetry_max_bytes=int(context.cluster_state.config["telemetry.max.bytes"]),
         delta_temporality=True,
         requested_metrics=list(metrics),
     )
@@ -44,8 +44,8 @@ def get_telemetry_subscriptions(
 
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Keep the metrics."""
-    if not has_receiver(context.truth):
+    """Store the metrics."""
+    if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)
     return PushTelemetryResponse(error_code=errno)

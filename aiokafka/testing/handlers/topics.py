@@ -31,7 +31,7 @@ from aiokafka.protocol.messages.topics import (
     DescribeTopicPartitionsResponseTopic,
 )
 from aiokafka.protocol.schema import ZERO_UUID
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuses
 from aiokafka.testing.handlers._common import (
     authorized_operations,
     await_controller,
@@ -53,10 +53,8 @@ _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 async def create_topics(
     context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Create each topic; with `validate_only` check it."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse(context, request, errno)
+    """Create each topic; with `validate_only`, only check it."""
+    await await_controller(context, request.timeout_ms / 1000)
     names = [topic.name for topic in request.topics]
     return CreateTopicsResponse(
         topics=[
@@ -81,8 +79,11 @@ def _create_topic(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     if context.api_version < _FIRST_DEFAULTS and not assignment:
-        numbers = max(0, numbers[0]), max(0, numbers[1])  # -1 is a number like others, and refused
-    state = context.truth
+        numbers = (
+            max(0, numbers[0]),
+            max(0, numbers[1]),
+        )  # before version 4, -1 does not mean the default
+    state = context.cluster_state
     errno = context.check_topic(topic.name)
     if errno:
         return CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
@@ -136,9 +137,7 @@ async def delete_topics(
     context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     """Delete each topic, by name or id."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse_delete_topics(context, request, errno)
+    await await_controller(context, request.timeout_ms / 1000)
     return DeleteTopicsResponse(
         responses=[_delete_topic(context, t) for t in _wanted(context, request)]
     )
@@ -172,9 +171,9 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
     errno = 0 if by_id else context.check_topic(wanted.name or "")
     if errno:
         return _not_deleted(wanted, errno, None)
-    truth = context.truth
+    state = context.cluster_state
     topic = (
-        truth.topics_by_id.get(wanted.topic_id) if by_id else truth.topics.get(wanted.name or "")
+        state.topics_by_id.get(wanted.topic_id) if by_id else state.topics.get(wanted.name or "")
     )
     if topic is None:
         errno = errors.UnknownTopicId.errno if by_id else errors.UnknownTopicOrPartitionError.errno
@@ -183,11 +182,11 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
     errno = errno or over_quota(context, len(topic.partitions), _FIRST_QUOTA_DELETE)
     if errno:
         return _not_deleted(wanted, errno, None)
-    if context.truth.config["delete.topic.enable"] != "true":
+    if context.cluster_state.config["delete.topic.enable"] != "true":
         return _not_deleted(
             wanted, errors.TopicDeletionDisabled.errno, "Topic deletion is disabled."
         )
-    context.truth.delete_topic(topic)
+    context.cluster_state.delete_topic(topic)
     context.services.topic_deleted(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
@@ -198,7 +197,7 @@ def _not_deleted(wanted: DeleteTopicState, errno: int, message: str | None) -> D
     )
 
 
-# -- CreatePartitions: give topics more partitions
+# -- CreatePartitions: add partitions to topics
 
 _FIRST_QUOTA_GROW = 3
 
@@ -207,10 +206,8 @@ _FIRST_QUOTA_GROW = 3
 async def create_partitions(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add partitions to each topic; with `validate_only` check them."""
-    errno = await await_controller(context, request.timeout_ms / 1000)
-    if errno:
-        return refuse(context, request, errno)
+    """Add partitions to each topic; with `validate_only`, only check them."""
+    await await_controller(context, request.timeout_ms / 1000)
     return CreatePartitionsResponse(
         throttle_time_ms=0, results=[_grow(context, request, topic) for topic in request.topics]
     )
@@ -219,7 +216,7 @@ async def create_partitions(
 def _grow(
     context: RequestContext, request: CreatePartitionsRequest, asked: CreatePartitionsTopic
 ) -> CreatePartitionsTopicResult:
-    topic = context.truth.topics.get(asked.name)
+    topic = context.cluster_state.topics.get(asked.name)
     result = CreatePartitionsTopicResult(name=asked.name)
     errno = context.check_topic(asked.name)
     if errno:
@@ -240,32 +237,32 @@ def _grow(
         result.error_code = errors.InvalidReplicationAssignmentError.errno
         result.error_message = "The manual partition assignment is not valid."
         return result
-    if asked.assignments is None and not context.truth.live_nodes():
-        # Those that are cut off from the controller still answer clients.
+    if asked.assignments is None and not context.cluster_state.live_nodes():
+        # Brokers that are isolated from the controller still respond to clients.
         result.error_code = errors.InvalidReplicationFactorError.errno
         result.error_message = "All brokers are currently fenced."
         return result
     result.error_code = over_quota(context, asked.count - present, _FIRST_QUOTA_GROW)
     if not request.validate_only and not result.error_code:
-        context.truth.add_partitions(topic, asked.count, placed)
+        context.cluster_state.add_partitions(topic, asked.count, placed)
     return result
 
 
 def _is_valid(context: RequestContext, placed: list[list[int]], count: int, factor: int) -> bool:
-    known = set(context.truth.nodes)
+    known = set(context.cluster_state.nodes)
     return len(placed) == count and all(
         len(nodes) == len(set(nodes)) == factor and set(nodes) <= known for nodes in placed
     )
 
 
-# -- DeleteRecords: move the start of partitions forward
+# -- DeleteRecords: move the log start forward
 
 _TO_THE_END = -1
 
 
 @handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Delete the records before the offset of each partition."""
+    """Delete the records before the requested offset of each partition."""
     return DeleteRecordsResponse(
         throttle_time_ms=0,
         topics=[
@@ -311,11 +308,11 @@ def _delete_records(
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page: topics by name, from the cursor on, up to the limit of partitions."""
+    """Return one page: topics in the order of names, from the cursor up to the partition limit."""
     state = context.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
-    room = min(request.response_partition_limit, 2000)
+    limit = min(request.response_partition_limit, 2000)
     start = request.cursor
     for name in names:
         if start is not None and name < start.topic_name:
@@ -324,17 +321,17 @@ def describe_topic_partitions(
         topic = state.topics.get(name)
         errno = context.check_topic(name)
         if errno:
-            if request.topics:  # else what may not be seen is left out
+            if request.topics:  # a list of all topics omits those without permission
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:
             response.topics.append(_missing(name, errors.UnknownTopicOrPartitionError.errno))
             continue
-        if room <= 0:
+        if limit <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
-        page = topic.partitions[first : first + room]
-        room -= len(page)
+        page = topic.partitions[first : first + limit]
+        limit -= len(page)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
                 name=name,

@@ -1,4 +1,4 @@
-"""Transactions: what producers ask of coordinators, and admin clients of both (KIP-664)."""
+"""Transactions: requests of producers and of admin clients (KIP-98, KIP-664)."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from aiokafka.protocol.messages.transactions import (
     EndTxnResponse,
 )
 from aiokafka.testing import transactions as coordinator
-from aiokafka.testing.handlers import handles, refuse, refuses
+from aiokafka.testing.handlers import handles, refuse, refuses, require
 from aiokafka.testing.handlers._common import check_leader, in_version
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
 
-# -- AddPartitionsToTxn: enter partitions into a transaction
+# -- AddPartitionsToTxn: add partitions to a transaction
 
 _FIRST_SEVERAL = 4
 _FIRST_FENCED_ADDING = 2
@@ -57,7 +57,7 @@ _FIRST_FENCED_ADDING = 2
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add all partitions of each transaction, or none."""
+    """Add the partitions to each transaction: all of them, or none."""
     return _added(
         context, request, [_add_partitions(context, wanted) for wanted in _wanted(context, request)]
     )
@@ -148,18 +148,16 @@ def _add_partitions(
     return _results(wanted.topics, 0)
 
 
-# -- AddOffsetsToTxn: enter the offsets of a group into a transaction
+# -- AddOffsetsToTxn: add the offsets of a group to a transaction
 
 
 @handles(AddOffsetsToTxnRequest)
 def add_offsets_to_txn(
     context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Add a group, whose offsets are committed with the transaction."""
+    """Add a group to the transaction. Its offsets are committed with the transaction."""
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, request.transactional_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(transactions.check_coordinator(context.node_id, request.transactional_id))
     try:
         transactions.add_group(
             request.transactional_id,
@@ -180,11 +178,9 @@ _FIRST_BUMPING = 5  # KIP-890
 
 @handles(EndTxnRequest)
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """Write the markers. Since version 5 the producer goes on with the next epoch."""
+    """End the transaction. Since version 5 the producer continues with the next epoch."""
     transactions = context.services.transactions
-    errno = transactions.check_coordinator(context.node_id, request.transactional_id)
-    if errno:
-        return refuse(context, request, errno)
+    require(transactions.check_coordinator(context.node_id, request.transactional_id))
     try:
         producer_id, epoch = transactions.end(
             request.transactional_id,
@@ -192,7 +188,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
             request.producer_epoch,
             commit=request.committed,
             bumps_epoch=context.api_version >= _FIRST_BUMPING
-            and context.truth.profile.level("transaction.version") >= 2,
+            and context.cluster_state.profile.level("transaction.version") >= 2,
         )
     except TransactionRefusedError as exc:
         return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED_ENDING))
@@ -244,7 +240,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     return 0
 
 
-# -- DescribeProducers: the producers active on partitions (KIP-664)
+# -- DescribeProducers: the active producers of partitions (KIP-664)
 
 
 @handles(DescribeProducersRequest)
@@ -333,7 +329,7 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Tra
     for topic, index in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(index)
     if known.groups:
-        by_topic["__consumer_offsets"] = [0]  # where their positions are
+        by_topic["__consumer_offsets"] = [0]  # the partition of their offsets
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state.value,
@@ -354,8 +350,8 @@ _STATES = {state.value for state in coordinator.TransactionState}
 def list_transactions(
     context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List the transactions of this coordinator that the client may describe and that match the
-    filters.
+    """List the transactions of this coordinator that match the filters and that the client may
+    describe.
     """
     transactions = context.services.transactions
     check_named = context.services.acls.check_named

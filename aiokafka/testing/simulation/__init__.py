@@ -1,4 +1,4 @@
-"""Run an asyncio program against a Kafka cluster in virtual time, every fault reproducible."""
+"""Run an asyncio program against a fake Kafka cluster in virtual time, reproducible by a seed."""
 
 from __future__ import annotations
 

@@ -1,48 +1,34 @@
-"""Break a cluster, by hand or by a schedule that the seed draws."""
+"""Faults between a program and a cluster: single ones, or a random schedule from the seed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import random
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from aiokafka.testing.cluster import FakeCluster
-    from aiokafka.testing.simulation.loop import SimulatedLoop
-    from aiokafka.testing.simulation.network import Line, Network
+    from aiokafka.testing.simulation.network import Line
+    from aiokafka.testing.simulation.run import Simulation
 
 __all__ = ["Chaos", "Faults"]
 
 
-class Run(Protocol):
-    """What faults need of the simulation that they happen in."""
-
-    loop: SimulatedLoop
-    network: Network
-    random: random.Random
-
-    def note(self, text: str) -> None:
-        """Add a line to the timeline."""
-
-
 class Faults:
-    """What can go wrong between a program and a cluster. Every call is in the timeline.
+    """Faults between a program and a cluster. The timeline records every call.
 
     Args:
         simulation: The run.
-        cluster: A cluster of it, which has been started.
+        cluster: A started cluster of the run.
 
     Raises:
-        RuntimeError: it has not: its brokers have no addresses yet.
+        RuntimeError: the cluster has not been started.
     """
 
-    def __init__(self, simulation: Run, cluster: FakeCluster) -> None:
+    def __init__(self, simulation: Simulation, cluster: FakeCluster) -> None:
         self._simulation = simulation
         self._cluster = cluster
         self._lines: dict[int, Line] = {}
@@ -55,48 +41,48 @@ class Faults:
         return sorted(self._cluster.state.nodes)
 
     async def kill(self, broker: int) -> None:
-        """Stop a broker as ``kill -9`` does. Its partitions go to other replicas."""
+        """Stop a broker as ``kill -9`` does. Other replicas become leaders of its partitions."""
         self._note(f"broker {broker} is killed")
         await self._cluster.stop_broker(broker)
 
     async def start(self, broker: int) -> None:
-        """Start a broker that was killed, on its old port."""
+        """Start a killed broker on its former port."""
         self._note(f"broker {broker} starts")
         await self._cluster.start_broker(broker)
 
     def reset(self, broker: int) -> None:
-        """Reset all connections to a broker; new ones can be made."""
+        """Reset all connections to a broker. Clients may connect again."""
         self._note(f"connections to broker {broker} are reset")
         self._simulation.network.reset(line=self._line(broker))
 
     def silence(self, broker: int, *, to_broker: bool = True, to_client: bool = True) -> None:
-        """Lose what is sent to and from a broker, without any error, until it is healed."""
-        ways = [way for way, lost in (("to", to_broker), ("from", to_client)) if lost]
-        self._note(f"what is sent {' and '.join(ways)} broker {broker} gets lost")
+        """Lose the packets to and from a broker, without an error, until :meth:`heal`."""
+        directions = [name for name, lost in (("to", to_broker), ("from", to_client)) if lost]
+        self._note(f"what is sent {' and '.join(directions)} broker {broker} gets lost")
         self._line(broker).lose(to_server=to_broker, to_client=to_client)
 
     def slow(self, broker: int, least: float, most: float) -> None:
-        """Let bytes to and from a broker take so many seconds, until it is healed."""
+        """Set the latency of a broker's connections in seconds, until :meth:`heal`."""
         self._note(f"bytes to and from broker {broker} take {least:g} to {most:g} s")
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut the next connection to a broker of which one end sends so many bytes, after them."""
+        """Cut the next connection to a broker of which one end has sent so many bytes."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Let another broker lead a partition."""
+        """Make another broker the leader of a partition."""
         self._cluster.move_leader((topic, partition), broker)
         self._note(f"broker {broker} leads {topic}-{partition}")
 
     def move_group(self, group: str, broker: int) -> None:
-        """Let another broker coordinate a group."""
+        """Make another broker the coordinator of a group."""
         self._note(f"broker {broker} coordinates group {group}")
         self._cluster.move_coordinator("group", group, broker)
 
     def rebalance(self, group: str) -> None:
-        """Make all members of a group join again, or change places.
+        """Make all members of a group rejoin, or rotate their assignments.
 
         Raises:
             KeyError: there is no such group.
@@ -105,14 +91,14 @@ class Faults:
         self._cluster.groups.rebalance(group)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Let waits of the program last up to `longest` seconds more with this probability, as on a
-        machine that is busy, until :meth:`heal`.
+        """Prolong waits of the program by up to `longest` seconds with this probability, as on a
+        busy machine, until :meth:`heal`.
         """
         self._note(f"the machine is busy: waits last up to {longest:g} s more")
         self._simulation.loop.stall(probability, longest)
 
     async def heal(self, broker: int | None = None) -> None:
-        """End all that goes on, for one broker or for all (None, the default)."""
+        """End the faults of one broker, or of all (None, the default)."""
         self._simulation.loop.stall(0, 0)
         for each in self.brokers if broker is None else [broker]:
             line = self._line(each)
@@ -123,7 +109,7 @@ class Faults:
         self._note("all is well again" if broker is None else f"broker {broker} is well again")
 
     def _line(self, broker: int) -> Line:
-        # A broker keeps its port, and after a stop it may have another address for clients.
+        # Cached: a broker keeps its port, but may advertise another address later.
         if broker not in self._lines:
             host, _, port = self._cluster.address(broker).rpartition(":")
             if port == "0":
@@ -141,23 +127,23 @@ _Break = Callable[["Chaos", int], Awaitable[None]]
 
 
 class Chaos:
-    """Faults one after the other while its block runs; at the end all is healed.
+    """Inflicts faults one after the other while its block runs, and heals all at the end.
 
     Args:
-        simulation: The run, whose seed draws everything.
+        simulation: The run, whose seed determines the faults.
         cluster: The cluster to break.
-        every_s: Virtual seconds between the end of a fault and the next one, on average.
-        lasting_s: The longest time for which a fault lasts; half of it on average.
+        every_s: Mean virtual time in seconds between the end of a fault and the next one.
+        lasting_s: Maximum duration of a fault; the mean is half of it.
         kinds: Names of :data:`KINDS`; None (the default) means all.
 
     Raises:
-        ValueError: a kind that is not known, or no kind.
+        ValueError: an unknown kind, or no kind.
         RuntimeError: the cluster has not been started.
     """
 
-    #: Every kind of fault: a broker is killed and comes back, is silent (both ways or one), slow,
-    #: loses its connections, has one cut in mid-message; a leader or a group's coordinator moves, a
-    #: group is rebalanced, the machine of the program stalls.
+    #: Every kind of fault: a broker is killed and started again, silent (in both directions or
+    #: one), slow, loses its connections, has one cut inside a message; a leader or a group's
+    #: coordinator moves, a group is rebalanced, the machine of the program stalls.
     KINDS = (
         "kill",
         "silence",
@@ -173,7 +159,7 @@ class Chaos:
 
     def __init__(
         self,
-        simulation: Run,
+        simulation: Simulation,
         cluster: FakeCluster,
         *,
         every_s: float = 20.0,
@@ -186,7 +172,7 @@ class Chaos:
         if not self._kinds:
             raise ValueError("kinds must name one kind at least")
         self.faults = Faults(simulation, cluster)
-        #: How many faults there were.
+        #: Number of faults.
         self.count = 0
         self._simulation = simulation
         self._cluster = cluster
@@ -200,12 +186,7 @@ class Chaos:
         self._task = asyncio.create_task(self._run(), name="chaos")
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: object, exc: BaseException | None, tb: object) -> None:
         assert self._task is not None
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -214,7 +195,7 @@ class Chaos:
             self._task.result()
 
     async def happened(self, count: int) -> None:
-        """Wait until so many faults have come and gone."""
+        """Wait until so many faults have begun and ended."""
         while self.count < count:
             if self._task is not None and self._task.done():
                 self._task.result()
@@ -241,7 +222,7 @@ class Chaos:
         await self.faults.heal(broker)
 
     async def _begin(self, kind: str, broker: int) -> bool:
-        """Break something; True if it stays broken until healed."""
+        """Begin a fault; return whether it lasts until it is healed."""
         faults, random = self.faults, self._random
         if kind == "kill":
             await faults.kill(broker)
@@ -260,7 +241,7 @@ class Chaos:
         return True
 
     def _strike(self, kind: str, broker: int) -> None:
-        """Inflict a fault of a moment."""
+        """Inflict a fault without a duration."""
         faults, random = self.faults, self._random
         if kind == "reset":
             faults.reset(broker)
@@ -270,7 +251,7 @@ class Chaos:
             topics = [t for t in self._cluster.state.topics.values() if t.partitions]
             if topics and self._cluster.state.nodes[broker].alive:
                 topic = random.choice(topics)
-                # What the test does itself may keep that broker from it: cut off, without a disk.
+                # The test itself may have isolated the broker, or failed its disk.
                 with suppress(ValueError):
                     faults.move_leader(topic.name, random.randrange(len(topic.partitions)), broker)
         else:

@@ -1,4 +1,4 @@
-"""An event loop in which nothing happens by chance: time jumps, and a seed decides the rest."""
+"""A deterministic event loop: virtual time, and a seed for everything that asyncio leaves open."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SimulationError(Exception):
 
 
 class StuckError(SimulationError):
-    """Nothing is left that could happen: no timer, no bytes under way, and the program waits."""
+    """The program waits, but there is no timer and there are no bytes in transit."""
 
 
 class VirtualTimeError(SimulationError):
@@ -45,7 +45,7 @@ class VirtualTimeError(SimulationError):
 
 
 class BusyLoopError(SimulationError):
-    """Something runs in every turn of the loop, so that time does not go by."""
+    """A callback runs in every turn of the loop, so virtual time does not advance."""
 
 
 _ADVICE = {
@@ -60,29 +60,29 @@ _USUAL_ADVICE = (
 
 
 class NotSimulatedError(SimulationError):
-    """The program wants something of the system that a simulated loop does not have.
+    """The program uses a feature of the system that a simulated loop does not have.
 
     Args:
-        what: What it wants, in the plural.
+        what: The feature, in the plural.
     """
 
     def __init__(self, what: str) -> None:
         super().__init__(f"a simulated loop has no {what}: {_ADVICE.get(what, _USUAL_ADVICE)}")
 
 
-# -- Busy loops: what is called in every turn, so that no time goes by
+# -- Busy loops: callbacks in every turn, so that time does not advance
 
 
-# What spins is called in this part of all turns, at least.
+# A busy loop calls one callback in at least this part of all turns.
 _BLAMED = 0.4
 
 _Called = Callable[..., object]
 
 
 class SpinWatch:
-    """Counts for a while what a loop is told to call.
+    """Counts the callbacks of a loop for a short time.
 
-    Owns: whether it counts, and how often it has seen each callback.
+    Owns: whether it is counting, and the number of calls of each callback.
     """
 
     def __init__(self, loop: asyncio.BaseEventLoop) -> None:
@@ -91,15 +91,15 @@ class SpinWatch:
         self.is_on = False
 
     def begin(self) -> None:
-        """Count from now on what is called, until :meth:`end`."""
+        """Count callbacks until :meth:`end`."""
         self.is_on = True
         self._counts.clear()
-        # On the object, so that it costs nothing as long as nothing spins.
+        # Set on the object, so that it costs nothing while no busy loop is suspected.
         setattr(self._loop, "call_soon", self._call_soon)  # noqa: B010
 
     def end(self, turns: int) -> None:
-        """Count no more; raise :class:`BusyLoopError` if something was called in most of these
-        turns, and name it.
+        """Stop counting. Raise :class:`BusyLoopError`, with the name of the callback, if one was
+        called in most of the `turns`.
         """
         self.is_on = False
         self._loop.__dict__.pop("call_soon", None)
@@ -122,7 +122,7 @@ class SpinWatch:
 
 
 def name_of(callback: _Called) -> str:
-    """Return the name of a callback; for the step of a task, the task's name and function."""
+    """Return the name of a callback; for the step of a task, the task's name and coroutine."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         coroutine = owner.get_coro()
@@ -133,20 +133,18 @@ def name_of(callback: _Called) -> str:
 # -- Virtual time, and the order of callbacks
 
 
-# One turn of the loop takes so long, in virtual seconds: a task that only gives others a turn until
-# some time has come gets there.
+# Virtual seconds of one turn, so that a task that polls the time with sleep(0) makes progress.
 _TURN = 10e-6
-# Timers for the same moment go off in an order that the seed decides, within so many seconds.
+# Timers for the same moment fire within so many seconds, in an order that the seed determines.
 _BLUR = 1e-6
-# A timer goes off this much early, as in asyncio, for which it is the resolution of the clock.
+# Timers fire this much early, as in asyncio, where it is the resolution of the clock.
 _EARLY = 1e-9
-# So many virtual seconds are looked at together; in so many turns without a jump of time something
-# may spin.
+# A busy loop is suspected if so many turns of a window, in virtual seconds, had no wait.
 _WINDOW = 0.5
 _MANY_TURNS = 25_000
-# How many turns are then looked at, one by one.
+# Number of turns whose callbacks are counted then.
 _SAMPLE = 2_000
-# Timers that were cancelled stay in the heap while there are fewer, or less than half are.
+# Cancelled timers stay in the heap up to this number, or up to half of the timers.
 _MOST_CANCELLED = 50
 _NEVER = float("inf")
 
@@ -154,12 +152,12 @@ _copy_context = contextvars.copy_context
 
 
 class _Handle(asyncio.Handle):
-    """A callback for the next turn. Nothing is kept for debugging, since each callback of a run
-    makes one of these.
+    """A callback for the next turn, without asyncio's debug information, which would slow down
+    every callback of a run.
     """
 
     __slots__ = ()
-    # In the place of the slots that asyncio's own have.
+    # Class attributes in place of the slots of asyncio's handle.
     _source_traceback = None
     _repr = None
 
@@ -172,7 +170,7 @@ class _Handle(asyncio.Handle):
     ) -> None:
         self._callback: Any = callback
         self._args: Any = args
-        self._loop = loop  # which repr() asks since Python 3.13
+        self._loop = loop  # needed by repr() since Python 3.13
         self._cancelled = False
         self._context = _copy_context() if context is None else context
 
@@ -182,7 +180,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """A timer; as light."""
+    """A timer without debug information."""
 
     __slots__ = ()
     _source_traceback = None
@@ -213,16 +211,16 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class TurningLoop(asyncio.BaseEventLoop):
-    """A loop for which waiting takes no time: when nothing is ready, it jumps to the next timer or
-    event from outside.
+    """A loop with virtual time: if no callback is ready, time jumps to the next timer or external
+    event.
 
-    In a turn come the callbacks that are ready, then the events that are due, then the timers, as
-    asyncio has it. Where asyncio promises no order the seed decides.
+    A turn runs the ready callbacks, then the due events, then the due timers, as in asyncio. The
+    seed determines the order where asyncio promises none.
 
-    Owns: the virtual time, and what is still to come.
+    Owns: the virtual time, the timers, and the future events.
     """
 
-    # What asyncio's own class has, and uses in stop() and close().
+    # Attributes of asyncio's class, which its stop() and close() use.
     _ready: deque[asyncio.Handle]
     _scheduled: list[tuple[float, int, _TimerHandle]]
     _stopping: bool
@@ -230,11 +228,11 @@ class TurningLoop(asyncio.BaseEventLoop):
 
     def __init__(self, random_source: random.Random) -> None:
         super().__init__()
-        #: Virtual seconds since the loop was made.
+        #: Virtual seconds since the creation of the loop.
         self.now = 0.0
-        #: How many turns it has made.
+        #: Number of turns.
         self.turns = 0
-        #: How many of the timers that it holds were cancelled.
+        #: Number of cancelled timers in the heap.
         self.cancelled_timers = 0
         self._chance = random_source.random
         self._events: list[tuple[float, float, int, _Called, tuple[Any, ...]]] = []
@@ -246,17 +244,17 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._look_at = _WINDOW
         self._turns_in_window = 0
         self._spin = SpinWatch(self)
-        # Every future and every task asks for it: bool() is False, and no call of Python code.
+        # Called for every future and task: bool() returns False without running Python code.
         self.get_debug = bool  # type: ignore[method-assign]
 
     def set_debug(self, enabled: bool) -> None:
         super().set_debug(enabled)
         self.get_debug = partial(bool, enabled)  # type: ignore[method-assign]
 
-    # -- what is to come
+    # -- scheduling
 
     def time(self) -> float:
-        """Return the virtual seconds since the loop was made."""
+        """Return the virtual seconds since the creation of the loop."""
         return self.now
 
     def call_soon(  # type: ignore[override]
@@ -284,9 +282,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call at a time, as asyncio does; timers for the same moment go off in the seed's
-        order.
-        """
+        """Call at a time, as asyncio does. Timers for the same moment fire in the seed's order."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
         when += self._chance() * _BLUR
@@ -296,32 +292,34 @@ class TurningLoop(asyncio.BaseEventLoop):
         return handle
 
     def happen_at(self, when: float, callback: _Called, *args: Any) -> None:
-        """Call `callback` at a virtual time as an event from outside, such as arriving bytes.
-        The order of events for the same moment is the seed's.
+        """Call `callback` at a virtual time as an external event, such as arriving bytes. Events
+        for the same moment happen in the seed's order.
         """
         self._count += 1
         heapq.heappush(self._events, (when, self._chance(), self._count, callback, args))
 
     def timers(self) -> list[asyncio.TimerHandle]:
-        """Return the timers that are still to go off, the next one first."""
+        """Return the pending timers, the next one first."""
         return [handle for _, _, handle in sorted(self._scheduled) if not handle.cancelled()]
 
     # -- turns
 
     def limit(self, seconds: float) -> None:
-        """Raise :class:`VirtualTimeError` out of the run so many virtual seconds from now."""
+        """End the run by :class:`VirtualTimeError` so many virtual seconds from now."""
         self._limit = self.now + seconds
         self._look_at = min(self._limit, self._window_end)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Let each wait of the loop last up to `longest` seconds more with this probability, as on
-        a machine that is busy; 0 ends it. What was due meanwhile runs in one turn.
+        """Prolong each wait of the loop by up to `longest` seconds with this probability, as on a
+        busy machine; 0 ends it. Callbacks that become due meanwhile run in one turn.
         """
         self._stall_probability = probability
         self._longest_stall = longest
 
     def _run_once(self) -> None:
-        """Make turns until :meth:`stop`. asyncio calls it for each single one, which is slower."""
+        """Run turns until :meth:`stop`. asyncio's own loop calls this for each turn, which is
+        slower.
+        """
         ready, events, timers = self._ready, self._events, self._scheduled
         while True:
             self.turns += 1
@@ -335,7 +333,7 @@ class TurningLoop(asyncio.BaseEventLoop):
                 self._jump()
             now = self.now
             if now >= self._look_at:
-                self._look_around()
+                self._check_progress()
             while events and events[0][0] <= now:
                 event = heapq.heappop(events)
                 self.call_soon(event[3], *event[4])
@@ -352,7 +350,7 @@ class TurningLoop(asyncio.BaseEventLoop):
                 return
 
     def _call(self, ready: deque[Any]) -> None:
-        """Call what is ready now, and nothing that becomes ready meanwhile."""
+        """Run the callbacks that are ready now, but none that become ready meanwhile."""
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
@@ -370,7 +368,7 @@ class TurningLoop(asyncio.BaseEventLoop):
                     )
 
     def _jump(self) -> None:
-        """Let time go by until the next event or timer."""
+        """Advance the time to the next event or timer."""
         events, timers = self._events, self._scheduled
         if timers:
             until = timers[0][0]
@@ -385,10 +383,8 @@ class TurningLoop(asyncio.BaseEventLoop):
         least = self.now + _TURN
         self.now = until if until > least else least
 
-    def _look_around(self) -> None:
-        """Check whether there is time left, and whether something has kept the loop from waiting
-        for most of a window.
-        """
+    def _check_progress(self) -> None:
+        """Check the time limit, and whether the loop has been busy for most of a window."""
         now = self.now
         if now >= self._window_end:
             self._forget_cancelled()
@@ -411,17 +407,17 @@ class TurningLoop(asyncio.BaseEventLoop):
             self.cancelled_timers = 0
 
 
-# -- Executors: work for threads, done in the loop
+# -- Executors: functions for threads, run in the loop
 
 
-# A thread begins within so many virtual seconds, and its result is there within as many more.
+# A function begins within so many virtual seconds, and its result arrives within as many more.
 _LONGEST = 0.001
 
 
 class Executors:
-    """Runs functions at moments that the seed chooses, none beside another.
+    """Runs functions one at a time, at moments that the seed determines.
 
-    Owns: when the last function began, and when the last one of each executor is over.
+    Owns: when the last function began, and when the last one of each executor ends.
     """
 
     def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
@@ -433,13 +429,13 @@ class Executors:
     def submit(
         self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]
     ) -> asyncio.Future[Any]:
-        """Run a function a moment later. One that is cancelled before does not begin; one that is
-        cancelled later is not noticed, as it is with threads.
+        """Run a function a moment later. A cancellation before it begins prevents it; a later one
+        has no effect, as with threads.
         """
         loop = self._loop
         future: asyncio.Future[Any] = loop.create_future()
-        # In the order of the calls. An executor of the program's own may have one thread only, so
-        # what it is given waits for what it was given before.
+        # Functions begin in the order of the calls. The program's own executor may have one thread,
+        # so each of its functions waits for the end of the former one.
         earliest = max(loop.now, self._begun, self._over.get(id(executor), 0.0))
         begin = self._begun = earliest + self._random.random() * _LONGEST
         end = begin + self._random.random() * _LONGEST
@@ -476,72 +472,14 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_exception(error)
 
 
-# -- What a simulated loop refuses
+# -- Unsupported features of asyncio
 
 
 class Refusals(asyncio.BaseEventLoop):
-    """What leaves the process and has no simulated form: all of it says so."""
+    """Raises NotSimulatedError for the features that a simulated loop does not have."""
 
     def _refuse(self, what: str) -> Any:
         raise NotSimulatedError(what)
-
-    # A plain function may raise at once; asyncio's own are async, and raise when awaited.
-    async def create_datagram_endpoint(self, *args: Any, **options: Any) -> Any:
-        self._refuse("datagrams")
-
-    async def create_unix_connection(self, *args: Any, **options: Any) -> Any:
-        self._refuse("Unix sockets")
-
-    async def create_unix_server(self, *args: Any, **options: Any) -> Any:
-        self._refuse("Unix sockets")
-
-    async def connect_accepted_socket(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def connect_read_pipe(self, *args: Any, **options: Any) -> Any:
-        self._refuse("pipes")
-
-    async def connect_write_pipe(self, *args: Any, **options: Any) -> Any:
-        self._refuse("pipes")
-
-    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
-        self._refuse("subprocesses")
-
-    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
-        self._refuse("subprocesses")
-
-    async def start_tls(self, *args: Any, **options: Any) -> Any:
-        self._refuse("change to TLS on an open connection")
-
-    async def sendfile(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sendfile")
-
-    async def sock_connect(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_accept(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_recv(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_recv_into(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_sendall(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_recvfrom(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_recvfrom_into(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_sendto(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_sendfile(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
 
     def add_reader(self, *args: Any) -> Any:  # type: ignore[override]
         self._refuse("files and sockets of the system")
@@ -556,6 +494,33 @@ class Refusals(asyncio.BaseEventLoop):
         return False
 
 
+# Like asyncio's, these methods are async, and raise when they are awaited.
+_REFUSED = {
+    "datagrams": ("create_datagram_endpoint",),
+    "Unix sockets": ("create_unix_connection", "create_unix_server"),
+    "pipes": ("connect_read_pipe", "connect_write_pipe"),
+    "subprocesses": ("subprocess_exec", "subprocess_shell"),
+    "change to TLS on an open connection": ("start_tls",),
+    "sendfile": ("sendfile",),
+    "sockets of the system": (
+        *("connect_accepted_socket", "sock_accept", "sock_connect", "sock_recv", "sock_recv_into"),
+        *("sock_recvfrom", "sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto"),
+    ),
+}
+
+
+def _refusing(what: str) -> Callable[..., Any]:
+    async def refuse(self: Refusals, *args: Any, **options: Any) -> Any:
+        self._refuse(what)
+
+    return refuse
+
+
+for _what, _names in _REFUSED.items():
+    for _name in _names:
+        setattr(Refusals, _name, _refusing(_what))
+
+
 # -- The loop
 
 _NUMBER = "number_in_simulated_loop"
@@ -566,19 +531,19 @@ _ANY_EVENT = Callable[..., object]
 class SimulatedLoop(Refusals, TurningLoop):
     """An asyncio loop with virtual time and an in-memory network.
 
-    Callbacks that are ready run in asyncio's order. Where asyncio promises none (timers for the
-    same moment, events from outside, the end of a thread's work) the seed decides. Work for an
-    executor runs in the loop itself, at a moment that the seed chooses.
+    Ready callbacks run in asyncio's order. Where asyncio promises none (timers for the same moment,
+    external events, the results of threads), the seed determines it. Functions for an executor run
+    in the loop itself, at a moment that the seed determines.
 
     Args:
-        seed: Decides everything that asyncio and the network leave open.
+        seed: Determines everything that asyncio and the network leave open.
     """
 
     def __init__(self, seed: int = 0) -> None:
-        #: The source of every decision of the loop and of its network.
+        #: Source of all random decisions of the loop and its network.
         self.random = random.Random(seed)
         super().__init__(self.random)
-        #: The network in which `create_server` listens and `create_connection` connects.
+        #: The network of `create_server` and `create_connection`.
         self.network = Network(self, self.random)
         #: Seconds since 1970 at virtual time 0.
         self.epoch = 1_700_000_000.0
@@ -599,7 +564,7 @@ class SimulatedLoop(Refusals, TurningLoop):
     def create_task(  # type: ignore[override]
         self, coro: Any, *, name: str | None = None, **options: Any
     ) -> Any:
-        """Create a task as asyncio does; one without a name is counted in this loop, not in the
+        """Create a task as asyncio does. Default names have a number of this loop, not of the
         process.
         """
         self._task_count += 1
@@ -611,12 +576,12 @@ class SimulatedLoop(Refusals, TurningLoop):
             task = super().create_task(coro, name=name, **options)
         else:
             task = asyncio.Task(coro, loop=self, name=name, **options)
-        # On the task itself: no map of weak references is as cheap.
+        # An attribute of the task is cheaper than a map of weak references.
         setattr(task, _NUMBER, number)
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks that have not ended, the oldest first."""
+        """Return the unfinished tasks, the oldest first."""
         return sorted(asyncio.all_tasks(self), key=lambda task: getattr(task, _NUMBER, 0))
 
     # -- threads and signals
@@ -638,8 +603,8 @@ class SimulatedLoop(Refusals, TurningLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call soon, as ``call_soon`` does. Other threads are refused: the seed does not decide
-        when they call.
+        """Do the same as ``call_soon``. Calls from other threads raise, because the seed does not
+        determine their moment.
         """
         if threading.get_ident() != self._thread:
             self._strangers.append(threading.current_thread().name)
@@ -649,28 +614,28 @@ class SimulatedLoop(Refusals, TurningLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run `func` in the loop, a moment later; its result comes a moment after that. Functions
-        for an executor of the program's own run one after the other.
+        """Run `func` in the loop, a moment later; its result arrives a moment after that. Functions
+        for the program's own executor run one after the other.
         """
         return self._executors.submit(executor, func, args)
 
     def set_default_executor(self, executor: Any) -> None:
-        """Take it, and do without."""
+        """Ignore the executor: functions run in the loop."""
 
     def add_signal_handler(  # type: ignore[override]
         self, sig: int, callback: Any, *args: Any
     ) -> None:
-        """Remember it for :meth:`send_signal`; real signals are not handled."""
+        """Store the handler for :meth:`send_signal`; real signals are not handled."""
         self._signals[sig] = (callback, args)
 
     def remove_signal_handler(self, sig: int) -> bool:
         return self._signals.pop(sig, None) is not None
 
     def send_signal(self, sig: int) -> None:
-        """Call the program's handler of a signal soon.
+        """Schedule the program's handler of a signal.
 
         Raises:
-            LookupError: it has none.
+            LookupError: there is no handler.
         """
         if sig not in self._signals:
             raise LookupError(f"the program has no handler of signal {sig}")
@@ -680,11 +645,11 @@ class SimulatedLoop(Refusals, TurningLoop):
     # -- the network
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        """Return the addresses that the simulated network knows for a name."""
+        """Return the addresses of a host name in the simulated network."""
         return await self.network.resolve(host, port)
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """Return the address itself: names lead one way only."""
+        """Return the address itself: there is no reverse look-up."""
         return str(sockaddr[0]), str(sockaddr[1])
 
     async def create_connection(
@@ -697,8 +662,8 @@ class SimulatedLoop(Refusals, TurningLoop):
         sock: Any = None,
         **options: Any,
     ) -> tuple[asyncio.Transport, Any]:
-        """Connect to a server of the simulated network. TLS is not spoken: `ssl` decides whether
-        the network's TLS faults concern this connection, and must be given at both ends or none.
+        """Connect to a server of the simulated network, without real TLS. `ssl` enables the
+        network's TLS faults for the connection, and must be set at both ends or at none.
         """
         if sock is not None or host is None or port is None:
             self._refuse("sockets of the system")
@@ -717,7 +682,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         start_serving: bool = True,
         **options: Any,
     ) -> asyncio.AbstractServer:
-        """Listen in the simulated network; port 0 chooses one."""
+        """Listen in the simulated network; port 0 chooses a free port."""
         if sock is not None:
             self._refuse("sockets of the system")
         server = self.network.listen(protocol_factory, first_host(host), port or 0, tls=ssl)

@@ -1,4 +1,4 @@
-"""The network of a simulated loop: names, servers, lines and the connections between."""
+"""The network of a simulated loop: host names, servers, and the lines between them and clients."""
 
 from __future__ import annotations
 
@@ -27,48 +27,48 @@ if TYPE_CHECKING:
 __all__ = ["Line", "Network", "SimulatedServer"]
 
 
-# -- Lines: the way to a server, and its faults
+# -- Lines: the network path to a server, and its faults
 
 
 class Line:
-    """The way between all clients and one server address, and its faults of the moment.
+    """The network path between all clients and one server address, with its present faults.
 
-    Every attribute may be changed at any time, and counts from then on.
+    Every attribute may be changed at any time.
     """
 
     def __init__(self, chance: random.Random, host: str, port: int) -> None:
         self._random = chance
         self.host = host
         self.port = port
-        #: Seconds that bytes take, at least and at most; each piece draws its own.
+        #: Minimum and maximum latency in seconds; each piece of bytes draws its own.
         self.latency = (0.0002, 0.002)
-        #: Answer connection attempts with "connection refused", as a host without the server does.
+        #: Whether connection attempts fail with "connection refused", as without the server.
         self.refuses = False
-        #: How many connections clients have tried to make.
+        #: Number of connection attempts.
         self.tried = 0
-        #: Let TLS handshakes fail, with an error of this class and these arguments.
+        #: Fail TLS handshakes with a copy of this error.
         self.tls_error: ssl.SSLError | None = None
-        #: Probability that what is written in one piece arrives in two.
+        #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the next connection of which one end writes its byte of this number: the other end
-        #: still gets the bytes up to it, then both see a reset.
+        #: Cut the next connection of which one end has written so many bytes. The other end gets
+        #: these bytes, then both ends get a reset.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
         self._held: dict[SimulatedSocket, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Let nothing through in these directions, silently, and everything in the others. Bytes
-        wait, as TCP sends again.
+        """Lose the packets in these directions, without an error, and deliver them in the others.
+        The bytes are delivered later, since TCP retransmits them.
         """
         self._lost_to_server = to_server
         self._lost_to_client = to_client
         waiting, self._held = self._held, {}
         for sender in waiting:
-            sender.move_on()
+            sender.retransmit()
 
     def restore(self) -> None:
-        """Let everything through again, and end every other fault of the line but its latency."""
+        """Deliver packets again, and end all other faults of the line except its latency."""
         self.refuses = False
         self.tls_error = None
         self.cut_at = None
@@ -76,24 +76,24 @@ class Line:
 
     @property
     def is_silent(self) -> bool:
-        """Whether a new connection can not be made, since packets get lost."""
+        """Whether packets are lost in a direction, so that no new connection can be made."""
         return self._lost_to_server or self._lost_to_client
 
     def holds(self, sender: SimulatedSocket) -> bool:
-        """Return whether what this end sends is lost."""
+        """Return whether the packets of this end are lost."""
         return self._lost_to_server if sender.is_client else self._lost_to_client
 
     def hold(self, sender: SimulatedSocket) -> None:
-        """Let this end know when the line changes."""
+        """Make this end retransmit when the line changes."""
         self._held[sender] = None
 
     def delay(self) -> float:
-        """Draw the seconds that the next piece takes."""
+        """Draw the latency of the next piece."""
         shortest, longest = self.latency
         return shortest + (longest - shortest) * self._random.random()
 
     def split(self, size: int) -> int:
-        """Draw how many of `size` bytes arrive before the rest does; 0 for all together."""
+        """Draw how many of `size` bytes arrive first; 0 if all arrive together."""
         if size > 1 and self._random.random() < self.splits:
             return self._random.randrange(1, size)
         return 0
@@ -102,12 +102,12 @@ class Line:
 # -- Servers
 
 
-# Since then wait_closed() waits for the connections, too.
+# Whether wait_closed() waits for the connections too.
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What `loop.create_server` returns; it does what asyncio's own of this Python does.
+    """The result of `loop.create_server`, with the behaviour of asyncio's in this Python.
 
     Owns: the list of its connections.
     """
@@ -122,9 +122,9 @@ class SimulatedServer(asyncio.AbstractServer):
     ) -> None:
         self._network = network
         self._factory = factory
-        #: Host and port that it listens on.
+        #: Listening host and port.
         self.address = (host, port)
-        #: The SSLContext that it was made with; nothing is encrypted.
+        #: The SSLContext. Nothing is encrypted.
         self.tls = tls
         self._is_open = True
         self._is_serving = False
@@ -134,7 +134,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[Any, ...]:
-        """One stand-in with `getsockname()` while the server is open."""
+        """A stand-in for the socket while the server is open."""
         return (SocketInfo(self.address),) if self._is_open else ()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -144,7 +144,7 @@ class SimulatedServer(asyncio.AbstractServer):
         return self._is_serving
 
     def begin(self) -> None:
-        """Accept connections from now on."""
+        """Start accepting connections."""
         if self._is_open:
             self._is_serving = True
 
@@ -170,7 +170,7 @@ class SimulatedServer(asyncio.AbstractServer):
             self._forever = None
 
     def close(self) -> None:
-        """Listen no more; open connections stay."""
+        """Stop listening; open connections stay."""
         if not self._is_open:
             return
         self._is_open = self._is_serving = False
@@ -181,12 +181,12 @@ class SimulatedServer(asyncio.AbstractServer):
             self._wake()
 
     def close_clients(self) -> None:
-        """Close all connections (Python 3.13 and later have it)."""
+        """Close all connections, as since Python 3.13."""
         for transport in list(self._connections):
             transport.close()
 
     def abort_clients(self) -> None:
-        """Abort all connections (Python 3.13 and later have it)."""
+        """Abort all connections, as since Python 3.13."""
         for transport in list(self._connections):
             transport.abort()
 
@@ -201,13 +201,13 @@ class SimulatedServer(asyncio.AbstractServer):
     # -- for the network
 
     def accept(self, end: SimulatedSocket) -> None:
-        """Make the protocol for a connection."""
+        """Create the protocol and the transport of a connection."""
         protocol = self._factory()
         transport = SimulatedTransport(self._network, end, protocol, server=self, tls=self.tls)
         self._connections[transport] = None
 
     def detach(self, transport: SimulatedTransport) -> None:
-        """Forget a connection that has ended."""
+        """Remove an ended connection."""
         self._connections.pop(transport, None)
         if not self._connections and not self._is_open:
             self._wake()
@@ -226,14 +226,14 @@ _FIRST_CLIENT_PORT = 40_000
 _IP = "127.0.0.1"
 _KEPT_ATTEMPTS = 10_000
 _MARK = struct.Struct(">QBd")
-# Seconds after which a system sends a lost SYN again, and after which it gives up, as on Linux.
-_AGAIN = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+# Seconds between the retransmissions of a lost SYN, the last one until the timeout, as on Linux.
+_SYN_RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Network:
-    """Servers, lines to them and the connections between, all in one simulated loop.
+    """The network of one simulated loop.
 
-    Owns: which servers listen, the lines, and the connections that are open.
+    Owns: the listening servers, the lines, and the open connections.
     """
 
     def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
@@ -244,26 +244,26 @@ class Network:
         self._open: dict[SimulatedTransport, None] = {}
         #: Addresses of each host name; ``localhost`` and addresses themselves are always known.
         self.names: dict[str, list[str]] = {}
-        #: Host names that cannot be looked up for now.
+        #: Host names whose look-up fails.
         self.broken_names: set[str] = set()
-        #: Seconds that a look-up takes.
+        #: Seconds of a look-up.
         self.name_delay = 0.001
         self._next_port = _FIRST_PORT
         self._next_client_port = _FIRST_CLIENT_PORT
         self._next_number = 1
-        #: Called with every piece that is written: the end that writes, and the bytes.
+        #: Called with every write: the writing end, and the bytes.
         self.observer: Callable[[SimulatedTransport, bytes], object] | None = None
-        #: A checksum over every write: its moment, its connection, its bytes.
+        #: Checksum of all writes, with their times and connections.
         self.checksum = 0
-        #: When and to which line the last connections were tried.
+        #: Time and line of the last connection attempts.
         self.attempts: deque[tuple[float, Line]] = deque(maxlen=_KEPT_ATTEMPTS)
-        #: How many bytes were written, by all.
+        #: Number of written bytes, over all connections.
         self.bytes_written = 0
 
     # -- for the loop
 
     async def resolve(self, host: Any, port: Any) -> list[Any]:
-        """Return what `getaddrinfo` does. Raises socket.gaierror for names that are not known."""
+        """Return what `getaddrinfo` returns. Raises socket.gaierror for unknown names."""
         name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
         if _is_address(name):
             found = [name]
@@ -285,7 +285,7 @@ class Network:
         *,
         tls: Any = None,
     ) -> SimulatedServer:
-        """Make a server at an address that is free; port 0 takes the next free one."""
+        """Create a server at a free address; port 0 takes the next free port."""
         while port == 0:
             if (host, self._next_port) not in self._servers:
                 port = self._next_port
@@ -306,11 +306,11 @@ class Network:
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, tls: Any = None
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect, in a round trip, to the first address of a host that takes the connection.
+        """Connect to the first address of a host that accepts the connection.
 
-        Raises socket.gaierror for a name that is not known, ConnectionRefusedError where nothing
-        listens, TimeoutError two minutes after the line began to lose packets, ssl.SSLError for
-        the line's TLS fault and between a side with TLS and one without.
+        Raises socket.gaierror for an unknown name, ConnectionRefusedError without a server,
+        TimeoutError after two minutes of lost packets, ssl.SSLError for the line's TLS fault and
+        if only one end uses TLS.
         """
         errors: list[OSError] = []
         for *_, (ip, _port) in await self.resolve(host, port):
@@ -330,7 +330,7 @@ class Network:
         line = self.line(ip, port)
         line.tried += 1
         self.attempts.append((self.loop.now, line))
-        self._later(line.delay(), self._knock, done, line, tls, 0)
+        self._later(line.delay(), self._send_syn, done, line, tls, 0)
         try:
             return await done
         except asyncio.CancelledError:
@@ -355,17 +355,17 @@ class Network:
     def _later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
         self.loop.happen_at(self.loop.now + delay, callback, *args)
 
-    def _knock(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
-        """Let the first packet of a connection reach the server, if it does."""
+    def _send_syn(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
+        """Deliver the first packet of a connection to the server, unless it is lost."""
         if done.done():
             return
         address = (line.host, line.port)
         if line.is_silent:
-            if tried == len(_AGAIN):
+            if tried == len(_SYN_RETRIES):
                 timed_out = TimeoutError(errno.ETIMEDOUT, f"Connect call failed {address}")
                 done.set_exception(timed_out)
             else:
-                self._later(_AGAIN[tried], self._knock, done, line, tls, tried + 1)
+                self._later(_SYN_RETRIES[tried], self._send_syn, done, line, tls, tried + 1)
             return
         server = self._servers.get(address)
         if server is None or not server.is_serving() or line.refuses:
@@ -375,12 +375,11 @@ class Network:
             error = line.tls_error or ssl.SSLError(ssl.SSL_ERROR_SSL, "wrong version number")
             self._later(line.delay(), _set_exception, done, type(error)(*error.args))
         else:
-            self._later(line.delay(), self._open_door, done, line, tls)
+            self._later(line.delay(), self._establish, done, line, tls)
 
-    def _open_door(self, done: asyncio.Future[Any], line: Line, tls: Any) -> None:
-        """Open a connection: the server's first packet is back at the client, for which it is there
-        now. The server's system has it, too, and gives it to the server when it hears from the
-        client again.
+    def _establish(self, done: asyncio.Future[Any], line: Line, tls: Any) -> None:
+        """Establish a connection at the client, which has received the server's first packet. The
+        server accepts the connection when the client's next packet arrives.
         """
         if done.done():
             return
@@ -395,7 +394,7 @@ class Network:
     def _accept(self, end: SimulatedSocket, tls: Any) -> None:
         server = self._servers.get((end.line.host, end.line.port))
         if server is None or (server.tls is None) != (tls is None):
-            # It has stopped meanwhile, or hears something that is no TLS.
+            # The server has stopped meanwhile, or only one end uses TLS.
             end.is_closed = True
             end.send_reset()
             return
@@ -408,7 +407,7 @@ class Network:
     # -- for the ends of connections
 
     def note(self, writer: SimulatedTransport, data: bytes) -> None:
-        """Count a write: every one passes here."""
+        """Add a write to the checksum, and report it to the observer."""
         self.bytes_written += len(data)
         mark = _MARK.pack(writer.number, writer.is_client, self.loop.now)
         self.checksum = zlib.crc32(data, zlib.crc32(mark, self.checksum))
@@ -416,35 +415,35 @@ class Network:
             self.observer(writer, data)
 
     def began(self, transport: SimulatedTransport) -> None:
-        """Remember a transport whose protocol is about to hear of its connection."""
+        """Add a transport, before its protocol's `connection_made`."""
         self._open[transport] = None
 
     def ended(self, transport: SimulatedTransport) -> None:
-        """Forget a transport whose protocol is about to hear that its connection is lost."""
+        """Remove a transport, before its protocol's `connection_lost`."""
         self._open.pop(transport, None)
 
-    # -- for those who break things
+    # -- for tests
 
     def line(self, host: str, port: int) -> Line:
-        """Return the line to a server address, whether something listens there or not."""
+        """Return the line to a server address, also without a server."""
         found = self._lines.get((host, port))
         if found is None:
             found = self._lines[host, port] = Line(self._random, host, port)
         return found
 
     def connections(self) -> list[tuple[int, Line]]:
-        """Return number and line of every open connection, the oldest first."""
+        """Return (number, line) of every open connection, the oldest first."""
         return [(t.number, t.line) for t in self._open if t.is_client]
 
     def open_transports(self) -> list[SimulatedTransport]:
-        """Return every end whose protocol has not heard that its connection is lost."""
+        """Return the transports before `connection_lost`, at both ends."""
         return list(self._open)
 
     def reset(self, number: int | None = None, line: Line | None = None) -> int:
-        """Reset connections at both ends: one, those of a line, or all. What is under way is lost.
+        """Reset connections at both ends: one, those of a line, or all. Bytes in transit are lost.
 
         Returns:
-            How many ends there were.
+            The number of ends.
         """
         hit = [
             transport
@@ -452,7 +451,7 @@ class Network:
             if number in (None, transport.number) and (line is None or transport.line is line)
         ]
         for transport in hit:
-            transport.get_reset()
+            transport.reset()
         return len(hit)
 
 
@@ -479,7 +478,7 @@ def _is_address(name: str) -> bool:
 
 
 def first_host(host: str | Iterable[str] | None) -> str:
-    """Return the address for what `create_server` was given; all interfaces are one here."""
+    """Return the address for the host argument of `create_server`; all interfaces are one."""
     if host is None or host == "" or host in ("0.0.0.0", "::", "localhost"):
         return _IP
     return host if isinstance(host, str) else first_host(next(iter(host), None))

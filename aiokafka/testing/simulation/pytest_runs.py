@@ -20,11 +20,11 @@ _FOREIGN_FIXTURES = ("kafka_cluster", "kafka_server")
 
 
 def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., None]:
-    """Make a plain function in place of an async test: it runs the test once for each seed.
+    """Return a plain function that runs an async test once for each seed.
 
-    Raises pytest.UsageError for a test or a marker that is used wrongly.
+    Raises pytest.UsageError for an unsuitable test or wrong arguments of the marker.
     """
-    # As the user has decorated it: only what plugins put around it goes.
+    # Remove wrappers of plugins, but keep the user's decorators.
     test = inspect.unwrap(item.obj, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
         raise pytest.UsageError(f"{item.nodeid}: a test marked simulated must be an async function")
@@ -53,14 +53,14 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
             except (KeyboardInterrupt, pytest.skip.Exception, pytest.exit.Exception):
                 raise
             except BaseException as error:
-                _tell(item, simulation, f"{count} of {len(seeds)}", error)
+                _add_report(item, simulation, f"{count} of {len(seeds)}", error)
                 raise
 
     return run
 
 
 class _Options:
-    """What the marker says."""
+    """The arguments of the marker."""
 
     def __init__(self, seeds: int = 10, *, first: int = 0, limit_s: float = 3600.0) -> None:
         check_whole("seeds", seeds)
@@ -71,7 +71,7 @@ class _Options:
         self.limit_s = limit_s
 
     def chosen(self, config: pytest.Config) -> list[int]:
-        """Return the seeds to run: the one of the command line, or as many as wanted."""
+        """Return the seeds to run, according to the command line and the marker."""
         only = config.getoption("simulation_seed", None)
         if only is not None:
             return [int(only)]
@@ -79,8 +79,10 @@ class _Options:
         return list(range(self.first, self.first + int(self.seeds if count is None else count)))
 
 
-def _tell(item: pytest.Item, simulation: Simulation, place: str, error: BaseException) -> None:
-    """Put the seed and what happened under it into the report."""
+def _add_report(
+    item: pytest.Item, simulation: Simulation, place: str, error: BaseException
+) -> None:
+    """Add the seed and its timeline to the report of the test."""
     lines = simulation.timeline.lines()
     again = f"pytest {shlex.quote(item.nodeid)} --simulation-seed={simulation.seed}"
     text = f"seed {simulation.seed} ({place}) failed; to run it again: {again}"

@@ -1,4 +1,4 @@
-"""Run a program in simulated time."""
+"""Run a program in virtual time, with a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Simulation", "simulate"]
 
 T = TypeVar("T")
 
-# Virtual seconds that what is left at the end has to take its cancellation.
+# Virtual seconds for the remaining tasks to end after their cancellation.
 _LAST_SECONDS = 30.0
 _MOST_NAMED = 20
 
@@ -37,34 +37,34 @@ class Simulation:
     """One run: its loop, its network, its seed.
 
     Args:
-        seed: Decides everything that is left to chance.
+        seed: Determines all random decisions.
         limit_s: Virtual seconds after which the run fails.
-        recording: Keep what happens in :attr:`timeline`: requests, responses and what is logged.
-            Without it only notes and faults are kept.
+        recording: Record requests, responses and log messages in :attr:`timeline`. Without it the
+            timeline has notes and faults only.
     """
 
     def __init__(self, seed: int = 0, *, limit_s: float = 3600.0, recording: bool = False) -> None:
-        #: What it was made with.
+        #: The seed.
         self.seed = seed
         self.loop = SimulatedLoop(seed)
         self.network = self.loop.network
-        #: What has happened, for people; see `recording`.
+        #: The events of the run, for people; see `recording`.
         self.timeline = Timeline(self.loop)
         self._limit = limit_s
         self._is_recording = recording
-        #: For decisions of a test: independent of how many the loop and the network take.
+        #: Random source for a test, independent of the decisions of loop and network.
         self.random = random.Random(f"test {seed}")
-        #: What the run came to, once it is over: equal for equal runs, and hardly for others.
+        #: Fingerprint of the ended run: equal runs have equal ones.
         self.trace = ""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and close the loop. A simulation runs once.
 
-        Raises what `main` raises, StuckError when nothing can happen any more, VirtualTimeError
-        after `limit_s`, BusyLoopError when something spins.
+        Raises the exception of `main`; StuckError if `main` waits for an event that cannot happen;
+        VirtualTimeError after `limit_s`; BusyLoopError for a busy loop.
 
         Raises:
-            RuntimeError: it runs inside another loop, or ran before.
+            RuntimeError: called inside another loop, or for the second time.
         """
         try:
             self._check()
@@ -90,25 +90,24 @@ class Simulation:
     # -- for the program
 
     def cluster(self, brokers: int = 3, **options: Any) -> FakeCluster:
-        """Make a Kafka cluster in this run, not started: use it with ``async with``.
+        """Create a Kafka cluster in this run. Start it by ``async with``.
 
         Args:
-            brokers: How many.
-            options: As for :class:`aiokafka.testing.FakeCluster`.
+            brokers: Number of brokers.
+            options: Further arguments of :class:`aiokafka.testing.FakeCluster`.
         """
         return FakeCluster(brokers, **{"seed": self.seed, **options})
 
     def faults(self, cluster: FakeCluster) -> Faults:
-        """Return the faults between the program and a cluster, to inflict by hand."""
+        """Return an object that inflicts single faults between the program and a cluster."""
         return Faults(self, cluster)
 
     def chaos(self, cluster: FakeCluster, **options: Any) -> Chaos:
-        """Inflict faults one after the other, as the seed draws them, while an ``async with`` block
-        runs.
+        """Return a context manager that inflicts random faults while its ``async with`` block runs.
 
         Args:
             cluster: The cluster to break.
-            options: As for :class:`Chaos`.
+            options: Further arguments of :class:`Chaos`.
         """
         return Chaos(self, cluster, **options)
 
@@ -132,13 +131,13 @@ class Simulation:
         raise RuntimeError("a simulation has a loop of its own: run it outside of async functions")
 
     def _mark(self) -> str:
-        # The next random number tells how many were drawn: one for each timer and each event.
+        # The next random number depends on how many were drawn: one for each timer and event.
         loop = self.loop
         return f"{self.network.checksum:08x}-{loop.turns}-{loop.now:.9f}-{loop.random.random()}"
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """Let the library and the standard library take chance and time from this run."""
+        """Make aiokafka and the `random` module take time and random numbers from this run."""
         seams = _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time
         state = random.getstate()
         _clock.wall_time, _clock.random_bytes = self.loop.wall_time, self.loop.random.randbytes
@@ -151,7 +150,7 @@ class Simulation:
             _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time = seams
 
     def _explain(self, error: SimulationError) -> None:
-        """Let the error say what every task waits for."""
+        """Add the places where the tasks wait to the error."""
         tasks = self.loop.tasks()
         lines = [f"  {task.get_name()}: {_place_of(task)}" for task in tasks[:_MOST_NAMED]]
         if len(tasks) > _MOST_NAMED:
@@ -159,7 +158,7 @@ class Simulation:
         error.args = ("\n".join([f"{error} (seed {self.seed}). Its tasks:", *lines]),)
 
     def _finish(self) -> None:
-        """Cancel what is left, as asyncio.run() does, and close the loop."""
+        """Cancel the remaining tasks, as asyncio.run() does, and close the loop."""
         loop = self.loop
         try:
             left = loop.tasks()
@@ -188,12 +187,12 @@ def _report(loop: SimulatedLoop, tasks: list[asyncio.Task[Any]]) -> None:
 
 
 def _place_of(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits: the innermost function of the program, with its line, and what it
-    waits for in this library. Functions of asyncio tell nothing, unless there is no other.
+    """Return where a task waits: the innermost functions of the program and of aiokafka, with their
+    lines; if there are none, of asyncio.
     """
     inner: Any = task.get_coro()
     name = getattr(inner, "__qualname__", repr(inner))
-    found: dict[Path | None, str] = {}  # the innermost of the program, of aiokafka, of asyncio
+    found: dict[Path | None, str] = {}  # innermost functions; key None is the program
     while inner is not None:
         frame = getattr(inner, "cr_frame", None)
         if frame is not None:
@@ -213,17 +212,17 @@ def simulate(
 
     Args:
         main: The program, as an ``async`` function.
-        seed: Decides latencies, the order of events and every fault drawn by it: the same seed
-            gives the same run.
+        seed: Determines latencies, the order of events and random faults. The same seed gives the
+            same run.
         limit_s: Virtual seconds after which :class:`VirtualTimeError` ends the run.
 
     Returns:
         What `main` returns.
 
     Raises:
-        StuckError: `main` waits, and nothing is left that could happen.
+        StuckError: `main` waits for an event that cannot happen.
         VirtualTimeError: `main` did not end within `limit_s`.
-        BusyLoopError: something runs again and again without any time going by.
+        BusyLoopError: a callback runs again and again, and the time does not advance.
     """
     simulation = Simulation(seed, limit_s=limit_s)
     return simulation.run(main(simulation))

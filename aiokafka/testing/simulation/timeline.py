@@ -1,4 +1,4 @@
-"""What happened in a simulated run, for people: requests, responses, faults, log, notes."""
+"""The events of a simulated run, for people: requests, responses, faults, log messages, notes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from aiokafka.testing.simulation.network import Network
     from aiokafka.testing.simulation.transport import SimulatedTransport
 
-__all__ = ["Conversations", "Timeline"]
+__all__ = ["FrameReader", "Timeline"]
 
 
-# -- Requests and responses in the bytes of connections, a line each
+# -- One line for each request and response in the bytes of connections
 
 
 _HEADER = struct.Struct(">hhi")
 _API_VERSIONS = 18
-# Fetch, Heartbeat, ConsumerGroupHeartbeat: mostly they bring nothing.
-_DULL = (1, 12, 68)
+# Fetch, Heartbeat, ConsumerGroupHeartbeat: shown only if the response has an error or data.
+_POLLS = (1, 12, 68)
 _MOST_NAMED = 4
 _LONGEST_FRAME = 1 << 30
 
@@ -35,7 +35,7 @@ Line = Callable[[], str]
 
 
 class _Request:
-    """One request, and whether its response makes it worth a line."""
+    """One request, and whether its response shows that it can be omitted."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class _Request:
         self.api_key = api_key
         self.version = version
         self.correlation = correlation
-        self.is_dull = False
+        self.is_empty = False
         self.cls: Any = None
         self.name, self.about = f"API {api_key}", ""
         if handlers.known(api_key):
@@ -68,11 +68,11 @@ class _Request:
                 position += 1  # no tagged fields
             message, _ = codec(self.cls, self.version).decode_prefix(body, position)
             return _about(message, self.names)
-        except Exception:  # whatever a test sends
+        except Exception:  # a test may send any bytes
             return "that cannot be read"
 
     def __str__(self) -> str:
-        if self.is_dull:
+        if self.is_empty:
             return ""
         what = f"{self.name} v{self.version} #{self.correlation}"
         return f"{self.peer} <- {what} {self.about}".rstrip()
@@ -86,19 +86,18 @@ class _Request:
                 position += 1
             message = codec(self.cls.RESPONSE, self.version).decode(frame, position)
             about = _about(message, self.names, is_response=True)
-            self.is_dull = self.api_key in _DULL and not about
+            self.is_empty = self.api_key in _POLLS and not about
         except Exception:
             about = "that cannot be read"
-        if self.is_dull:
+        if self.is_empty:
             return ""
         return f"{self.peer} -> {self.name} #{self.correlation} {about or 'ok'}"
 
 
-class Conversations:
-    """Takes the bytes of connections apart.
+class FrameReader:
+    """Splits the bytes of connections into requests and responses.
 
-    Owns: what has begun and is not complete, the requests that wait for a response, and the names
-    of topics that responses told.
+    Owns: the incomplete frames, the requests without a response, and the topic names by id.
     """
 
     def __init__(self) -> None:
@@ -107,7 +106,10 @@ class Conversations:
         self._names: dict[bytes, str] = {}
 
     def feed(self, number: int, is_client: bool, server: str, data: bytes) -> Iterator[Line]:
-        """Yield the lines for what is complete with these bytes; to be called when all was fed."""
+        """Yield a function for each frame that is complete with these bytes. It returns the line of
+        the frame, and must be called after the last `feed`, because responses change lines of
+        requests.
+        """
         data = self._parts.pop((number, is_client), b"") + data
         peer = f"{server} [{number}]"
         while len(data) >= 4:
@@ -144,7 +146,7 @@ class Conversations:
 
 
 def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) -> str:
-    """Name the topics and partitions of a message; of a response those with errors or data."""
+    """List the topics and partitions of a message; of a response, those with errors or data."""
     named: list[str] = []
     for place, error, size in _places(message, "", names):
         if error:
@@ -208,9 +210,9 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 
 class Timeline:
-    """Keeps the latest of what happens in a run; costs little until it is read.
+    """Keeps the latest events of a run. Bytes are decoded only when :meth:`lines` is called.
 
-    Owns: the entries, as they came: bytes are made into requests when they are read.
+    Owns: the events, undecoded.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -221,40 +223,38 @@ class Timeline:
         self._network: Network | None = None
 
     def note(self, text: str) -> None:
-        """Add a line of the program's or test's own."""
+        """Add a line of the program or test."""
         self._add(None, text)
 
     def lines(self, last: int | None = None) -> list[str]:
         """Return one line for each event with its virtual time, the oldest first.
 
-        Polls and heartbeats that brought nothing are left out.
+        Fetches and heartbeats whose response has no data and no error are omitted.
 
         Args:
-            last: At most so many lines, the latest; None (the default) means all.
+            last: Number of the latest lines; None (the default) means all.
         """
-        conversations = Conversations()
+        reader = FrameReader()
         found: list[tuple[float, Callable[[], str]]] = []
         for when, writer, what in self._entries:
             if writer is None:
                 found.append((when, what.__str__))
             else:
                 number, is_client, port = writer
-                found += [
-                    (when, line) for line in conversations.feed(number, is_client, port, what)
-                ]
+                found += [(when, line) for line in reader.feed(number, is_client, port, what)]
         lines = [f"{when:11.6f}  {text}" for when, line in found if (text := line())]
         return lines if last is None else lines[-last:]
 
     # -- for the run
 
     def begin(self, network: Network) -> None:
-        """Listen to the network and to the logs, until :meth:`end`."""
+        """Record the network and the log messages, until :meth:`end`."""
         self._network = network
         network.observer = self._observe
         logging.getLogger().addHandler(self._handler)
 
     def end(self) -> None:
-        """Stop listening to the network and to the logs."""
+        """Stop recording."""
         logging.getLogger().removeHandler(self._handler)
         if self._network is not None:
             self._network.observer = None
@@ -274,7 +274,7 @@ class Timeline:
 
 
 class _LogHandler(logging.Handler):
-    """Puts what is logged into the timeline."""
+    """Adds log messages to the timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()

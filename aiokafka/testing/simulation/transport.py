@@ -1,4 +1,4 @@
-"""Connections that exist in memory only: the sockets at both ends, and asyncio's transport."""
+"""In-memory connections: the sockets at both ends, and their asyncio transports."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 __all__ = ["SimulatedSocket", "SimulatedTransport", "connect_pair"]
 
 
-# -- Sockets: bytes under way, buffers, resets
+# -- Sockets: bytes in transit, buffers, resets
 
 
-# What both systems together hold of one direction: more is not taken before the other end reads.
+# Bytes that both kernels buffer in one direction. A full buffer blocks until the other end reads.
 CAPACITY = 256 * 1024
 
 
 def reset_error() -> ConnectionResetError:
-    """Make the error that reading and writing raise after the peer's reset; a new one each time."""
+    """Create the error of reading and writing after the peer's reset."""
     return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
 class SimulatedSocket:
-    """One end of a connection, below asyncio: it takes what fits, and tells when more can be done.
+    """One end of a connection, below asyncio, with callbacks for readable and writable.
 
-    Owns: the bytes under way from here, and those that arrived here and were not read.
+    Owns: the sent bytes in transit, and the received unread bytes.
     """
 
     __slots__ = (
         "_arrived_last",
         "_error",
         "_has_fin",
+        "_in_transit",
         "_inbox",
         "_is_held",
         "_is_moving",
-        "_is_telling",
+        "_is_notifying",
         "_loop",
         "_sent_at",
         "_sent_fin",
-        "_under_way",
-        "_way",
+        "_unread_bytes",
         "is_client",
         "is_closed",
         "line",
@@ -63,7 +63,7 @@ class SimulatedSocket:
         self, loop: TurningLoop, line: Line, number: int, name: tuple[str, int], *, is_client: bool
     ) -> None:
         self._loop = loop
-        #: The way to the server of this connection.
+        #: The line of this connection.
         self.line = line
         #: Number of the connection in its network; both ends have the same.
         self.number = number
@@ -72,34 +72,34 @@ class SimulatedSocket:
         #: Whether this is the end that connected.
         self.is_client = is_client
         self.peer: SimulatedSocket
-        #: Called when there is something to read, once a turn of the loop.
+        #: Called once a turn of the loop while the socket is readable.
         self.reader: Callable[[], object] | None = None
-        #: Called when there is room again.
+        #: Called when the socket becomes writable.
         self.writer: Callable[[], object] | None = None
-        #: Bytes taken on this end.
+        #: Number of sent bytes.
         self.sent = 0
         self.is_closed = False
-        self._way: deque[tuple[float, bytes | None]] = deque()
-        """Pieces on their way to the peer, by the time of arrival; None is the end."""
-        self._under_way = 0
-        """Bytes that were taken here and not read there."""
+        self._in_transit: deque[tuple[float, bytes | None]] = deque()
+        """Sent pieces by the time of arrival; None stands for EOF."""
+        self._unread_bytes = 0
+        """Number of sent bytes that the peer has not read."""
         self._inbox: deque[bytes] = deque()
         self._has_fin = False
         self._error: ConnectionResetError | None = None
         self._sent_at = self._arrived_last = -1.0
         self._sent_fin = False
-        self._is_moving = self._is_held = self._is_telling = False
+        self._is_moving = self._is_held = self._is_notifying = False
 
-    # -- what a program asks of it
+    # -- socket calls
 
     def send(self, data: Any) -> int:
-        """Take what there is room for, and say how much.
+        """Send the bytes that fit into the buffer; return their number.
 
-        Raises ConnectionResetError after a reset, BrokenPipeError after the end of this direction.
+        Raises ConnectionResetError after a reset.
         """
         if self._error is not None:
             raise reset_error()
-        size = min(len(data), CAPACITY - self._under_way)
+        size = min(len(data), CAPACITY - self._unread_bytes)
         if size <= 0:
             return 0
         line = self.line
@@ -107,20 +107,20 @@ class SimulatedSocket:
             self._cut(bytes(data[: line.cut_at - self.sent]))
             return size
         self.sent += size
-        self._under_way += size
+        self._unread_bytes += size
         piece = bytes(data) if size == len(data) else bytes(data[:size])
         split = line.split(size) if line.splits and size > 1 else 0
         if split:
-            self._let_go(piece[:split])
+            self._transmit(piece[:split])
             piece = piece[split:]
             self._sent_at = -1.0
-        self._let_go(piece)
+        self._transmit(piece)
         return size
 
     def receive(self, limit: int) -> bytes:
-        """Return at most so many bytes of what has arrived, b"" at the end.
+        """Return at most `limit` received bytes, b"" at EOF. Called only if the socket is readable.
 
-        Raises ConnectionResetError after a reset. Asked only when there is something.
+        Raises ConnectionResetError after a reset.
         """
         inbox = self._inbox
         if not inbox:
@@ -135,95 +135,95 @@ class SimulatedSocket:
             data = data[:limit]
         self.peer._was_read(len(data))
         if inbox or self._has_fin or self._error is not None:
-            self._tell_soon()
+            self._notify_reader_soon()
         return data
 
     def add_reader(self, callback: Callable[[], object]) -> None:
-        """Call it once a turn, while there is something to read."""
+        """Call `callback` once a turn, while the socket is readable."""
         self.reader = callback
         if self._inbox or self._has_fin or self._error is not None:
-            self._tell_soon()
+            self._notify_reader_soon()
 
     def add_writer(self, callback: Callable[[], object]) -> None:
-        """Call it when there is room."""
+        """Call `callback` when the socket becomes writable."""
         self.writer = callback
 
     def shut_down(self) -> None:
-        """Send nothing more: the peer reads to the end of what was taken."""
+        """Send EOF: the peer reads the sent bytes, then the end."""
         if not self._sent_fin and self._error is None:
             self._sent_fin = True
             self._sent_at = -1.0
-            self._let_go(None)
+            self._transmit(None)
 
     def close(self) -> None:
-        """Read nothing more either. What was taken still arrives, unless something is unread here:
-        then the peer gets a reset, as Linux has it.
+        """Close both directions. Sent bytes still arrive, unless this end has unread bytes: then
+        the peer gets a reset, as on Linux.
         """
         if self.is_closed:
             return
         self.is_closed = True
         self.reader = self.writer = None
         if self._inbox:
-            self._way.clear()
+            self._in_transit.clear()
             self.send_reset()
         else:
             self.shut_down()
 
-    # -- bytes on their way
+    # -- bytes in transit
 
     def not_before(self, when: float) -> None:
-        """Let nothing sent from here arrive before this moment."""
+        """Deliver no bytes of this end before this moment."""
         self._arrived_last = max(self._arrived_last, when)
 
-    def _let_go(self, piece: bytes | None) -> None:
+    def _transmit(self, piece: bytes | None) -> None:
         now = self._loop.now
-        way = self._way
-        if self._sent_at == now and way:
-            # Written in the same moment: read together.
-            way.append((way[-1][0], piece))
+        pieces = self._in_transit
+        if self._sent_at == now and pieces:
+            # Written in the same moment, so received together.
+            pieces.append((pieces[-1][0], piece))
             return
         self._sent_at = now
         when = now + self.line.delay()
         if when < self._arrived_last:
             when = self._arrived_last
         self._arrived_last = when
-        way.append((when, piece))
+        pieces.append((when, piece))
         if not self._is_moving and not self._is_held:
             self._is_moving = True
             self._loop.happen_at(when, self._arrive)
 
     def _arrive(self) -> None:
         self._is_moving = False
-        way = self._way
-        if not way:
+        pieces = self._in_transit
+        if not pieces:
             return
         if self.line.holds(self):
             self._hold()
             return
         peer = self.peer
         if peer.is_closed:
-            self._meet_closed_socket()
+            self._reject_data()
             return
         now = self._loop.now
-        while way and way[0][0] <= now:
-            piece = way.popleft()[1]
+        while pieces and pieces[0][0] <= now:
+            piece = pieces.popleft()[1]
             if piece is None:
                 peer._has_fin = True
             else:
                 peer._inbox.append(piece)
-        if way:
+        if pieces:
             self._is_moving = True
-            self._loop.happen_at(way[0][0], self._arrive)
-        if not peer._is_telling and peer.reader is not None:
+            self._loop.happen_at(pieces[0][0], self._arrive)
+        if not peer._is_notifying and peer.reader is not None:
             peer.reader()
 
-    def _meet_closed_socket(self) -> None:
-        """Answer bytes for a socket that is closed with a reset; the end alone gets none."""
-        has_data = any(piece is not None for _, piece in self._way)
+    def _reject_data(self) -> None:
+        """Send a reset for bytes to a closed socket, but not for EOF alone."""
+        has_data = any(piece is not None for _, piece in self._in_transit)
         if has_data and self.line.holds(self.peer):
             self._hold()
             return
-        self._way.clear()
+        self._in_transit.clear()
         if has_data:
             self.peer.send_reset()
 
@@ -231,87 +231,85 @@ class SimulatedSocket:
         self._is_held = True
         self.line.hold(self)
 
-    def move_on(self) -> None:
-        """Send once more what was lost, since the line lets this direction through again."""
+    def retransmit(self) -> None:
+        """Send the lost bytes again, because the line has changed."""
         if not self._is_held:
             return
         self._is_held = False
-        if self._way:
-            # The first piece takes its time again, and the others follow it.
+        if self._in_transit:
+            # The first piece gets a new latency, and the others follow it.
             when = self._loop.now + self.line.delay()
-            self._way[0] = (when, self._way[0][1])
+            self._in_transit[0] = (when, self._in_transit[0][1])
             self._arrived_last = max(self._arrived_last, when)
             self._is_moving = True
             self._loop.happen_at(when, self._arrive)
         elif self.writer is not None:
-            self._loop.happen_at(self._loop.now + self.line.delay(), self._find_room)
+            self._loop.happen_at(self._loop.now + self.line.delay(), self._notify_writer)
 
     def _was_read(self, size: int) -> None:
-        self._under_way -= size
-        if self.writer is not None and self._under_way + size >= CAPACITY:
-            self._loop.happen_at(self._loop.now + self.line.delay(), self._find_room)
+        self._unread_bytes -= size
+        if self.writer is not None and self._unread_bytes + size >= CAPACITY:
+            self._loop.happen_at(self._loop.now + self.line.delay(), self._notify_writer)
 
-    def _find_room(self) -> None:
-        """Tell the writer that the peer can take more."""
+    def _notify_writer(self) -> None:
+        """Call the writer, unless the packet about the free buffer is lost."""
         if self.line.holds(self.peer):
             self._hold()
-        elif self.writer is not None and self._under_way < CAPACITY:
+        elif self.writer is not None and self._unread_bytes < CAPACITY:
             self.writer()
 
-    def _tell_soon(self) -> None:
-        if not self._is_telling and self.reader is not None:
-            self._is_telling = True
-            self._loop.happen_at(self._loop.now, self._tell)
+    def _notify_reader_soon(self) -> None:
+        if not self._is_notifying and self.reader is not None:
+            self._is_notifying = True
+            self._loop.happen_at(self._loop.now, self._notify_reader)
 
-    def _tell(self) -> None:
-        self._is_telling = False
+    def _notify_reader(self) -> None:
+        self._is_notifying = False
         if self.reader is not None and (self._inbox or self._has_fin or self._error is not None):
             self.reader()
 
     # -- resets
 
     def send_reset(self) -> None:
-        """Send a reset, once; it may get lost, and bytes that are sent later get another one."""
+        """Send one reset. If it is lost, later bytes of the peer cause another one."""
         if not self.line.holds(self):
             when = self._loop.now + self.line.delay()
-            self._loop.happen_at(max(when, self._arrived_last), self.peer.get_reset)
+            self._loop.happen_at(max(when, self._arrived_last), self.peer.receive_reset)
 
-    def get_reset(self) -> None:
-        """Take a reset: what is under way from here is thrown away. The program sees it when it
-        reads or writes next.
-        """
+    def receive_reset(self) -> None:
+        """Handle a reset: discard the bytes in transit from here. The next read or write raises."""
         if self.is_closed or self._error is not None:
             return
         self._error = reset_error()
-        self._way.clear()
-        self._under_way = 0
+        self._in_transit.clear()
+        self._unread_bytes = 0
         if self.reader is not None:
-            self._tell_soon()
+            self._notify_reader_soon()
         elif self.writer is not None:
-            self._loop.happen_at(self._loop.now, self._break_writer)
+            self._loop.happen_at(self._loop.now, self._call_writer)
 
-    def _break_writer(self) -> None:
+    def _call_writer(self) -> None:
         if self.writer is not None:
             self.writer()
 
     def _cut(self, piece: bytes) -> None:
-        """Let the peer have these last bytes, and then both ends a reset."""
+        """Deliver these last bytes to the peer, then a reset to both ends."""
         self.line.cut_at = None
         self.sent += len(piece)
         self._sent_at = -1.0
-        self._let_go(piece)
+        self._transmit(piece)
         self._sent_fin = True
-        # There is no room any more, so that nothing follows.
-        self._under_way = 1 << 60
+        # The buffer counts as full, so that no bytes follow.
+        self._unread_bytes = 1 << 60
         after = max(self._arrived_last, self._loop.now) + self.line.delay()
-        self._loop.happen_at(after, self.peer.get_reset)
-        self._loop.happen_at(after + self.line.delay(), self.get_reset)
+        self._loop.happen_at(after, self.peer.receive_reset)
+        self._loop.happen_at(after + self.line.delay(), self.receive_reset)
 
 
 def connect_pair(
     loop: TurningLoop, line: Line, number: int, client_port: int
 ) -> tuple[SimulatedSocket, SimulatedSocket]:
-    """Make both ends of a new connection: the client's, the server's."""
+    """Create both ends of a new connection: the client's and the server's."""
     client = SimulatedSocket(loop, line, number, ("127.0.0.1", client_port), is_client=True)
     server = SimulatedSocket(loop, line, number, (line.host, line.port), is_client=False)
     client.peer, server.peer = server, client
@@ -329,7 +327,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class SocketInfo:
-    """What programs ask of a transport's socket; options are taken and mean nothing."""
+    """The socket in a transport's extra info; its options have no effect."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM
@@ -351,22 +349,22 @@ class SocketInfo:
         return self._peer
 
     def fileno(self) -> int:
-        """Return -1: there is no file."""
+        """Return -1, since there is no file descriptor."""
         return -1
 
     def setsockopt(self, level: int, option: int, value: Any, *rest: Any) -> None:
-        """Remember an option, which changes nothing."""
+        """Store an option, which has no effect."""
         self._options[level, option] = value
 
     def getsockopt(self, level: int, option: int, *rest: Any) -> Any:
-        """Return an option as it was set; 0 if it was not."""
+        """Return a stored option, or 0."""
         return self._options.get((level, option), 0)
 
 
 class SimulatedTransport(asyncio.Transport):
-    """What a protocol is given: the behaviour of asyncio's own transport for sockets.
+    """The transport of a protocol, with the behaviour of asyncio's transport for sockets.
 
-    Owns: the bytes that the system has not taken yet, and what the protocol has heard.
+    Owns: the write buffer, and which callbacks of the protocol were called.
     """
 
     def __init__(
@@ -386,7 +384,7 @@ class SimulatedTransport(asyncio.Transport):
         self._network = network
         self._loop = network.loop
         self._end = end
-        #: The way to the server of this connection.
+        #: The line of this connection.
         self.line = end.line
         #: Number of the connection in its network; both ends have the same.
         self.number = end.number
@@ -399,7 +397,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_paused = self._has_end = self._closing = False
         self._writing_paused = False
         self._lost = 0
-        """Not 0 once connection_lost is called or about to be; counts what is written after."""
+        """0 until connection_lost is called or scheduled; then counts the later writes."""
         self._ended = False
         self._said_eof = False
         self.set_protocol(protocol)
@@ -407,11 +405,11 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_soon(protocol.connection_made, self)
         self._loop.call_soon(self._start_reading)
 
-    # -- facts
+    # -- state
 
     @property
     def is_over(self) -> bool:
-        """Whether the protocol was told that the connection is lost."""
+        """Whether `connection_lost` was called."""
         return self._ended
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -471,7 +469,7 @@ class SimulatedTransport(asyncio.Transport):
             self._fail(error, f"Fatal error: protocol.{doing}() call failed.", is_own=True)
 
     def _receive(self, limit: int) -> bytes | None:
-        """Return what has arrived; None after an error, which has ended the transport."""
+        """Return the received bytes; None after an error, which closes the transport."""
         try:
             return self._end.receive(limit)
         except OSError as error:
@@ -479,7 +477,7 @@ class SimulatedTransport(asyncio.Transport):
             return None
 
     def _read_end(self) -> None:
-        # A TLS connection has no half that stays open.
+        # TLS connections cannot be half-closed.
         if self._protocol.eof_received() and not self._is_tls:
             self._end.reader = None
         else:
@@ -529,7 +527,7 @@ class SimulatedTransport(asyncio.Transport):
         self._maybe_pause()
 
     def _write(self) -> None:
-        """Write what is buffered: there is room in the system's buffers."""
+        """Send the buffered bytes: the socket is writable."""
         if self._lost or not self._buffer:
             return
         try:
@@ -542,7 +540,7 @@ class SimulatedTransport(asyncio.Transport):
             self._end.writer = None
         if self._writing_paused and len(self._buffer) <= self._limits[0]:
             self._writing_paused = False
-            self._tell_flow("resume_writing")
+            self._call_protocol("resume_writing")
         if self._buffer:
             return
         if self._closing:
@@ -570,9 +568,9 @@ class SimulatedTransport(asyncio.Transport):
     def _maybe_pause(self) -> None:
         if not self._writing_paused and len(self._buffer) > self._limits[1]:
             self._writing_paused = True
-            self._tell_flow("pause_writing")
+            self._call_protocol("pause_writing")
 
-    def _tell_flow(self, name: str) -> None:
+    def _call_protocol(self, name: str) -> None:
         try:
             getattr(self._protocol, name)()
         except (SystemExit, KeyboardInterrupt):
@@ -580,10 +578,10 @@ class SimulatedTransport(asyncio.Transport):
         except BaseException as error:
             self._report(error, f"protocol.{name}() failed")
 
-    # -- ends
+    # -- closing
 
     def close(self) -> None:
-        """End after what was written."""
+        """Close after the written bytes are sent."""
         if self._closing:
             return
         self._closing = True
@@ -593,13 +591,13 @@ class SimulatedTransport(asyncio.Transport):
             self._loop.call_soon(self._finish, None)
 
     def abort(self) -> None:
-        """End now. What the system has taken still arrives, and nothing else."""
+        """Close now. Only the bytes that the socket has taken still arrive."""
         self._end_soon(None)
 
-    def get_reset(self) -> None:
-        """Let both ends see a reset of the connection, as soon as they read or write."""
-        self._end.get_reset()
-        self._end.peer.get_reset()
+    def reset(self) -> None:
+        """Reset the connection at both ends. Their next read or write raises."""
+        self._end.receive_reset()
+        self._end.peer.receive_reset()
 
     def _fail(self, error: BaseException, message: str, *, is_own: bool = False) -> None:
         if is_own and not isinstance(error, OSError):
@@ -626,7 +624,7 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_soon(self._finish, error)
 
     def _finish(self, error: Any) -> None:
-        """Tell the protocol, then close the socket."""
+        """Call the protocol's `connection_lost`, then close the socket."""
         self._ended = True
         self._network.ended(self)
         try:
@@ -638,7 +636,7 @@ class SimulatedTransport(asyncio.Transport):
 
 
 def _as_bytes(data: Any) -> Any:
-    """Return data of which `len` counts the bytes. Raises TypeError for what has none."""
+    """Return data whose `len` is the number of bytes. Raises TypeError for other types."""
     if not isinstance(data, _BYTES):
         raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
     if isinstance(data, memoryview) and (data.itemsize != 1 or data.ndim != 1):

@@ -1,4 +1,4 @@
-"""A cluster in a thread, for tests and clients that block."""
+"""A fake cluster in a thread, for blocking tests and clients."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiokafka.testing.cluster import FakeCluster
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 __all__ = ["ServedCluster"]
@@ -22,17 +20,17 @@ T = TypeVar("T")
 
 
 class ServedCluster:
-    """A :class:`FakeCluster` in a thread, with an event loop of its own.
+    """A :class:`FakeCluster` in a thread with its own event loop.
 
     Args:
-        brokers: How many.
-        options: As for :class:`FakeCluster`.
+        brokers: Number of brokers.
+        options: Further arguments of :class:`FakeCluster`.
 
     Example::
 
         with ServedCluster(brokers=3) as server:
             server.call(lambda cluster: cluster.create_topic("orders", partitions=6))
-            send_orders(server.bootstrap_servers)       # a client that blocks
+            send_orders(server.bootstrap_servers)       # a blocking client
             assert server.call(lambda cluster: len(cluster.log("orders", 0).records())) == 1
     """
 
@@ -42,7 +40,7 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start the thread and the brokers, once. Raises what keeps them from listening."""
+        """Start the thread and the brokers, once. Raises the error of a failed start."""
         if self._thread.ident is not None:
             raise RuntimeError("a ServedCluster runs once: make another one")
         self._thread.start()
@@ -56,18 +54,18 @@ class ServedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to."""
+        """``"host:port"`` of every broker, separated by commas."""
         return self._running().bootstrap_servers
 
     def call(self, function: Callable[[FakeCluster], T | Awaitable[T]], timeout_s: float = 30) -> T:
         """Call a function with the cluster, in the loop of the brokers, and return its result.
 
         Args:
-            function: plain, or a coroutine function.
-            timeout_s: seconds to wait for it.
+            function: A plain function, or a coroutine function.
+            timeout_s: Seconds to wait for the result.
 
-        Raises what the function raises; TimeoutError of `concurrent.futures` after `timeout_s`,
-        which cancels it; RuntimeError if the cluster does not run.
+        Raises the exception of the function; TimeoutError of `concurrent.futures` after `timeout_s`
+        seconds, which cancel the function; RuntimeError if the cluster does not run.
         """
         cluster = self._running()
 
@@ -79,7 +77,7 @@ class ServedCluster:
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
-            if future.done():  # it is the function's own
+            if future.done():  # the function itself raised it
                 raise
             future.cancel()
             text = f"the function has not ended after {timeout_s:g} s"
@@ -94,12 +92,7 @@ class ServedCluster:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
     def _run(self) -> None:
