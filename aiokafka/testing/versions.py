@@ -160,4 +160,5 @@ def profile(release: str) -> BrokerProfile:
         if cell != ".":
             low, _, high = cell.partition("-")
             ranges[int(key)] = (int(low), int(high or low))
-    return BrokerProfile(release, Version(release).release, ranges, dict(_FEATURES.get(release, {})))
+    numbers = Version(release).release
+    return BrokerProfile(release, numbers, ranges, dict(_FEATURES.get(release, {})))
