@@ -36,7 +36,7 @@ class Journey(NamedTuple):
 BUDGETS = {
     "start in a group": (58, 1040),
     "send": (25, 92),
-    "getone": (34, 155),
+    "getone": (26, 138),
     "commit": (36, 136),
     "create_topics": (18, 50),
     "modules loaded": (166, 0),
