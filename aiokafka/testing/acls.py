@@ -116,7 +116,6 @@ class AclEntries:
         self._entries[entry] = None
 
     def find(self, wanted: Filter) -> list[Entry]:
-        """Return the entries that match a filter."""
         return [entry for entry in self._entries if wanted.matches(entry)]
 
     def remove(self, wanted: Filter) -> list[Entry]:

@@ -142,15 +142,15 @@ class FakeBroker:
 
     # -- for connections -----------------------------------------------------------------------
 
-    def opened(self, connection: Connection) -> None:
+    def add_connection(self, connection: Connection) -> None:
         """Add a new client connection."""
         self._connections[connection] = None
 
-    def gone(self, connection: Connection) -> None:
+    def remove_connection(self, connection: Connection) -> None:
         """Remove a lost connection without a request in progress."""
         self._connections.pop(connection, None)
 
-    def failed(self, exc: Exception) -> None:
+    def report_failure(self, exc: Exception) -> None:
         """Log an error inside the fake and keep it, unless it is a network error."""
         if isinstance(exc, OSError):
             return

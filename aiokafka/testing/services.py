@@ -143,7 +143,7 @@ class Services:
         the controller, or its start or stop.
         """
         self.reassignments.advance()
-        self.replication.pursue()
+        self.replication.replicate()
         self.leaders_changed()
         self._script.wake()
 
