@@ -246,7 +246,8 @@ class FakeBroker:
                 raise CloseConnectionError
             return Reply([])
         if isinstance(answer, Fail):
-            return self._reply(self._failure(answer.errno, request, context), context)
+            api = handlers.load(context.api_key)
+            return self._reply(api.refuse(context, request, answer.errno), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
             # The request of a producer with acks=0 has no response to change.
@@ -286,9 +287,6 @@ class FakeBroker:
             waits = self.services.quotas.charge_for(context, result)
             result.throttle_time_ms = max(waits, result.throttle_time_ms)
         return result
-
-    def _failure(self, errno: int, request: Any, context: RequestContext) -> Response:
-        return handlers.load(context.api_key).refuse(context, request, errno)
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:

@@ -284,7 +284,7 @@ class FakeCluster:
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and its records. All brokers notice at once."""
         self._state.delete_topic(self._state.topics[name])
-        self._services.topic_deleted(name)
+        self._services.groups.forget_topic(name)
         self._script.wake()
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
@@ -312,7 +312,7 @@ class FakeCluster:
         if stale is not None:
             stale.catch_up(broker_id)
         self._state.set_leader(partition, broker_id)
-        self._services.leaders_changed()
+        self._services.transactions.complete_waiting()
         self._script.wake()
         return partition.leader_epoch
 

@@ -29,7 +29,9 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond in the next generation of the group (KIP-848)."""
+    """Add a member, and respond in the next generation of the group. A group of the consumer
+    protocol responds at once (KIP-848).
+    """
     _check(context, request)
     try:
         group = context.services.groups.for_join(request.group_id)
@@ -164,7 +166,7 @@ _FIRST_SEVERAL = 3
 
 @handles(LeaveGroupRequest)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove members; the others rebalance (KIP-345)."""
+    """Remove one member, or several (KIP-345). The other members rebalance."""
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     members = request.members
     if context.api_version < _FIRST_SEVERAL:

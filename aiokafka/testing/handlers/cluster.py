@@ -155,7 +155,7 @@ def unregister_broker(
 
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Add a voter; only a dynamic quorum can change (`kraft.version` 1) (KIP-853)."""
+    """Add a voter (KIP-853). Only a dynamic quorum can change (`kraft.version` 1)."""
     if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     if request.voter_id in context.cluster_state.voters:
@@ -168,7 +168,7 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
 def remove_raft_voter(
     context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
-    """Remove a voter; only a dynamic quorum can change (`kraft.version` 1) (KIP-853)."""
+    """Remove a voter (KIP-853). Only a dynamic quorum can change (`kraft.version` 1)."""
     if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     voter = context.cluster_state.voters.get(request.voter_id)

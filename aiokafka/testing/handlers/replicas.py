@@ -165,7 +165,7 @@ async def elect_leaders(
             continue
         result = PartitionResult(partition_id=index, error_code=errno, error_message=None)
         found.setdefault(topic, []).append(result)
-    context.services.leaders_changed()
+    context.services.transactions.complete_waiting()
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(topic=topic, partition_result=results)
@@ -270,7 +270,7 @@ def _reassign(
     if not may_change and len(target) != factor:
         return errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
     reassignments.begin(partition, target)
-    context.services.leaders_changed()
+    context.services.transactions.complete_waiting()
     return 0, None
 
 

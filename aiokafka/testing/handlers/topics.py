@@ -183,7 +183,7 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
             wanted, errors.TopicDeletionDisabled.errno, "Topic deletion is disabled."
         )
     context.cluster_state.delete_topic(topic)
-    context.services.topic_deleted(topic.name)
+    context.services.groups.forget_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
