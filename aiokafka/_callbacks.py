@@ -1,4 +1,4 @@
-"""Functions of the application that a client calls: check them, and survive what they raise."""
+"""Checks of functions of the application, and calls that survive their exceptions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from aiokafka._log import SubjectLog
 __all__ = ["Guard", "check_result", "refuse_awaitable", "refuse_generators"]
 
 _QUIET = 60.0
-"""Seconds between two lines of the log about one kind of code."""
+"""Seconds between two log lines of a guard."""
 
 
 class Guard:
-    """Calls what the application gave, and logs what it raises, once a minute.
+    """Calls functions of the application, such as a metrics collector, and logs their exceptions,
+    at most once a minute.
 
-    Owns when a line was logged last, and how many failures came since.
+    Owns the time of the last log line, and the number of exceptions since then.
     """
 
     def __init__(self, log: SubjectLog, what: str) -> None:
-        """Log to `log`; `what` is called names the code in messages."""
+        """Args:
+        what: The name of the functions in log lines.
+        """
         self._log = log
         self._what = what
         self._loop = asyncio.get_running_loop()
@@ -31,16 +34,16 @@ class Guard:
         self._unsaid = 0
 
     def call(self, function: Callable[..., Any], /, *args: Any, **facts: Any) -> Any:
-        """Return what `function` returns; None if it raises, which is logged."""
+        """Return the result of `function`; None if it raises."""
         try:
             return function(*args, **facts)
         except (Exception, asyncio.CancelledError) as error:
-            # A plain function cannot be cancelled: this is the outcome of something it looked at.
+            # A CancelledError of a plain function comes from a future that it examined.
             self.complain(error)
             return None
 
     def complain(self, error: BaseException) -> None:
-        """Log that the code has raised `error`, unless it did within the last minute."""
+        """Log an exception, unless one was logged within the last minute."""
         now = self._loop.time()
         if now < self._quiet_until:
             self._unsaid += 1
@@ -54,7 +57,8 @@ class Guard:
 
 
 def refuse_generators(argument: str, function: Any) -> None:
-    """Raise TypeError for a generator function, plain or async, or an object whose call is one."""
+    """Raise TypeError for a generator function, plain or async, also as the `__call__` of an
+    object."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
@@ -65,7 +69,8 @@ def refuse_generators(argument: str, function: Any) -> None:
 
 
 def check_result(result: object) -> None:
-    """Raise TypeError for what a call has returned that stands for work, and cannot be awaited."""
+    """Raise TypeError for a result that is neither a value nor awaitable: generators and concurrent
+    futures."""
     if inspect.isasyncgen(result) or inspect.isgenerator(result):
         raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
     if isinstance(result, concurrent.futures.Future):
@@ -76,10 +81,9 @@ def check_result(result: object) -> None:
 
 
 def refuse_awaitable(option: str, result: object) -> None:
-    """Raise TypeError if the function given as `option`, a serializer or deserializer, has returned
-    an awaitable in place of bytes or a value.
+    """Raise TypeError if a serializer or deserializer, given as `option`, returned an awaitable.
 
-    Closes a coroutine, as nothing awaits it.
+    Closes a coroutine, so that Python does not warn about it.
     """
     if not inspect.isawaitable(result):
         return

@@ -1,8 +1,8 @@
-"""Where the library takes times, random bytes and numbers of its objects from.
+"""Sources of time, random bytes and object numbers, which a simulation replaces.
 
-Everything else that a simulation has to decide (timers, sockets, threads, names) goes through the
-event loop already. These do not, so `aiokafka.testing.simulation` puts its own functions here
-for as long as a simulated loop runs. Call them through the module: ``_clock.wall_time()``.
+A simulation controls everything else (timers, sockets, threads, name resolution) through the event
+loop. `aiokafka.testing.simulation` replaces the functions here while a simulated loop runs, so call
+them through the module: ``_clock.wall_time()``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ wall_time: Callable[[], float] = time.time
 """Seconds since 1970."""
 
 running_time: Callable[[], float] = time.perf_counter
-"""Seconds of a clock that is never set, also outside of an event loop."""
+"""Seconds of a monotonic clock, also outside of an event loop."""
 
 random_bytes: Callable[[int], bytes] = os.urandom
-"""So many bytes that cannot be guessed."""
+"""Return this number of cryptographically random bytes."""
 
 next_number: Callable[[], int] = itertools.count(1).__next__
-"""A number that no object before had, for names."""
+"""Return a number that is unique in the process, for names."""
 
 
 def random_uuid() -> uuid.UUID:
-    """Return a UUID of version 4, made of `random_bytes`."""
+    """Return a UUID (version 4) from `random_bytes`."""
     import uuid  # slow to import: it looks at the platform
 
     return uuid.UUID(bytes=random_bytes(16), version=4)

@@ -1,7 +1,7 @@
-"""What Python code cannot say to CPython, and compiled code can.
+"""Operations of CPython's C API: garbage collection flags, type names, awaitables.
 
-Compiled modules use the C forms in `_cpython_native.pxd`. The functions here are for the same
-modules run as plain sources. Most of them do nothing.
+Compiled modules use the C forms in `_cpython_native.pxd`. These functions take their place when the
+same modules run as plain sources; most of them do nothing.
 """
 
 from __future__ import annotations
@@ -27,36 +27,32 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-# -- Keep records out of the garbage collector's rounds while they cannot be part of a cycle.
-# -- Reading creates many short-lived objects that refer to nothing but bytes and numbers; walking
-# -- over them took a third of the time that reading takes.
+# -- Exclude records from garbage collection while they cannot be part of a reference cycle:
+# traversing them took a third of the time of reading
 
 
 def untrack(instance: Any) -> None:
-    """Let the collector ignore `instance`, which refers only to objects that refer to nothing."""
+    """Exclude `instance` from garbage collection; it refers to no containers."""
 
 
 def track(instance: Any) -> None:
-    """Let the collector see `instance` again: it may now be part of a cycle."""
+    """Include `instance` in garbage collection again: it may be part of a reference cycle now."""
 
 
 def set_tracked(instance: Any, name: str, value: Any) -> None:
-    """Set an attribute, and let the collector see `instance` again: it may now be part of a
-    cycle."""
+    """Set an attribute, and include `instance` in garbage collection again."""
     object.__setattr__(instance, name, value)
 
 
 def set_plainly(cls: Any) -> None:
-    """Let instances of `cls` set attributes without its `__setattr__`, which calls `set_tracked`.
-
-    Uncompiled instances are never untracked, and every attribute of theirs would go through it.
-    """
+    """Remove the `__setattr__` of `cls` that calls `set_tracked`: uncompiled instances are always
+    tracked."""
     del cls.__setattr__
 
 
 def spare_dict(instance: Any) -> None:
-    """Free the empty dict that an instance of an extension type is made with. Python makes another
-    for the first attribute."""
+    """Free the empty `__dict__` of a new extension type instance. Python creates another on
+    demand."""
 
 
 _new_tuple: Callable[..., Any] = tuple.__new__
@@ -72,45 +68,42 @@ def make_untracked(cls: Any, fields: tuple[Any, ...]) -> Any:
 
 
 def own_dict(instance: Any) -> dict[str, Any]:
-    """Return what an instance has stored besides its C members, whatever its `__dict__` shows."""
+    """Return the real `__dict__` of an instance, without its C members."""
     return instance.__dict__  # type: ignore[no-any-return]
 
 
 def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: type) -> None:
-    """Let an extension type set attributes with `set_attribute`, and show `dictionary`, a property,
-    as the `__dict__` of its instances.
+    """Make an extension type use `set_attribute` and show the property `dictionary` as `__dict__`.
 
-    As in a class that is written in Python, such as `model`, so that `object.__setattr__` can be
-    called for an instance: of what an extension type brings itself it is refused. Uncompiled
-    instances are never untracked and have their fields in their `__dict__`, so here it does
-    nothing.
+    The type behaves like a Python class such as `model` then, so that `object.__setattr__` accepts
+    its instances. Does nothing for uncompiled classes.
     """
 
 
 def present_as(cls: type, module: str, name: str) -> None:
-    """Set the name that `repr`, `pickle` and documentation show.
+    """Set the module and name that `repr`, `pickle` and documentation show.
 
-    Compiled callers use the C form: the attributes of an extension type
-    cannot be set from Python. Both strings have to be literals.
+    The C form is for extension types, whose attributes are read-only in Python. Both strings have
+    to be literals.
     """
     cls.__module__ = module
     cls.__qualname__ = cls.__name__ = name
 
 
 async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]], source: S) -> T:
-    """Return `take(source)`, or wait for `find(source)` where that is None. Takes nothing before it
-    is awaited.
+    """Return `take(source)` if it is not None, else `await find(source)`. Both run when it is
+    awaited.
 
-    Compiled callers use the C form, which costs less than a coroutine.
+    The C form costs less than a coroutine.
     """
     value = take(source)
     return await find(source) if value is None else value
 
 
 def ready(value: T) -> Generator[Any, None, T]:
-    """Return what `__await__` returns for a `value` that is there: `await` has it at once.
+    """Return an iterator for `__await__` that ends at once with `value`.
 
-    The C form gives it without an exception, which even a generator needs.
+    The C form does so without raising StopIteration.
     """
     return value
     yield  # type: ignore[unreachable]

@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Word(str, enum.Enum):
-    """A string that is one of a few; it prints and compares as that string."""
+    """A string enum whose members print as their value, also on Python 3.10."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -63,7 +63,7 @@ class Word(str, enum.Enum):
 
 
 class ConsumerState(Word):
-    """What a consumer is doing. Each is a string, such as `"running"`."""
+    """The states of a consumer; strings such as `"running"`."""
 
     NEW = "new"
     """`start` was not called."""
@@ -72,48 +72,48 @@ class ConsumerState(Word):
     """`start` was called and has not returned."""
 
     UNSUBSCRIBED = "unsubscribed"
-    """There is nothing to read: no subscription, no partitions chosen by hand."""
+    """There is neither a subscription nor a manual assignment."""
 
     REBALANCING = "rebalancing"
-    """It joins its group, or has to join it again, and has no say over its partitions."""
+    """The consumer joins or rejoins its group, and owns no partitions meanwhile."""
 
     RUNNING = "running"
-    """It fetches; with a group: as a member, with its share of the partitions."""
+    """The consumer fetches; in a group it is a member with an assignment."""
 
     POLL_OVERDUE = "poll_overdue"
-    """It left its group, since the application asked for no records for `max_poll_interval_ms`; it
-    joins again when the application asks."""
+    """The consumer left its group because the application requested no records for
+    `max_poll_interval_ms`. It rejoins with the next request."""
 
     UNREACHABLE = "unreachable"
-    """The group's coordinator does not answer, or none of its partitions can be read: their brokers
-    do not answer, or have answered with nothing but errors for five seconds. It goes on trying."""
+    """The group's coordinator does not respond, or no partition can be read: for five seconds the
+    brokers have not responded, or only with errors. The consumer keeps retrying."""
 
     FAILED = "failed"
-    """It cannot go on, such as when another member took its `group_instance_id`: every call says
-    why."""
+    """The consumer failed, for example because another member took its `group_instance_id`. Every
+    call raises the error."""
 
     CLOSED = "closed"
     """`stop` was called."""
 
 
 class ProducerState(Word):
-    """What a producer is doing. Each is a string, such as `"running"`."""
+    """The states of a producer; strings such as `"running"`."""
 
     NEW = "new"
     """`start` was not called, or has not returned."""
 
     RUNNING = "running"
-    """It sends."""
+    """The producer sends."""
 
     UNREACHABLE = "unreachable"
-    """No broker that has to get records answers, or takes any for five seconds; or none answers at
-    all. It goes on trying."""
+    """The brokers of all pending records do not respond, or have accepted none for five seconds; or
+    no broker responds at all. The producer keeps retrying."""
 
     FAILED = "failed"
-    """It cannot go on, such as when another producer took its `transactional_id`."""
+    """The producer failed, for example because another producer took its `transactional_id`."""
 
     CLOSING = "closing"
-    """`stop` was called, and has not returned: it delivers the rest."""
+    """`stop` was called and has not returned: the producer delivers the pending records."""
 
     CLOSED = "closed"
     """`stop` has returned, or `start` has failed."""
@@ -126,10 +126,10 @@ Failure = tuple[float, BaseException | None]
 """The time (loop time) and the error."""
 
 Due = tuple[float, str, float]
-"""When a request was made (loop time), what it is called, and the seconds that a healthy broker
-takes to answer it."""
+"""The send time of a request (loop time), its name, and the expected response time of a healthy
+broker in seconds."""
 
-# No response, or that of a broker that is not, or not yet, the coordinator.
+# No response, or the response of a broker that is not, or not yet, the coordinator.
 _AWAY = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -137,16 +137,16 @@ _AWAY = (
     RequestTimedOutError,
 )
 
-# What a coordinator responds in the first moments of a cluster, while its internal topic is made.
+# Errors of coordinator requests while a new cluster creates its internal topics.
 _SETTLING = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
 )
-# Seconds for which these are no outage of a party that has not responded yet.
+# Seconds for which these errors are no outage, before the first success.
 _SETTLED_AFTER = 5.0
 
-# Changes of its state that a client remembers.
+# Number of earlier states that are kept.
 _REMEMBERED = 20
 
 # Expected response time of a healthy broker, in seconds, for a request that does not block.
@@ -154,10 +154,10 @@ PROMPT = 1.0
 
 
 class NodeHealth:
-    """How long one party has not responded, and why; written by the code that sends it requests.
+    """Whether one party (a broker, or a coordinator) responds, and since when it does not.
 
-    A failure counts from when its response was due, silence as well. Each change is logged once,
-    however often the party is asked meanwhile.
+    The code that sends requests to the party reports them here. An outage starts when the first
+    response was due. Its start and its end are logged once.
     """
 
     __slots__ = (
@@ -185,18 +185,22 @@ class NodeHealth:
         address: Callable[[], str] | None = None,
         resumes_at: Callable[[], float] | None = None,
     ) -> None:
-        """Begin without requests. `address()` is where the party is, `resumes_at()` the loop time
-        until which it has asked this client to wait."""
+        """Start without requests.
+
+        Args:
+            address: Returns the current address of the party, "" if unknown.
+            resumes_at: Returns the loop time until which the party throttles this client.
+        """
         self.name = name
         self._address = address
         self._resumes_at = resumes_at
         self._resumed_at = 0.0
         self.on_change = on_change
-        """Called when it begins or ceases to fail."""
+        """Called when an outage starts or ends."""
         self.answered_at: float | None = None
         self.failing_since: float | None = None
         self.error: KafkaError | None = None
-        """The last failure, which may be over."""
+        """The last error; the outage may be over."""
         self.error_at = 0.0
         self._first_failed_at: float | None = None
         self._is_closed = False
@@ -204,15 +208,15 @@ class NodeHealth:
         self._log = log
         self._loop = asyncio.get_running_loop()
 
-    def asked(self, request: str, patience: float = 0.0) -> _Question:
-        """Note while the block runs that a request is out; the arguments are those of `expect`."""
-        return _Question(self, request, patience)
+    def asked(self, request: str, patience: float = 0.0) -> _RequestInFlight:
+        """Return a context manager for a request in flight; the arguments are those of `expect`."""
+        return _RequestInFlight(self, request, patience)
 
     def expect(self, request: str, patience: float = 0.0) -> Due:
-        """Note that a request is out, until `forgive` is called with what this returns.
+        """Register a request in flight; `forgive` removes the returned entry.
 
         Args:
-            request: What the request is called in a message, such as "Fetch".
+            request: The name of the request in messages, such as "Fetch".
             patience: Seconds that the broker may take, beyond :data:`PROMPT`.
         """
         due = (self._loop.time(), request, patience + PROMPT)
@@ -220,16 +224,16 @@ class NodeHealth:
         return due
 
     def forgive(self, due: Due) -> None:
-        """Note that a request has ended, one way or the other."""
+        """Remove a request that has ended, with a response or without."""
         self._due.remove(due)
 
     @property
     def is_asked(self) -> bool:
-        """Whether a request is out."""
+        """Whether a request is in flight."""
         return bool(self._due)
 
     def succeed(self) -> None:
-        """Note that the party has responded."""
+        """End the outage, if there is one: the party has responded."""
         self.answered_at = now = self._loop.time()
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
@@ -237,7 +241,7 @@ class NodeHealth:
             self._changed()
 
     def fail(self, error: KafkaError) -> None:
-        """Note that the party has not responded, or cannot do its work."""
+        """Start or continue an outage: the party has not responded, or cannot serve requests."""
         if self._is_closed:
             return
         now = self._loop.time()
@@ -248,15 +252,14 @@ class NodeHealth:
             return
         if self.failing_since is None:
             self._log.warning("%s does not answer: %s", self.place, error)
-            # Not from now on: the response may have been due for long, as when a request ran into
-            # its timeout.
+            # From when the response was due: a request that timed out was due long before.
             self.failing_since = min([now, *(due for due, _ in self._dues())])
             self._changed()
         else:
             self._log.debug("%s does not answer: %s", self.place, error)
 
     def _is_settling(self, now: float, error: KafkaError) -> bool:
-        """Tell a cluster that is making its internal topics from an outage."""
+        """Return whether the error comes from a new cluster that creates its internal topics."""
         if self.answered_at is not None or self.failing_since is not None:
             return False
         if self._first_failed_at is None:
@@ -267,7 +270,7 @@ class NodeHealth:
         return is_settling
 
     def note(self, error: KafkaError) -> None:
-        """Note how a request ended: with an error code in its response, or without a response."""
+        """Call `succeed` or `fail` for the error of a request: most error codes are responses."""
         is_answer = isinstance(error, (BrokerResponseError, CommitFailedError))
         if is_answer and not isinstance(error, _AWAY):
             self.succeed()
@@ -275,7 +278,7 @@ class NodeHealth:
             self.fail(error)
 
     def close(self) -> None:
-        """Note no failure from here on: this client closes its connections."""
+        """Ignore failures from now on: this client closes its connections."""
         self._is_closed = True
 
     def _changed(self) -> None:
@@ -283,11 +286,11 @@ class NodeHealth:
             self.on_change()
 
     def forget(self) -> None:
-        """Forget a failure: the party was not asked for a while, and might respond by now."""
+        """Clear the outage: the party got no requests for a while, and may respond now."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
-        """Return since when (loop time) a response is missing that was due; None if all is well."""
+        """Return the loop time since when a due response is missing; None without an outage."""
         if self.failing_since is not None:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
@@ -297,8 +300,8 @@ class NodeHealth:
         return [(due, request) for due, request in self._dues() if heard < due < now]
 
     def _dues(self) -> list[tuple[float, str]]:
-        """Return by when the requests that are out are to be answered (loop time)."""
-        # A party that throttles this client reads nothing before, as it has said itself.
+        """Return the expected response time (loop time) and the name of each request in flight."""
+        # Not before the end of a throttle, until which the party reads nothing.
         if self._due and self._resumes_at is not None:
             self._resumed_at = max(self._resumed_at, self._resumes_at())
         since = self._resumed_at
@@ -306,16 +309,15 @@ class NodeHealth:
 
     @property
     def place(self) -> str:
-        """The name, with the address if that is known."""
+        """The name, and the address if it is known."""
         address = self._address() if self._address is not None else ""
         text = f"{self.name} at {address}" if address else self.name
         return Subject(text, **about(self.name))
 
     def outage(self, now: float) -> Outage | None:
-        """Return what is wrong with this party at the moment (`now`: loop time), None if nothing.
+        """Return the current outage (`now`: loop time), None if there is none.
 
-        An error counts only for the outage in which it came: a party that is silent now is not
-        explained by the error of an outage that is over.
+        The error of an earlier outage does not count for the current one.
         """
         since = self.silent_since(now)
         if since is None:
@@ -334,7 +336,7 @@ def broker_health(
     log: logging.Logger | SubjectLog,
     on_change: Callable[[], None] | None,
 ) -> NodeHealth:
-    """Return what is known of whether a broker responds; nothing yet."""
+    """Return a new NodeHealth of a broker."""
     return NodeHealth(
         Subject(f"Broker {node_id}", node_id=node_id),
         log,
@@ -344,9 +346,9 @@ def broker_health(
     )
 
 
-class _Question:
-    """A request that is out. There is one for each request: a generator would cost several times
-    as much."""
+class _RequestInFlight:
+    """The context manager of `NodeHealth.asked`. A class, because it is created for each request
+    and `contextlib.contextmanager` costs several times as much."""
 
     __slots__ = ("_contact", "_due", "_patience", "_request")
 
@@ -453,7 +455,7 @@ class StateLog:
 
 
 def newest(failures: Iterable[Failure], contacts: Iterable[NodeHealth]) -> Failure:
-    """Return the last failure of all."""
+    """Return the latest of these failures and the last errors of these parties."""
     known = [*failures, *((contact.error_at, contact.error) for contact in contacts)]
     return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
 
@@ -466,22 +468,22 @@ def _when(failure: Failure) -> float:
 
 
 LASTING = 5.0
-"""Seconds after which a wait is logged, and listed by `health()`."""
+"""Seconds after which a wait is logged and listed by `health()`."""
 
-# Seconds between two looks at what is waited for.
+# Seconds between two checks of the waits.
 _INTERVAL = 1.0
-# A call that ran out of time and is made again within so many seconds goes on with the same wait;
-# within `LASTING` if it was given up early.
+# A call that timed out and is repeated within so many seconds continues the same wait; within
+# `LASTING` seconds if it ended early.
 _GAP = 30.0
-# How many such calls are remembered.
+# Limit of remembered calls that timed out.
 _MOST_LATE = 100
-# Names in one line of the log.
+# Limit of names in one log line.
 _MOST_NAMES = 5
 
 _LATE = (KafkaTimeoutError, OutOfTimeError, asyncio.TimeoutError, asyncio.CancelledError)
 
 Source = Callable[[float], Iterable["Stall"]]
-"""Returns what the parts of a client wait for at a time (loop time)."""
+"""Returns the stalled partitions and requests of a client at a time (loop time)."""
 
 
 class Stall(NamedTuple):
@@ -508,12 +510,12 @@ class Stall(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What is waited for, in words."""
+        """The text for logs and `health()`."""
         return self.kind if self.partition is None else f"{self.kind} {named([self.partition])}"
 
 
 class Wait:
-    """A call that waits, while its block runs."""
+    """A call that waits; a context manager."""
 
     __slots__ = (
         "_is_logged",
@@ -559,13 +561,13 @@ class Wait:
         self._waits.end(self, error)
 
     def note(self, error: BaseException) -> None:
-        """Note why the last attempt has failed."""
+        """Set the error of the last attempt."""
         # Without the traceback, which would keep the callers of the failed call in memory.
         self.error = renewed(error)
         self.error_at = self._waits.time()
 
     def stall(self) -> Stall:
-        """Return what is waited for at this moment."""
+        """Return this wait as a Stall."""
         if self._why is not None and (error := self._why()) is not None:
             self.note(error)
         about = f" ({named(self._partitions)})" if self._partitions else ""
@@ -576,13 +578,14 @@ class Wait:
 
 
 class Waits:
-    """Lists what a client waits for: calls, which register here, and what its parts report.
+    """Lists the waits of a client: calls, which register here, and stalled partitions, which
+    `source` returns.
 
-    Whatever lasts longer than `LASTING` is logged once as a WARNING, and once more at INFO when it
-    is over. Nothing here runs per record or per request.
+    A wait longer than `LASTING` is logged once as WARNING, and once at INFO when it ends. Nothing
+    here runs per record or per request.
 
-    Owns: the calls that wait; those that ran out of time lately, so that a program that repeats
-    them gets one WARNING; what has been logged.
+    Owns: the waiting calls; the calls that timed out recently, so that repeating them logs one
+    WARNING; the logged waits.
     """
 
     def __init__(self, log: logging.Logger, subject: str) -> None:
@@ -592,15 +595,18 @@ class Waits:
         self._late: dict[str, tuple[float, float]] = {}
         self._logged: dict[object, Stall] = {}
         self.is_followed = False
-        """Whether a producer or consumer lists its waits. Other clients do not: each of their calls
-        has a deadline, and raises."""
+        """Whether a producer or consumer uses this. Other clients need no list of waits, because
+        all of their calls have deadlines."""
         self._looked_at = self._loop.time()
         self._source: Source = lambda _: ()
         self._judge: Callable[[], bool] = lambda: False
 
     def follow(self, log: logging.Logger, source: Source, judge: Callable[[], bool]) -> None:
-        """List what `source` tells, too, and log by another logger. `judge()` is called with each
-        look, and returns whether the state of the client, which is logged, explains everything."""
+        """Include the waits that `source` returns, and use another logger.
+
+        `judge()` is called with each check, and returns whether the state of the client, which is
+        logged, explains all waits.
+        """
         self.is_followed = True
         self._log = SubjectLog(log, self._log.subject)
         self._source = source
@@ -614,22 +620,22 @@ class Waits:
         why: Callable[[], BaseException | None] | None = None,
         is_logged: Callable[[], bool] | None = None,
     ) -> Wait:
-        """Return a block in which a call waits for `key`, such as "OffsetCommit of group 'g'".
+        """Return a context manager for a wait, such as for "OffsetCommit of group 'g'".
 
         Args:
-            partitions: Which partitions the call is about.
-            reason: Why it waits, before anything has failed.
-            why: Returns the reason of the moment, of a wait whose owner notes none.
-            is_logged: Returns whether the cause has been logged by another part.
+            partitions: The partitions of the call.
+            reason: The reason of the wait before the first error.
+            why: Returns the current error, for callers that do not call `Wait.note`.
+            is_logged: Returns whether the cause was already logged elsewhere.
         """
         return Wait(self, key, partitions, reason, why, is_logged)
 
     def time(self) -> float:
-        """Return the time of the loop, in which this may not run."""
+        """Return the loop time, also outside of the loop."""
         return self._loop.time()
 
     def begin(self, wait: Wait) -> None:
-        """Count in a call."""
+        """Add a call."""
         wait.since = now = self._loop.time()
         if self._late:
             since, ended_at = self._late.get(wait.key, (now, now))
@@ -638,7 +644,7 @@ class Waits:
         self._calls[wait] = None
 
     def end(self, wait: Wait, error: BaseException | None) -> None:
-        """Count out a call; `error`: what it raises."""
+        """Remove a call, which ended with `error` or without."""
         del self._calls[wait]
         now = self._loop.time()
         has_lasted = error is not None and now - wait.since >= LASTING
@@ -651,13 +657,13 @@ class Waits:
             self._late.pop(wait.key, None)
 
     def lasting(self) -> list[Stall]:
-        """Return what has been waited for longer than `LASTING`, the oldest first."""
+        """Return the waits longer than `LASTING`, the oldest first."""
         now = self._loop.time()
         found: dict[str, Stall] = {}
         for wait in list(self._calls):
             if now - wait.since >= LASTING:
                 stall = wait.stall()
-                # Many calls may wait for the same: the first tells since when, the last why.
+                # Of several calls with the same key, use the earliest start and the last error.
                 other = found.get(wait.key, stall)
                 last = max(stall, other, key=lambda one: one.error_at)
                 found[wait.key] = last._replace(since=min(stall.since, other.since))
@@ -666,13 +672,13 @@ class Waits:
         return sorted(lasting, key=lambda stall: stall.since)
 
     def gauges(self) -> dict[str, float]:
-        """Return how many waits last, and how many seconds the oldest of them has lasted."""
+        """Return the number of lasting waits, and the age of the oldest one in seconds."""
         lasting = self.lasting()
         age = self._loop.time() - lasting[0].since if lasting else 0.0
         return {"stalled_count": len(lasting), "stalled_age": age}
 
     async def run(self) -> None:
-        """Look from time to time, until cancelled."""
+        """Check the waits periodically, until cancelled."""
         self._looked_at = self._loop.time()
         while True:
             await asyncio.sleep(_INTERVAL)
@@ -682,15 +688,15 @@ class Waits:
 
     @property
     def has_stood_still(self) -> bool:
-        """Whether the program has kept the loop from running for a while: what brokers have sent
-        meanwhile is not read yet."""
+        """Whether the event loop was blocked for a while: responses that have arrived meanwhile are
+        not read yet."""
         return self._loop.time() - self._looked_at > 2 * _INTERVAL
 
     def look(self) -> None:
-        """Log what has begun to last, and what does not last any more."""
+        """Log new lasting waits, and those that have ended."""
         is_explained = self._judge()
         if is_explained and not self._logged:
-            return  # during an outage of very many partitions, nothing is to be logged
+            return  # nothing to log; skips the list of many partitions during an outage
         lasting = {stall.key: stall for stall in self.lasting()}
         if not lasting and not self._logged:
             return
@@ -710,20 +716,20 @@ class Waits:
             self._log.info("Not waiting any more: %s", _described(ended))
 
     def _may_go_on(self, key: object) -> bool:
-        """Return whether a call has run out of time lately, and may be made again."""
+        """Return whether a call timed out recently and may be repeated."""
         late = self._late.get(key) if isinstance(key, str) else None
         return late is not None and self._loop.time() - late[1] <= _GAP
 
 
 def named(partitions: Collection[TopicPartition]) -> str:
-    """Name the first few of these partitions, and say how many more there are."""
+    """Return the names of the first few partitions and the number of the others."""
     first = ", ".join(f"{tp[0]}-{tp[1]}" for tp in sorted(partitions)[:_MOST_NAMES])
     more = len(partitions) - _MOST_NAMES
     return f"{first} and {more} more" if more > 0 else first
 
 
 def _described(stalls: Iterable[Stall]) -> str:
-    """Return what is waited for, and why; partitions with the same kind of error together."""
+    """Return the waits and their reasons, with partitions grouped by the kind of error."""
     groups: dict[tuple[str, object], list[Stall]] = {}
     for stall in stalls:
         cause = type(stall.error) if stall.error is not None else stall.reason

@@ -1,4 +1,4 @@
-"""Log lines that name the client that they are about, as text and as fields."""
+"""Loggers whose lines name the client, as text and as fields of the log record."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ __all__ = ["Subject", "SubjectLog", "about"]
 
 
 class Subject(str):
-    """A text such as "Consumer c of group g", which has the same as fields."""
+    """A name in log lines, such as "Consumer c of group g", with the same facts as fields."""
 
     fields: Mapping[str, object]
 
     def __new__(cls, text: str, **fields: object) -> Self:
-        """Return `text` with these fields; those that are None are left out."""
+        """Return `text` with these fields, without those that are None."""
         made = super().__new__(cls, text)
         made.fields = {name: value for name, value in fields.items() if value is not None}
         return made
 
 
 def about(subject: str) -> dict[str, object]:
-    """Return the fields of a line about `subject`, for `extra=`; none for a plain text."""
+    """Return the fields of `subject` for `extra=`; empty for a plain string."""
     return dict(subject.fields) if isinstance(subject, Subject) else {}
 
 
 class SubjectLog:
-    """A logger that begins each line with its subject, such as "Consumer c of group g".
+    """A logger whose lines start with its subject, such as "Consumer c of group g".
 
     A process may have many clients, and by default all consumers have the same client id. The
-    methods are those of `logging.Logger`; lines carry the place of their caller.
+    methods are those of `logging.Logger`; lines have the location of the caller.
 
-    Each record of the log has the fields of a `Subject`, those of an argument that is one, and
-    `topic` and `partition` of a TopicPartition. What else a line concerns is given by name, as in
-    `node_id=1`.
+    Log records have the fields of the subject and of `Subject` arguments, and `topic` and
+    `partition` of TopicPartition arguments. Other fields are given by name, as in `node_id=1`.
     """
 
     __slots__ = ("_logger", "subject")
@@ -90,7 +89,7 @@ class SubjectLog:
             elif isinstance(arg, Subject):
                 extra.update(arg.fields)
         extra.update(fields)
-        # The line is the caller's, two frames up.
+        # The caller is two frames up.
         self._logger.log(
             level,
             f"%s: {text}",

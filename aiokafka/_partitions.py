@@ -1,4 +1,4 @@
-"""Partitions, topics and offsets as callers name them."""
+"""Conversion and checks of partitions, topics and offsets that callers pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-# Users import it from there, and so do pickles. Errors name it too, which is why it is made here.
+# Users and pickles import it from there. It is defined here for `aiokafka.errors`.
 TopicPartition.__module__ = "aiokafka.structs"
 
 
@@ -39,10 +39,10 @@ def as_partition(value: Any, rule: str = "Key should be TopicPartition instance"
 
 
 def split_offset(value: Any) -> tuple[Any, Any, int]:
-    """Return the offset, the metadata and the leader epoch (-1: none) of what stands for an offset.
+    """Return the offset, the metadata and the leader epoch (-1: none) of an offset argument.
 
-    It is an int, a pair, an OffsetAndMetadata, or the named tuple of another library that has the
-    epoch as well. The offset and the metadata are not checked. Raises ValueError for anything else.
+    That is an int, a pair, an OffsetAndMetadata, or a named tuple of another library with an epoch.
+    Offset and metadata are not checked. Raises ValueError for anything else.
     """
     if isinstance(value, int):
         return value, "", -1
@@ -59,7 +59,7 @@ def split_offset(value: Any) -> tuple[Any, Any, int]:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise ValueError for a name that no Kafka can have a topic of."""
+    """Raise ValueError for an invalid topic name."""
     if len(name) <= _LONGEST_EVER and _ALLOWED.fullmatch(name) and name not in (".", ".."):
         return
     if not name:

@@ -1,7 +1,8 @@
-"""Own the background tasks of one client object.
+"""Background tasks of one client object, its event loop, and shared starts.
 
-The guarantees of a TaskGroup for an object whose `start()` and `stop()` are called from different
-tasks: a TaskGroup opened in `start()` would cancel the *caller's* task when a child fails.
+`TaskOwner` has the guarantees of a TaskGroup for an object whose `start()` and `stop()` run in
+different tasks: a TaskGroup entered in `start()` would cancel the task that called it when a child
+fails.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ log = logging.getLogger("aiokafka")
 T = TypeVar("T")
 U = TypeVar("U")
 
-# Seconds from the cancellation of a task to the end of the loop, if it was for that end.
+# When a task is cancelled because the event loop ends, the loop ends within so many seconds.
 _GRACE = 0.1
 
 
 class TaskOwner:
-    """Starts tasks, notices the first that fails, ends them all.
+    """Starts tasks, and cancels all when one fails.
 
-    Owns: the running tasks, the oldest first, the context that they run in, and `failure`, the
-    first exception one of them raised. A child that fails cancels its siblings, then
-    `on_failure(exception)` is called once so that no caller waits for what will not come. A child
-    cancelled from outside counts as failed: its work is not done any more.
+    Owns the running tasks (oldest first), the context that they run in, and `failure`, the first
+    exception of a task. A failed task cancels the others; then `on_failure(exception)` is called
+    once, to fail the callers that wait for a result of the tasks. A task that was cancelled from
+    outside counts as failed.
     """
 
     def __init__(
@@ -64,28 +65,28 @@ class TaskOwner:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `stop()` was called or a child failed: nothing new can be started."""
+        """Whether `stop()` was called or a task failed. Then no task can be started."""
         return self._stopping
 
     def keep_context(self) -> None:
-        """Run what is started from now on in the context variables of this call.
+        """Run all later tasks in the context variables of this call.
 
-        Otherwise a task has those of the program that happens to need it first, such as the request
-        of a web server: it would log and trace in its name for ever, and keep it in memory.
+        Otherwise a task runs in the context of the call that happens to start it, such as a web
+        request: it would log and trace as that request, and keep it in memory.
         """
         self._context = copy_context()
 
     @property
     def context(self) -> Context:
-        """A new copy of the context variables that tasks are started with."""
-        # One context cannot be entered twice, and an eager task may start others.
+        """A new copy of the context variables that tasks run in."""
+        # A context cannot be entered twice, and an eager task may start others.
         return copy_context() if self._context is None else self._context.copy()
 
     def start(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Run `coro` as a task named `<owner>:<name>`.
 
-        Raises the failure of an earlier child, or IllegalStateError after `stop()`; `coro` is
-        closed then.
+        Raises the failure of an earlier task, or IllegalStateError after `stop()`, and closes
+        `coro`.
         """
         if self._stopping:
             coro.close()
@@ -94,36 +95,36 @@ class TaskOwner:
         create = asyncio.get_running_loop().create_task
         task = self.context.run(create, coro, name=f"{self.name}:{name}")
         self._tasks[task] = None
-        # A wrapper coroutine would leave `coro` un-awaited when cancelled before its first step.
+        # Not a wrapper coroutine: if cancelled before its first step, it would leave `coro`
+        # un-awaited.
         task.add_done_callback(self._on_done, context=self.context)
         return task
 
     def fail(self, name: str, error: BaseException) -> None:
-        """Do as when a child fails, for a callback, which has no task to raise its exception.
+        """Fail as if a task had failed, for a callback, which has no task.
 
-        `name` is that of its work in the log.
+        `name` is the name of the work in the log.
         """
         self._report(f"{self.name}:{name}", error)
 
     def check(self) -> None:
-        """Raise a new copy of the failure, if a child has failed."""
+        """Raise a copy of the failure, if a task has failed."""
         if self.failure is not None:
             raise renewed(self.failure) from self.failure
 
     async def stop(self, deadline: float | None = None) -> None:
         """Cancel every task and wait until all have ended, at most until `deadline` (loop time;
-        None = no limit).
+        None: no limit).
 
-        May be called from a child (which is then left running), again after it ended, and again
-        after it was cancelled: it then goes on waiting. Tasks still alive at the deadline are
-        logged by name.
+        May be called from one of the tasks (which is not cancelled), and repeatedly, also after a
+        cancelled call. Tasks that still run at the deadline are logged by name.
         """
         self.cancel()
         await self.wait(deadline)
 
     async def wait(self, deadline: float | None = None) -> None:
-        """Do as `stop()`, with tasks that were told to end before: what they do about it is not cut
-        short by telling them again."""
+        """Wait as `stop()` does, after `cancel()`. Does not cancel again, which would interrupt
+        cleanups."""
         pending = self._others()
         if not pending:
             return
@@ -136,28 +137,27 @@ class TaskOwner:
             log.warning("%s: still running at the deadline of stop(): %s", self.name, names)
 
     def is_ending_us(self) -> bool:
-        """Return whether a CancelledError in the running task is meant for the task. Otherwise it
-        came out of something that an application's function has awaited there, such as a task that
-        was cancelled, and is that function's failure.
+        """Return whether a CancelledError cancels the running task.
+
+        Otherwise it came from an application's function, which awaited a cancelled task, for
+        example, and is an error of that function. On Python 3.10 the result is whether the owner
+        stops.
         """
-        # Python 3.10 does not count: there, what happens while the owner stops is for the task.
         count = getattr(asyncio.current_task(), "cancelling", None)
         return self._stopping if count is None else count() > 0
 
     def cancel(self) -> None:
-        """Cancel all tasks, as `stop()` does, without waiting: they end on their own."""
+        """Cancel all tasks without waiting for their ends."""
         self._stopping = True
         for task in self._others():
             task.cancel()
 
     def release(self, task: asyncio.Task[Any]) -> None:
-        """Leave a child to itself: it is not ended with the others."""
+        """Disown a task: it is not cancelled with the others."""
         self._tasks.pop(task, None)
 
     def _others(self) -> list[asyncio.Task[Any]]:
-        """Return every child but the calling one."""
-        # A task that stops its own owner would cancel itself, and never come to the end of the
-        # stop.
+        # A task that stops its owner must not cancel itself: `stop()` would never return.
         caller = asyncio.current_task()
         return [task for task in self._tasks if task is not caller]
 
@@ -168,8 +168,8 @@ class TaskOwner:
             if error is not None:
                 self._report(task.get_name(), error)
         elif not self._stopping:
-            # At the end of `asyncio.run()` all tasks are cancelled, and the loop closed soon. Then
-            # this is an object that its application forgot to stop, which says so by itself.
+            # `asyncio.run()` cancels all tasks and closes the loop soon after that. Then the
+            # application only forgot to stop this object, which warns by itself.
             task.get_loop().call_later(_GRACE, self._on_lost, task.get_name())
 
     def _report(self, name: str, error: BaseException) -> None:
@@ -178,7 +178,6 @@ class TaskOwner:
             self._fail(error)
 
     def _on_lost(self, name: str) -> None:
-        """Fail: a task of ours was cancelled from outside, and the loop goes on."""
         if not self._stopping:
             error = KafkaError(f"background task {name!r} was cancelled from outside")
             log.warning("%s", error)
@@ -196,16 +195,17 @@ class TaskOwner:
 
 
 def is_told_to_end() -> bool:
-    """Return whether a CancelledError in the running task is meant for the task. Otherwise it came
-    out of something that an application's function has awaited there, such as a task that was
-    cancelled, and is that function's failure. True on Python 3.10, which does not count.
+    """Return whether a CancelledError cancels the running task.
+
+    Otherwise it came from an application's function, which awaited a cancelled task, for example,
+    and is an error of that function. Always True on Python 3.10.
     """
     count = getattr(asyncio.current_task(), "cancelling", None)
     return count is None or count() > 0
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what calls return that run at once. The first that fails ends the others."""
+    """Run calls concurrently; return their results. The first error cancels the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return list(await asyncio.gather(*tasks))
@@ -217,13 +217,13 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Return what two calls return that run at once. The first that fails ends the other."""
+    """Run two calls concurrently; return their results. The first error cancels the other."""
     found: list[Any] = await together((first, second))
     return found[0], found[1]
 
 
 async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]) -> T | None:
-    """Return what `call` returns; None if `over` has returned before, which ends the call."""
+    """Return the result of `call`; cancel it and return None when `over` returns first."""
     calling, ending = asyncio.ensure_future(call), asyncio.ensure_future(over)
     try:
         await asyncio.wait((calling, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -235,8 +235,11 @@ async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]
 async def with_second(
     first: Coroutine[Any, Any, T], after: float, second: Callable[[], Coroutine[Any, Any, T]]
 ) -> T:
-    """Return what `first` returns; if that takes more than `after` seconds, `second()` runs beside
-    it, and the one that returns first counts. Raises what the last of them raises."""
+    """Return the result of `first`; after `after` seconds run `second()` as well, and return the
+    result that comes first.
+
+    Raises the error of the last call if both fail.
+    """
     calls = [asyncio.ensure_future(first)]
     try:
         done, _ = await asyncio.wait(calls, timeout=after)
@@ -253,31 +256,32 @@ async def with_second(
 
 
 async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
-    """Cancel calls and wait for their ends."""
+    """Cancel calls and wait until they have ended."""
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
     for call in calls:
-        # Where one fails in the turn in which the caller is cancelled, asyncio would log that.
+        # asyncio would log the error of a call that fails in the loop iteration in which the
+        # caller is cancelled.
         if not call.cancelled():
             call.exception()
 
 
-# -- Let calls of one `start()` that are made at the same time do its work once
+# -- Concurrent calls of one `start()`
 
 
 class SharedStart:
-    """Runs the work of a `start()` for all calls that wait for it at the same time.
+    """Runs the work of a `start()` once for all concurrent calls.
 
-    Programs that start a shared client with its first use make such calls. One of them works, and
-    the others wait:
+    Programs that start a shared client on first use make concurrent calls. One of them does the
+    work, the others wait:
 
-    1. It succeeds. The others find the work done, one after the other.
-    2. It fails. The others fail with copies of its error. A later call may try again.
-    3. It is cancelled. The next one works in its place, and what was begun stays for it.
-    4. The last one is cancelled, at work or while it waits for its turn: what was begun is undone.
+    1. The work succeeds. The others return.
+    2. The work fails. The others raise copies of its error. A later call tries again.
+    3. The working call is cancelled. The next call continues the work.
+    4. The last call is cancelled, while it works or waits. The partial work is undone.
 
-    Owns: whose turn it is, how many calls there are, and the failure that they share.
+    Owns the lock, the number of calls, and the error that they share.
     """
 
     def __init__(self) -> None:
@@ -290,10 +294,10 @@ class SharedStart:
     async def run(
         self, work: Callable[[], Awaitable[None]], undo: Callable[[], Awaitable[None]]
     ) -> None:
-        """Return when `work()` has been done. It does nothing if it was done before; what a
-        cancelled one has begun it goes on with. `undo()` ends what was begun.
+        """Return when `work()` is done; raises what it raises.
 
-        Raises what `work()` raises.
+        `work()` must return at once when the work is already done, and continue the work of a
+        cancelled call. `undo()` reverts partial work.
         """
         failures = self._failures
         self._calls += 1
@@ -305,14 +309,14 @@ class SharedStart:
         except asyncio.CancelledError:
             if self._is_half_done and self._calls == 1:
                 self._is_half_done = False
-                # A call that comes meanwhile works on what is not being undone any more.
+                # Under the lock: a new call must not work while the partial work is undone.
                 async with self._turn:
                     await undo()
             raise
         finally:
             self._calls -= 1
             if not self._calls:
-                # Its traceback refers to whatever the work refers to.
+                # Its traceback would keep the objects of the work in memory.
                 self._failure = None
 
     async def _work(
@@ -331,10 +335,10 @@ class SharedStart:
         self._is_half_done = False
 
 
-# -- The event loop that a client object is made for
+# -- The event loop of a client object
 
 
-# So begin the warnings that programs have filters for.
+# Programs have warning filters for these beginnings.
 OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
 OF_PRODUCERS = (
     "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release. "
@@ -343,12 +347,11 @@ OF_PRODUCERS = (
 
 @contextmanager
 def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventLoop]:
-    """Give the event loop that an object of class `name`, made in this block, will belong to.
+    """Yield the event loop of an object of class `name` that is constructed in this block.
 
-    That is the running one; with none running it is `loop`, if one was given. What the block makes
-    sees it as the running one, but it does not run: nothing may be scheduled. Raises RuntimeError
-    without any, TypeError for a `loop` that is no event loop. A warning for a given `loop` begins
-    with `opening`.
+    That is the running loop, or else the argument `loop`, which then looks like the running loop
+    inside the block; nothing may be scheduled there. Raises RuntimeError without a loop, TypeError
+    if `loop` is no event loop. The warning about a given `loop` starts with `opening`.
     """
     if loop is not None and not isinstance(loop, AbstractEventLoop):
         raise TypeError(f"loop: must be an event loop or None, not {type(loop).__name__}")
@@ -369,7 +372,7 @@ def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventL
         f"{opening}{name}(loop=...) without a running event loop: make it inside a coroutine "
         "instead"
     )
-    # Everything that it consists of asks for the running loop; one that is about to run is as good.
+    # The parts of the object ask for the running loop.
     asyncio._set_running_loop(loop)
     try:
         yield loop
@@ -378,19 +381,18 @@ def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventL
 
 
 def origin(loop: AbstractEventLoop) -> dict[str, Any]:
-    """Return where the constructor that calls it was called from, for the context of an exception
-    handler. It is told in debug mode, as tasks and futures do.
-    """
+    """Return the traceback of the constructor call for an exception handler, in debug mode, as
+    asyncio does for tasks and futures."""
     if not loop.get_debug():
         return {}
     return {"source_traceback": traceback.extract_stack(sys._getframe(2))}
 
 
 def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:
-    """Raise IllegalStateError if another event loop runs than `loop`, which an object of class
-    `name` was made for.
+    """Raise IllegalStateError if the running event loop is not `loop`, to which an object of class
+    `name` belongs.
 
-    Otherwise asyncio would say something about futures and tasks, or nothing and wait for ever.
+    Without this check asyncio would raise an obscure error, or wait forever.
     """
     try:
         running = asyncio.get_running_loop()
@@ -404,5 +406,5 @@ def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:
 
 
 def _warn(text: str) -> None:
-    # Seen from here: the context manager's two steps, the constructor, its caller.
+    # Frames: the two of the context manager, the constructor, its caller.
     warnings.warn(text, DeprecationWarning, stacklevel=5)

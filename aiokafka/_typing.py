@@ -1,7 +1,7 @@
-"""What annotations name: what Python 3.10 lacks, and types whose modules are loaded when asked for.
+"""Names for annotations: features that Python 3.10 lacks, and types that are imported on demand.
 
-Containers that fill in arguments evaluate the hints of a function. Python then looks each name up
-in the module of the function, and fails for one that is imported for type checkers only.
+Dependency injection containers evaluate the hints of functions. Python looks up the names in the
+module of the function, and fails for names that are imported under TYPE_CHECKING only.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ else:
     Self = Any
 
     class Unpack:
-        """Stand for the types of options, which Python 3.10 cannot name one by one."""
+        """A placeholder on Python 3.10, which has no Unpack."""
 
         def __class_getitem__(cls, options: Any) -> Any:
             return Any
 
 
 def later(path: str) -> Any:
-    """Return a stand-in for the type at `path`, whose module is loaded when hints are evaluated.
+    """Return a stand-in for the type at `path`, whose module is imported when hints are evaluated.
 
-    It is for a module that a program may never need, or that imports the one with the annotation.
-    `typing` takes it for the type, except where parameters of the type are given.
+    For modules that a program may never need, or that import the module with the annotation.
+    `typing` accepts it as a type, except with type parameters.
     """
     module, _, name = path.rpartition(".")
     stand_in = ForwardRef(f"__import__({module!r}, fromlist=({name!r},)).{name}")
@@ -39,10 +39,10 @@ def later(path: str) -> Any:
     return Annotated[stand_in, "later"]  # a bare one cannot be part of a union there
 
 
-# -- The types of keys and values: of records, and of the clients that read and write them
+# -- Types of keys and values, of records and clients
 
-# Without parameters the names of classes stand for keys and values of any type, as `list` does.
-# A constructor without (de)serializers makes a client of bytes.
+# Without type parameters, keys and values have any type, as with `list`. A client constructed
+# without (de)serializers is one of bytes.
 
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     KeySent = TypeVar("KeySent", contravariant=True, default=Any)
     ValueSent = TypeVar("ValueSent", contravariant=True, default=Any)
 
-    # Of constructors. They have a bound for the sake of Pyright, which takes it for the type of the
-    # argument of a lambda.
+    # For constructors. The bound makes Pyright infer the parameter type of a lambda.
     Key = TypeVar("Key", bound=Any, default=bytes | None)
     Value = TypeVar("Value", bound=Any, default=bytes | None)
     Sendable = bytes | bytearray | memoryview | None
@@ -67,12 +66,12 @@ if TYPE_CHECKING:
 
         def __call__(self, data: Given, /) -> bytes | None: ...
 
-    # Pyright takes types from defaults, Mypy from those of the type variables.
+    # Pyright infers types from defaults, Mypy from those of the type variables.
     def as_it_is(data: bytes) -> bytes | None:
-        """Leave a key or value as it is, in bytes."""
+        """The default deserializer: return the bytes."""
 
     def as_bytes(data: Sendable, /) -> bytes | None:
-        """Send a key or value of bytes as it is."""
+        """The default serializer: send the bytes."""
 else:
     from typing import TypeVar
 

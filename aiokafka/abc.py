@@ -1,4 +1,4 @@
-"""What a user of the package subclasses."""
+"""Base classes for users to subclass."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class AbstractTokenProvider(abc.ABC):
         return {}
 
     def refused(self, token: str) -> None:  # noqa: B027
-        """Hear that a broker has refused a token; by default nothing is done about it.
+        """Called when a broker has rejected a token. Does nothing by default.
 
-        A provider that keeps tokens should forget this one. Must not block.
+        A provider that caches tokens should drop this one. Must not block.
         """

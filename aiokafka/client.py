@@ -69,21 +69,22 @@ T = TypeVar("T")
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
-# How many coordinators are remembered: an admin client may go through all groups of a cluster.
+# Limit of remembered coordinators: an admin client may look up all groups of a cluster.
 _MOST_COORDINATORS = 1000
 
-# How long close() waits for tasks and for TLS good-byes.
+# Seconds that close() waits for tasks and for TLS close alerts.
 _CLOSE_TIMEOUT = 2.0
 
 
 class CoordinationType(enum.IntEnum):
-    """What a coordinator coordinates."""
+    """The kinds of coordinators."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
-# What brokers do not say when they cannot make the topic in which coordinators keep their state.
+# The likely cause when brokers cannot create the internal topic of the coordinators. Their
+# responses name no cause.
 _HINTS: dict[int, str] = {
     CoordinationType.GROUP: (
         " (if this stays so, there may be fewer brokers than offsets.topic.replication.factor)"
@@ -99,8 +100,8 @@ _HINTS: dict[int, str] = {
 class AIOKafkaClient:
     """One client of one cluster: its connections and its metadata.
 
-    Producers, consumers and admin clients stand on it. It is made in a running event loop and used
-    in that loop only. Owns: the metadata task, the connection pool, the cache of coordinators.
+    Producers, consumers and admin clients use it. It is created in a running event loop and used in
+    that loop only. Owns: the metadata task, the connection pool, the cache of coordinators.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -165,12 +166,14 @@ class AIOKafkaClient:
         subject: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """Take a ready `config`, or keywords.
+        """Create a client from a `config` or from options.
 
-        `subject` is what lines in the log call the client; by default its client id.
+        Args:
+            loop: The event loop to use if none is running (deprecated).
+            subject: The name of the client in log lines; by default its client id.
 
-        Raises ValueError or TypeError naming a wrong keyword, RuntimeError without an event loop:
-        without a running one `loop` is the one that it will be used in, which is deprecated.
+        Raises ValueError or TypeError naming a wrong option, RuntimeError if no event loop is
+        running and none is given.
         """
         warn_ignored(api_version=api_version)
         refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
@@ -194,16 +197,16 @@ class AIOKafkaClient:
         if getattr(self, "_is_started", False) and not self._is_closed:
             warnings.warn(f"Unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
-    # -- life
+    # -- start and close
 
     async def bootstrap(self) -> None:
         """Find the cluster: ask the bootstrap servers for metadata, then keep it up to date.
 
-        Raises one KafkaConnectionError that names every server and why it did not serve, at the
-        latest after `request_timeout_ms`; AuthenticationFailedError and UnsupportedVersionError as
-        themselves. After a failure or a cancellation everything is closed; the client may bootstrap
-        again. Calls that are made at the same time share one outcome; a cancelled one leaves the
-        work to the others.
+        Raises one KafkaConnectionError with the reason of every server, at the latest after
+        `request_timeout_ms`; AuthenticationFailedError and UnsupportedVersionError as themselves.
+        After a failure or a cancellation everything is closed; the client may bootstrap again.
+        Concurrent calls share one outcome. If one of them is cancelled, another one continues the
+        work.
         """
         self._refuse_other_loop()
         if not self._is_started:
@@ -233,10 +236,10 @@ class AIOKafkaClient:
             self._open()
 
     async def close(self) -> None:
-        """Stop the background task, close every connection; requests in flight fail. Takes a few
-        seconds at most.
+        """Stop the background tasks and close every connection; in-flight requests fail. Takes a
+        few seconds at most.
 
-        May be called any number of times, also after it was cancelled.
+        May be called any number of times, also after a cancelled call.
         """
         self._refuse_other_loop()
         self._is_closed = True
@@ -251,7 +254,7 @@ class AIOKafkaClient:
         self._pool.abort()
 
     def disown(self) -> None:
-        """Give no warning any more: what used the client was forgotten unclosed, and has warned."""
+        """Suppress the warning about an unclosed client: its owner has already warned."""
         self._is_closed = True
 
     async def __aenter__(self) -> AIOKafkaClient:
@@ -262,7 +265,7 @@ class AIOKafkaClient:
         try:
             await self.close()
         finally:
-            # Cancelled while it closes: no caller will close it again.
+            # If close() was cancelled, no caller will close the client again.
             self.abort()
 
     async def _stop(self) -> None:
@@ -275,8 +278,8 @@ class AIOKafkaClient:
         refuse_other_loop(self._loop, type(self).__name__)
 
     def _open(self) -> None:
-        # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
-        # Neither the metadata task nor a connect may raise: if one does, all waits for it end.
+        # No task may refer to the client, so that the garbage collector finds an unclosed one.
+        # The metadata task and connects must not raise: if one does, all metadata waits fail.
         self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
         self._pool = ConnectionPool(self._config, self._metadata, self._owner, self._traffic)
 
@@ -314,17 +317,19 @@ class AIOKafkaClient:
         timeout: float | None = None,
         on_response: Callable[[Any], None] | None = None,
     ) -> Any:
-        """Send `request` to a broker and return its response, in the newest version both know.
+        """Send `request` to a broker, in the newest common version, and return its response.
 
-        Connects if need be (one attempt), waits while the connection is throttled. `timeout` in
-        seconds for each of connecting and responding, default `request_timeout_ms`. An error code
-        inside the response is the caller's to read. Raises KafkaConnectionError, NodeNotReadyError,
-        RequestTimedOutError (all retriable), UnsupportedVersionError. A cancelled call drops the
-        response; the broker may have acted on the request.
+        Connects first if there is no connection (one attempt); waits while the connection is
+        throttled. `timeout` is in seconds, for connecting and for responding each, by default
+        `request_timeout_ms`. The caller checks the error codes in the response. Raises
+        KafkaConnectionError, NodeNotReadyError, RequestTimedOutError (all retriable),
+        UnsupportedVersionError. A cancelled call drops the response; the broker may have acted on
+        the request.
 
-        Requests of `aiokafka.protocol.admin`, `.group` and so on have versions of their own, and
-        give the response in that version, with tuples. Others have `on_response` called with the
-        response when it is read, before the call goes on; the call raises what that raises.
+        Requests of `aiokafka.protocol.admin`, `.group` and so on choose their version themselves,
+        and the response has that version and consists of tuples. For other requests,
+        `on_response` is called with the response as soon as it is read; the call raises what
+        `on_response` raises.
         """
         if asyncio.get_running_loop() is not self._loop:
             self._refuse_other_loop()
@@ -349,10 +354,9 @@ class AIOKafkaClient:
         max_version: int | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[R]:
-        """Send as `send` does, over a connection that is open already; return a future of the
-        response.
+        """Send over a connection that is already open; return a future of the response.
 
-        Raises NodeNotReadyError when there is none: call `await ready(node_id)` first.
+        Raises NodeNotReadyError if there is no connection: call `await ready(node_id)` first.
         """
         connection = self._pool.find(node_id, group)
         if connection is None:
@@ -367,9 +371,9 @@ class AIOKafkaClient:
         *,
         timeout: float | None = None,
     ) -> BrokerConnection:
-        """Return the open connection to a broker, after one attempt to make it if need be.
+        """Return the open connection to a broker; if there is none, make one attempt to connect.
 
-        Raises as `send`. `timeout` in seconds, default `request_timeout_ms`.
+        Raises as `send`. `timeout` is in seconds, by default `request_timeout_ms`.
         """
         if asyncio.get_running_loop() is not self._loop:
             self._refuse_other_loop()
@@ -387,15 +391,16 @@ class AIOKafkaClient:
         except KafkaConnectionError:
             why = f"cannot connect to node {node_id}"
             if self.cluster.broker_metadata(node_id) is None:
-                # Another broker has named it, which knows more than the one that tells metadata.
+                # A broker has named this node that the metadata does not list: the broker that
+                # sent the metadata lags behind.
                 self.doubt_metadata(why)
             else:
                 self.request_metadata(why)
             raise
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
-        """Return whether there is an open connection to the broker, after one attempt to make it.
-        Does not raise errors of the network."""
+        """Return whether there is an open connection to the broker, after at most one attempt to
+        connect. Does not raise network errors."""
         if node_id is None:
             return False
         try:
@@ -406,17 +411,17 @@ class AIOKafkaClient:
         return True
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """Return a broker's API versions and features, None if it was never connected to."""
+        """Return a broker's API versions and features; None before the first connection to it."""
         return self._pool.versions(node_id)
 
     def throttled_until(self, node_id: int | None) -> float:
-        """Return until when (loop time) a broker has asked this client to wait (KIP-219), or 0."""
+        """Return the loop time until which a broker throttles this client (KIP-219); 0 if not."""
         return 0.0 if node_id is None else self._pool.throttled_until(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
-        """Return the id of some broker, None if none is known. Brokers that could not be reached
-        the last time, those that throttle this client, and those to `avoid`, are only chosen if
-        there is no other.
+        """Return the id of a random broker, None if none is known. Brokers that were unreachable
+        at the last attempt, brokers that throttle this client, and those in `avoid` are chosen
+        only if there is no other.
         """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
@@ -430,7 +435,7 @@ class AIOKafkaClient:
         return None if controller is None else controller.nodeId
 
     def metrics(self, role: str = "client") -> MetricsSnapshot:
-        """Return what the connections have carried so far; `role` names the groups of metrics."""
+        """Return the metrics of the connections; `role` names the groups of metrics."""
         open_now = len(self._pool.connections())
         age = self._metadata.age
         return self._traffic.read(self._config.client_id, role, open_now, age)
@@ -444,12 +449,13 @@ class AIOKafkaClient:
 
     @property
     def metadata_refresh(self) -> int:
-        """Which refresh the metadata is from; news of leaders are none."""
+        """The number of the refresh that the metadata is from. New leaders from error responses do
+        not count."""
         return self._metadata.answered
 
     @property
     def config(self) -> ClientConfig:
-        """What the client was made with."""
+        """The configuration of the client."""
         return self._config
 
     @property
@@ -459,30 +465,32 @@ class AIOKafkaClient:
 
     @property
     def metadata_failure(self) -> tuple[float, KafkaError] | None:
-        """Since when (loop time) no broker gives metadata, and the last reason; None if the last
-        refresh succeeded."""
+        """The loop time of the first of the failed refreshes in a row, and the last error; None if
+        the last refresh succeeded."""
         error = self._metadata.error
         return None if error is None else (self._metadata.failing_since, error)
 
     def request_metadata(self, why: str) -> None:
-        """Refresh the metadata soon; any number of requests make one refresh. `why` is logged at
+        """Refresh the metadata soon; any number of requests lead to one refresh. `why` is logged at
         debug level."""
         self._metadata.request_update(why)
 
     def doubt_metadata(self, why: str) -> None:
-        """Refresh the metadata soon, by another broker than the one that has told it: it may have
-        been cut off from the others."""
+        """Refresh the metadata soon, from another broker than the last time: that one may be cut
+        off from the others."""
         self._metadata.doubt(why)
 
     def look_for_leader(self, partition: TopicPartition, why: str) -> None:
-        """Refresh the metadata soon. If a broker knows the topic, but no leader of the partition,
-        another one is asked, if it answers soon: the leader may be missing there alone."""
+        """Refresh the metadata soon. If the topic is known, but not the leader of the partition,
+        ask another broker than the last time, with a short timeout: only that one may lack the
+        leader."""
         if self.cluster.known_partitions(partition.topic) is not None:
             self._metadata.look_elsewhere()
         self._metadata.request_update(why)
 
     def metadata_changed(self) -> asyncio.Future[None]:
-        """Return a future of the next snapshot or failed refresh, without asking for one."""
+        """Return a future that resolves with the next snapshot or failed refresh. Does not request
+        one."""
         return self._metadata.changed()
 
     async def wait_for_metadata(
@@ -491,7 +499,7 @@ class AIOKafkaClient:
         deadline: float,
         why: str = "waiting for a change",
     ) -> ClusterMetadata:
-        """Return the first snapshot for which `predicate` is true, asking for updates meanwhile.
+        """Return the first snapshot for which `predicate` is true; request refreshes until then.
 
         Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause,
         authentication errors at once.
@@ -499,11 +507,11 @@ class AIOKafkaClient:
         return await self._metadata.wait_for(predicate, deadline, why)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> frozenset[int]:
-        """Return the partitions of `topic`, which is in use from now on.
+        """Return the partitions of `topic`, and keep the topic in the metadata from now on.
 
         Raises UnknownTopicOrPartitionError at `deadline` (loop time) if the brokers say that there
         is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
-        KafkaTimeoutError if no broker responds, ValueError or TypeError for what is no name.
+        KafkaTimeoutError if no broker responds, ValueError or TypeError for an invalid name.
         """
         with self._wait_on(topic):
             return await wait_for_topic(self._metadata, topic, deadline)
@@ -511,8 +519,8 @@ class AIOKafkaClient:
     async def wait_for_partition(
         self, partition: TopicPartition, deadline: float
     ) -> frozenset[int]:
-        """Return the partitions of the topic of `partition`, after asking once more if it is not
-        among those known.
+        """Return the partitions of the topic of `partition`; refresh the metadata first if the
+        partition is not known.
 
         Raises as `wait_for_topic`.
         """
@@ -520,53 +528,49 @@ class AIOKafkaClient:
             return await wait_for_partition(self._metadata, partition, deadline)
 
     def _wait_on(self, topic: str) -> Wait:
-        """Return the block in which a call waits for the partitions of a topic."""
+        """Return a context manager for a call that waits for the partitions of a topic."""
 
         def why() -> BaseException | None:
             code = self.cluster.topic_error(topic)
             return for_code(code)(f"topic {topic!r}") if code else self._metadata.error
 
         def is_logged() -> bool:
-            # A refresh that failed, and a topic that cannot be used: `AbsenceLog`.
+            # MetadataLoop has logged the failed refresh, AbsenceLog the unusable topic.
             return self._metadata.error is not None or is_absent(self.cluster, topic)
 
         return self.waits.on(f"partitions of topic {topic!r}", why=why, is_logged=is_logged)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """End all waits for metadata with a copy of `error`, now and from now on: the owner of the
-        client is about to close it. What is in the background goes on.
+        """Fail all current and future waits for metadata with a copy of `error`: the owner of the
+        client is about to close it. Background tasks continue.
         """
         self._metadata.refuse_waiters(error)
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
-        """Wait for a topic; instrumentation knows `wait_for_topic` by this name."""
+        """Wait for a topic, under the name that instrumentation of aiokafka wraps."""
         deadline = self._loop.time() + self._config.request_timeout
         return set(await self.wait_for_topic(topic, deadline))
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
-        """Use `topic`: ask for it at once if it is new, soon if it is not known, and forget it when
-        it was not added for a while (KIP-526).
+        """Keep `topic` in the metadata until `metadata_max_idle_ms` after the last call (KIP-526).
 
-        The future's result is whether the topic's partitions are known after the next response.
-        Raises as `set_topics`.
+        A new topic is requested at once. The result of the future is whether the topic's partitions
+        are known after the next response. Raises as `set_topics`.
         """
         check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
 
     def touch_topic(self, topic: str) -> None:
-        """Use `topic`, as `add_topic` does, without a future: for callers that use it all the
-        time.
-        """
+        """Do the same as `add_topic`, without a future: for frequent calls."""
         check_name(topic)
         self._metadata.add_topic(topic)
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
-        """Use exactly `topics`, besides those added singly, until the next call; new ones are asked
-        for at once.
+        """Keep exactly `topics` in the metadata, besides those of `add_topic`, until the next call.
 
-        The future's result is whether the partitions of all are known after the next response.
-        Raises ValueError for a name that is empty or cannot be encoded, TypeError for anything but
-        names.
+        New topics are requested at once. The result of the future is whether the partitions of all
+        topics are known after the next response. Raises ValueError for a name that is empty or
+        cannot be encoded, TypeError for a name that is no string.
         """
         names = tuple(topics)
         for name in names:
@@ -574,13 +578,13 @@ class AIOKafkaClient:
         return self._known_soon(names, self._metadata.set_topics(names))
 
     def watch_all_topics(self) -> None:
-        """Keep every topic of the cluster in the snapshot, for pattern subscriptions, until the
+        """Keep every topic of the cluster in the metadata, for pattern subscriptions, until the
         next `set_topics`."""
         self._metadata.want_all_topics()
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
-        """Refresh the metadata, of all topics while none is in use; the future gives whether the
-        next refresh succeeded."""
+        """Refresh the metadata, of all topics if none is in use. The result of the future is
+        whether the next refresh succeeded."""
         return self._metadata.force_update()
 
     def _known_soon(self, topics: Iterable[str], are_known: bool) -> asyncio.Future[bool]:
@@ -591,17 +595,19 @@ class AIOKafkaClient:
         return known
 
     async def fetch_all_metadata(self) -> ClusterMetadata:
-        """Return a snapshot of every topic of the cluster, beside the client's own.
+        """Return a snapshot of all topics of the cluster; `cluster` stays as it is.
 
         Raises as `fetch_all_topics`.
         """
         return ClusterMetadata().updated(await self.fetch_all_topics())
 
     async def fetch_all_topics(self, deadline: float | None = None) -> MetadataResponse:
-        """Return a response about every topic, for less than a snapshot costs. Asks one broker
-        after the other until one responds, each for a part of the time until `deadline` (loop
-        time), with which the caller ends this. Raises what the last one, or the bootstrap servers,
-        failed with, and KafkaConnectionError when no broker is known."""
+        """Return a metadata response about all topics, which costs less than a snapshot.
+
+        Asks one broker after the other until one responds. Each of them has a part of the time
+        until `deadline` (loop time), at which the caller cancels this call. Raises the error of the
+        last broker or of the bootstrap servers, and KafkaConnectionError if no broker is known.
+        """
         self._owner.check()
         if not self.cluster.node_ids:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
@@ -614,8 +620,8 @@ class AIOKafkaClient:
         epoch: int,
         endpoint: BrokerMetadata | None = None,
     ) -> None:
-        """Take a new leader from an error response (KIP-951); ignored unless `epoch` is newer than
-        the known one."""
+        """Update the leader of a partition from an error response (KIP-951). Ignored unless `epoch`
+        is newer than the known epoch."""
         self.update_leaders(
             {partition: (leader_id, epoch)}, () if endpoint is None else (endpoint,)
         )
@@ -625,7 +631,7 @@ class AIOKafkaClient:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Take new leaders, as `update_leader` does, for all partitions of a response at once."""
+        """Do the same as `update_leader` for all partitions of a response at once."""
         self._metadata.update_leaders(leaders, endpoints)
 
     # -- coordinators
@@ -637,12 +643,12 @@ class AIOKafkaClient:
         deadline: float,
         on_failure: Callable[[KafkaError], None] | None = None,
     ) -> int:
-        """Return the id of the broker that coordinates the group or transactional id `key`, and
-        remember it until it is forgotten.
+        """Return the node id of the coordinator of the group or transactional id `key`, from the
+        cache or by a lookup.
 
-        `kind` is a CoordinationType. Retries what passes by itself, calling `on_failure` each time.
+        `kind` is a CoordinationType. Retriable errors are retried, after a call of `on_failure`.
         Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause;
-        errors that do not pass (authorization) at once.
+        other errors, such as of authorization, at once.
         """
         known = self._coordinators.get((kind, key))
         if known is not None and self.cluster.broker_metadata(known) is not None:
@@ -650,7 +656,7 @@ class AIOKafkaClient:
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
         def is_logged() -> bool:
-            # By the caller, if it is told.
+            # The caller logs the failures that `on_failure` reports.
             return on_failure is not None and waiting.error is not None
 
         waiting = self.waits.on(f"the coordinator of {key!r}", is_logged=is_logged)
@@ -683,9 +689,9 @@ class AIOKafkaClient:
     ) -> T:
         """Return what `ask` returns for the node id of the coordinator of `key`.
 
-        `ask` sends the request and raises the response's error. If that may mean that the
-        coordinator moved, it is looked up again next time. Repeating is up to the caller. Finding
-        the coordinator raises as `coordinator`.
+        `ask` sends the request and raises the error of the response. If the error may mean that the
+        coordinator moved, the next call looks it up again. The caller retries. Raises as
+        `coordinator` if the lookup fails.
         """
         node_id = await self.coordinator(kind, key, deadline, on_failure)
         try:
@@ -695,7 +701,7 @@ class AIOKafkaClient:
             raise
 
     def known_coordinator(self, kind: int, key: str) -> int | None:
-        """Return the id of the broker that coordinates `key`; None while it is not known."""
+        """Return the node id of the coordinator of `key` if it is in the cache, else None."""
         return self._coordinators.get((kind, key))
 
     def address_of_node(self, node_id: int) -> str:
@@ -704,28 +710,29 @@ class AIOKafkaClient:
         return "" if broker is None else f"{broker.host}:{broker.port}"
 
     def address_of_coordinator(self, kind: int, key: str) -> str:
-        """Return `host:port` of the coordinator that is known for `key`, "" if none is."""
+        """Return `host:port` of the cached coordinator of `key`, "" if there is none."""
         node_id = self._coordinators.get((kind, key))
         return "" if node_id is None else self.address_of_node(node_id)
 
     def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
-        """Forget the coordinator if `error`, of a request to it, may mean that it moved."""
+        """Remove the coordinator from the cache if `error`, of a request to it, may mean that the
+        coordinator moved."""
         if _may_have_moved(error):
             self.forget_coordinator(kind, key, str(error))
 
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
-        """Look the coordinator up again next time."""
+        """Remove the coordinator from the cache."""
         if self._coordinators.pop((kind, key), None) is not None:
             log.debug("coordinator of %r forgotten: %s", key, why)
 
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
-        """Look up the id of the coordinating broker once more, within `request_timeout_ms`."""
+        """Look up the node id of the coordinator again, within `request_timeout_ms`."""
         self.forget_coordinator(coordinator_type, coordinator_key, "asked for by the application")
         deadline = self._loop.time() + self._config.request_timeout
         return await self.coordinator(coordinator_type, coordinator_key, deadline)
 
     async def _find_coordinator(self, kind: int, key: str, node_id: int) -> int:
-        # Loaded for those only that have a group or a transaction.
+        # Only clients with a group or a transaction load these modules.
         from aiokafka._coordinator_lookup import coordinators_in, lookup_of
         from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
@@ -738,15 +745,15 @@ class AIOKafkaClient:
         self._metadata.update_leaders({}, (found,))
         self._coordinators[kind, key] = found.nodeId
         if len(self._coordinators) > _MOST_COORDINATORS:
-            del self._coordinators[next(iter(self._coordinators))]  # the one found first
+            del self._coordinators[next(iter(self._coordinators))]  # the oldest entry
         return found.nodeId
 
-    # -- names that others read
+    # -- names that programs for aiokafka read
 
     @property
     def api_version(self) -> tuple[int, int, int]:
-        """The release of Kafka whose features all connected brokers have, for programs that choose
-        by it, as before aiokafka 0.13."""
+        """The newest Kafka release whose features all connected brokers have, for programs written
+        for aiokafka before 0.13."""
         found = (self._pool.versions(node) for node in self.cluster.node_ids)
         known = [versions.release for versions in found if versions is not None]
         return min(known, default=(0, 9, 0))
@@ -756,10 +763,10 @@ class AIOKafkaClient:
 
 
 def _may_have_moved(error: KafkaError) -> bool:
-    """Say whether a coordinator has to be looked up again after an error of a request to it.
+    """Return whether the coordinator may have moved, after an error of a request to it.
 
-    Kafka says that it moved with NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE. After a timeout, or
-    without any response, it may have moved as well. One that is still loading has not.
+    NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE mean that it moved. After a timeout or a lost
+    connection it may have moved as well. COORDINATOR_LOAD_IN_PROGRESS means that it has not.
     """
     return isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError)
 
@@ -779,7 +786,7 @@ show_options(AIOKafkaClient.__init__, ClientConfig, SecurityConfig)
 
 
 def _family(host: str) -> socket.AddressFamily:
-    """Return the family of an address in numbers; AF_UNSPEC for a name."""
+    """Return the family of a numeric address; AF_UNSPEC for a host name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)

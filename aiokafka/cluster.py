@@ -1,4 +1,4 @@
-"""What the client knows about the cluster: an immutable snapshot with query methods."""
+"""Immutable snapshots of the cluster: brokers, topics, partitions, leaders."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ __all__ = [
 ]
 
 
-# -- What is known of topics and partitions, and what to believe of a metadata response about them
+# -- Topics and partitions, and how a metadata response updates them
 
 
 log = logging.getLogger("aiokafka.cluster")
 
-# How many responses in a row may say "no such topic" about a topic we have seen, or not list it
-# among all, before it is dropped: a broker that has just started responds like this until it has
-# loaded its own metadata. One that could not look says nothing about the topic, either.
+# After so many responses in a row with UNKNOWN_TOPIC_OR_PARTITION, or without the topic in a list
+# of all, a known topic is dropped. A broker that has just started responds so until it has loaded
+# its metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
-# Without topic ids no response says that a topic was deleted and created again, which starts its
-# epochs at 0. So many responses in a row with an older epoch do not all come from a broker that
-# lags behind. The same number without an epoch do not all come from brokers before Kafka 2.1: the
-# known epoch may be out of date, and fetches that name it would be fenced forever.
+# After so many responses in a row with an older leader epoch, the topic was recreated, which starts
+# its epochs at 0: not all of them come from a broker that lags behind. (With topic ids, the id
+# tells.) After the same number without an epoch, the known epoch is forgotten, because fetches with
+# an outdated epoch would be fenced forever.
 _PATIENCE_WITH_OLD = 3
 
 
 class PartitionInfo(NamedTuple):
-    """One partition: who leads it and who has copies.
+    """The leader and the replicas of a partition.
 
-    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the responses in a
-    row that had an older epoch or none, and did not change `epoch`.
+    `leader` is -1 without a leader, `epoch` -1 if unknown. `doubts` counts the responses in a row
+    with an older epoch or without one, which did not change `epoch`.
     """
 
     leader: int
@@ -80,10 +80,10 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """One topic: its id (16 zero bytes before Kafka 2.8) and its partitions by number.
+    """The id of a topic (16 zero bytes before Kafka 2.8) and its partitions by number.
 
-    `error` is the code of the last response; `misses` counts the responses in a row that had one
-    while older partitions were kept.
+    `error` is the error code of the last response; `misses` counts the responses in a row with an
+    error after which the known partitions were kept.
     """
 
     topic_id: bytes
@@ -94,9 +94,9 @@ class TopicInfo(NamedTuple):
 
 
 def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
-    """Return what to believe of a topic after a response about it."""
+    """Return the state of a topic after a response about it."""
     if topic.error_code == 0:
-        # A topic that was deleted and made again starts its epochs at 0.
+        # The leader epochs of a recreated topic start at 0.
         is_same = old is not None and (
             old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
         )
@@ -108,7 +108,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
             if p.partition_index >= 0
         }
         if len(partitions) < len(known) and has_id and old and old.topic_id == topic.topic_id:
-            # No topic ever gets fewer: a broker that lags behind has not heard of the others.
+            # Topics never lose partitions: this broker lags behind.
             partitions = {**known, **partitions}
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID and old is not None and is_same:
@@ -120,7 +120,8 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
 
 
 def merge_missing(old: TopicInfo) -> TopicInfo | None:
-    """Return what to believe of a topic that a response about all lacks: None if it is gone."""
+    """Return the state of a topic after a response about all topics without it; None if the topic
+    no longer exists."""
     error_code = UnknownTopicOrPartitionError.errno
     if not old.partitions or _is_final(error_code, old.misses):
         return None
@@ -128,9 +129,7 @@ def merge_missing(old: TopicInfo) -> TopicInfo | None:
 
 
 def _is_final(error_code: int, misses: int) -> bool:
-    """Return whether a topic is gone for us by this error, after `misses` errors before it in a
-    row.
-    """
+    """Return whether to drop a topic after this error and `misses` earlier errors in a row."""
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
         return True
     if error_code == UnknownTopicOrPartitionError.errno or not for_code(error_code).retriable:
@@ -141,9 +140,9 @@ def _is_final(error_code: int, misses: int) -> bool:
 def _merge_partition(
     topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
-    """Return the partition of a response, unless it is older than what we know (KIP-320).
+    """Return the partition of a response, unless its leader epoch is older (KIP-320).
 
-    With `has_id` the topic is known to be the same, so an older epoch is old for sure.
+    With `has_id` the topic is the same, so a lower epoch is always older.
     """
     epoch, doubts = new.leader_epoch, 0
     if old is not None and 0 <= epoch < old.epoch:
@@ -163,26 +162,25 @@ def _merge_partition(
     code = new.error_code
     leader = -1 if code == LeaderNotAvailableError.errno else new.leader_id
     nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
-    # What has not changed is shared with the snapshot before.
+    # Unchanged partitions share the object of the last snapshot.
     partition = PartitionInfo(leader, epoch, *nodes, code, doubts)
     return old if old is not None and old == partition else partition
 
 
-# -- The snapshot of what the client knows about the cluster, and its queries
+# -- The snapshot
 
 
 class ClusterMetadata:
-    """A snapshot of the cluster. Never changes: the client replaces the whole object and raises
-    `epoch`.
+    """An immutable snapshot of the cluster. Each update is a new object with a higher `epoch`.
 
-    `client.cluster` is the current one; read it again rather than keep it across an `await`. Sets
-    with the names of aiokafka are the caller's own; tuples and frozensets are shared and cached.
+    `client.cluster` is the current snapshot; read it again after an `await`. The sets that methods
+    return belong to the caller; tuples and frozensets are shared and cached.
 
-    A cluster made by hand (`ClusterMetadata()`, for the test of an assignor or partitioner) starts
-    empty and takes `update_metadata(response)`.
+    For tests of assignors and partitioners, `ClusterMetadata()` is an empty cluster that
+    `update_metadata(response)` changes in place.
     """
 
-    # Made by `_index`, topic by topic when it is first asked for: most topics never are.
+    # Caches, reset by `_index` and filled per topic on first use.
     _node_ids: tuple[int, ...]
     _by_leader: dict[int, set[TopicPartition]] | None
     _names_by_id: dict[bytes, str]
@@ -230,12 +228,13 @@ class ClusterMetadata:
 
     @property
     def controller(self) -> BrokerMetadata | None:
-        """The broker to send cluster-wide changes to, None if unknown (Kafka 0.9 does not tell)."""
+        """The broker for cluster-wide changes, None if unknown (as with Kafka 0.9)."""
         return self._brokers.get(self._controller_id)
 
     def is_bootstrap(self, node_id: int | str) -> bool:
-        """Return whether `node_id` stands for an address of `bootstrap_servers`, not for a
-        broker. Names such as "bootstrap-0", which aiokafka has for them, stand for none here.
+        """Return whether `node_id` stands for one of `bootstrap_servers` (negative ids).
+
+        aiokafka's names for them, such as "bootstrap-0", are not used here.
         """
         return not isinstance(node_id, str) and node_id < 0
 
@@ -243,7 +242,7 @@ class ClusterMetadata:
 
     @property
     def _partitions(self) -> dict[str, dict[int, PartitionMetadata]]:
-        """The partitions by topic and number, for programs that look at aiokafka's."""
+        """The partitions by topic and number, under the name of aiokafka."""
         return {
             name: {n: _as_metadata(name, n, info) for n, info in topic.partitions.items()}
             for name, topic in self._topics.items()
@@ -322,7 +321,8 @@ class ClusterMetadata:
         return self._names_by_id.get(topic_id)
 
     def topic_info(self, topic: str) -> TopicInfo | None:
-        """Return what is known of `topic`, or None: another object after each response about it."""
+        """Return the state of `topic`, None if unknown; each response about it creates a new
+        object."""
         return self._topics.get(topic)
 
     def topic_error(self, topic: str) -> int:
@@ -346,12 +346,13 @@ class ClusterMetadata:
         return found
 
     def doubtful_topics(self) -> set[str]:
-        """Return the topics that are gone by the last response, which is not believed yet."""
+        """Return the known topics that the last response reported as unknown."""
         gone = UnknownTopicOrPartitionError.errno
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 
     def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Return those of `topics` that do not exist by the last response, but may soon."""
+        """Return those of `topics` that do not exist now, by the last response, with a retriable
+        error."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -361,7 +362,7 @@ class ClusterMetadata:
                 found.add(name)
         return frozenset(found)
 
-    # -- successors
+    # -- updates
 
     def updated(
         self,
@@ -372,13 +373,16 @@ class ClusterMetadata:
         keep: Iterable[str] = (),
         node_id: int | None = None,
     ) -> ClusterMetadata:
-        """Return the snapshot after `response` of the broker `node_id`, None if that is not known.
+        """Return the snapshot after `response`.
 
-        With `is_full` the response lists every topic that matters, so others are forgotten, except
-        those in `keep`. With `has_all` it lists every topic of the cluster; one that was among them
-        before is believed to be gone when several responses lack it. A topic with a retriable
-        error keeps its old partitions; a leader with an older epoch than the known one is ignored
-        unless the topic was created again (KIP-320, KIP-516).
+        A topic with a retriable error keeps its known partitions. A leader with an older epoch than
+        the known one is ignored unless the topic was recreated (KIP-320, KIP-516).
+
+        Args:
+            is_full: The response has all topics in use; others are forgotten, except `keep`.
+            has_all: The response has all topics of the cluster; a topic that several of them lack
+                no longer exists.
+            node_id: The broker that sent the response, None if unknown.
         """
         twin = self._twin()
         twin._brokers = {
@@ -392,8 +396,7 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
-        # Only such a response shows by what it lacks that a topic is gone: others are about some
-        # topics.
+        # Only a response about all topics shows by the lack of a topic that it does not exist.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])
@@ -411,7 +414,7 @@ class ClusterMetadata:
         node_id: int | None,
         topics: Iterable[str],
     ) -> dict[str, frozenset[int]]:
-        """Return which brokers deny which of `topics` after a response of `node_id`."""
+        """Return, for each of `topics`, the brokers whose last response did not know it."""
         denied_by = {name: by for name, by in self._denied_by.items() if name in topics}
         if node_id is None:
             return denied_by
@@ -428,11 +431,10 @@ class ClusterMetadata:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> ClusterMetadata:
-        """Return a snapshot with newer (leader id, epoch) by partition, as error responses have
-        them (KIP-951).
+        """Return a snapshot with newer (leader id, epoch) pairs from an error response (KIP-951).
 
-        Returns self when nothing is newer than what is known. A leader whose address is not known
-        is not believed: its epoch would outlast all that the brokers tell in metadata.
+        Returns self if nothing is newer. Leaders with unknown addresses are ignored: their epoch
+        would override all later metadata responses.
         """
         brokers = {
             broker.nodeId: broker
@@ -457,7 +459,7 @@ class ClusterMetadata:
         return known is not None and epoch > known.epoch
 
     def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Change what a twin still shares with the snapshot it was made from, and no more."""
+        """Copy what is still shared with the original snapshot, where leaders change."""
         topics = dict(self._topics)
         copied: dict[str, dict[int, PartitionInfo]] = {}
         for (name, number), (leader, epoch) in leaders.items():
@@ -472,7 +474,7 @@ class ClusterMetadata:
             self._available_tuples.pop(name, None)
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
-        """Return a copy that knows some more partitions."""
+        """Return a copy with additional partitions."""
         twin = self._twin()
         twin._topics = dict(self._topics)
         for added in partitions_to_add:
@@ -491,7 +493,7 @@ class ClusterMetadata:
         return twin
 
     def _index(self) -> None:
-        """Begin the look-ups of a snapshot: those of its topics are made on demand, once."""
+        """Reset the caches, and index the topics by id, error and kind."""
         self._node_ids = tuple(self._brokers)
         self._by_leader = None
         self._names_by_id = {}
@@ -529,20 +531,17 @@ class ClusterMetadata:
         partitions = self._topics[name].partitions
         available = tuple([number for number in numbers if partitions[number].leader >= 0])
         if denied_by := self._denied_by.get(name):
-            # A broker that has not heard of a topic refuses records for the partitions it leads.
+            # A broker that does not know the topic rejects records for the partitions it leads.
             others = [number for number in available if partitions[number].leader not in denied_by]
             available = tuple(others) or available
-        # The same object is the usual case: one less to make and keep.
+        # Usually all partitions are available: share the tuple.
         self._available_tuples[name] = available = numbers if available == numbers else available
         return available
 
-    # -- names of the old, changeable class
+    # -- names of aiokafka's mutable class
 
     def add_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
-        """Call `listener(cluster)` with every new snapshot.
-
-        It is shared by all snapshots of a client.
-        """
+        """Call `listener(cluster)` with every new snapshot of the client."""
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
@@ -551,7 +550,7 @@ class ClusterMetadata:
             self._listeners.remove(listener)
 
     def notify_listeners(self) -> None:
-        """Call every listener with this snapshot; what they raise is logged."""
+        """Call every listener with this snapshot; their exceptions are logged."""
         for listener in tuple(self._listeners):
             try:
                 listener(self)
@@ -559,8 +558,8 @@ class ClusterMetadata:
                 log.exception("Metadata listener %r failed", listener)
 
     def request_update(self) -> Any:
-        """Ask the client to refresh soon; returns its future. That of a cluster made by hand is
-        done after `update_metadata` or `failed_update`."""
+        """Request a refresh from the client, and return its future. Without a client, the future
+        ends with `update_metadata` or `failed_update`."""
         if self._request_update is not None:
             return self._request_update()
         if self._update is None:
@@ -568,16 +567,17 @@ class ClusterMetadata:
         return self._update
 
     def on_request_update(self, request: Callable[[], Any]) -> None:
-        """Set what `request_update()` calls, of this snapshot and those that follow it."""
+        """Set the function that `request_update()` of this and later snapshots calls."""
         self._request_update = request
 
     def update_metadata(self, metadata: MetadataResponse | Response) -> None:
-        """Take `metadata` in place; what `AIOKafkaClient.send` returns for an older request, too.
-        Without any broker in it, it is ignored: a broker that is starting sends such.
+        """Change this object by a metadata response, also one that `AIOKafkaClient.send` returned
+        for a request of `aiokafka.protocol.metadata`.
 
-        Only for a cluster made by hand: a client's snapshots are never changed.
+        Only for a cluster without a client. A response without brokers is ignored, as brokers send
+        it during their start.
         """
-        from aiokafka._upstream.messages import Response  # most programs need none of it
+        from aiokafka._upstream.messages import Response  # rarely needed
 
         message: Any = metadata
         if isinstance(metadata, Response):
@@ -592,7 +592,7 @@ class ClusterMetadata:
         self.notify_listeners()
 
     def failed_update(self, exception: BaseException) -> None:
-        """Fail the update that was requested, of a cluster made by hand; it stays as it is."""
+        """Fail the future of `request_update()`; the cluster stays as it is."""
         log.debug("Metadata update failed: %s", exception)
         update, self._update = self._update, None
         if update is not None:
@@ -606,7 +606,7 @@ def _as_metadata(topic: str, number: int, info: PartitionInfo) -> PartitionMetad
 
 
 def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
-    """Return whether a response says where a broker is now; it may not know the rack."""
+    """Return whether an endpoint in a response has a new address; it may lack the rack."""
     if told.nodeId < 0 or not is_address(told.host, told.port):
         return False
     return known is None or (known.host, known.port) != (told.host, told.port)

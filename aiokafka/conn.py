@@ -1,33 +1,4 @@
 """Import path of aiokafka: connections."""
 
-from __future__ import annotations
-
-import asyncio
-import enum
-import functools
-import logging
-
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.net.connection import BrokerConnection as AIOKafkaConnection
-
-__all__ = [
-    "AIOKafkaConnection",
-    "AbstractTokenProvider",
-    "CloseReason",
-    "asyncio",
-    "functools",
-    "log",
-]
-
-log = logging.getLogger("aiokafka.conn")
-
-
-class CloseReason(enum.IntEnum):
-    """Why aiokafka closes a connection; ours say it in the error that their requests fail with."""
-
-    CONNECTION_BROKEN = 0
-    CONNECTION_TIMEOUT = 1
-    OUT_OF_SYNC = 2
-    IDLE_DROP = 3
-    SHUTDOWN = 4
-    AUTH_FAILURE = 5
+from aiokafka._upstream.conn import *
+from aiokafka._upstream.conn import __all__ as __all__

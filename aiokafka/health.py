@@ -1,7 +1,7 @@
-"""How a client is doing: what `consumer.health()` and `producer.health()` return.
+"""The results of `consumer.health()` and `producer.health()`.
 
-All fields are plain data: `json.dumps(consumer.health().as_dict())` works at any moment.
-The exception behind `last_error` is the attribute `last_exception`, which is no field.
+All fields are plain data for `json.dumps(consumer.health().as_dict())`. The exception of
+`last_error` is the attribute `last_exception`, which is no field.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Plain:
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as data for JSON: the state as a str, and lists for tuples."""
+        """Return the fields as JSON data: the state as a str, tuples as lists."""
         return {
             name: _plain(getattr(self, name))
             for name in self.__dataclass_fields__
@@ -51,81 +51,83 @@ class _Plain:
 
 @dataclass(frozen=True)
 class StateChange:
-    """A state that a client was in before, and why it was."""
+    """An earlier state of a client."""
 
     state: str
     reason: str
-    """The last reason it was in this state for, "" if there was nothing to say."""
+    """The last reason of this state, "" if there was none."""
 
     age_ms: float
-    """Since it came into this state."""
+    """Milliseconds since the start of this state."""
 
 
 @dataclass(frozen=True)
 class StalledWait:
-    """What a client has been waiting for, for more than five seconds."""
+    """Something that a client has been waiting for longer than five seconds."""
 
     what: str
-    """What it waits for, such as "records of orders-3" or "OffsetCommit of group 'billing'"."""
+    """What the client waits for, such as "records of orders-3" or "OffsetCommit of group
+    'billing'"."""
 
     reason: str
-    """Why: mostly the last error that a broker responded with; "" if that is not known."""
+    """The reason, mostly the last error of a broker; "" if unknown."""
 
     age_ms: float
-    """Since it began to wait."""
+    """Milliseconds since the start of the wait."""
 
 
 @dataclass(frozen=True)
 class ConsumerHealth(_Plain):
-    """A consumer at one moment. Ages are in milliseconds; None: it has not happened yet."""
+    """The health of a consumer at one moment. Ages are in milliseconds, None before the first
+    event."""
 
     state: ConsumerState
     state_age_ms: float
-    """How long it has been in this state."""
+    """Age of the current state."""
 
     reason: str
-    """Why it is in this state, "" if there is nothing to say."""
+    """The reason of the current state, "" if there is none."""
 
     joined: bool
-    """Whether it is a member of its group, as far as can be known: after a whole session without
-    a response to a heartbeat it is not. With group_protocol="consumer" only the broker knows how
-    long a session is; nine heartbeats are assumed, as by its defaults. False without a group."""
+    """Whether the consumer is a member of its group, as far as it knows: not after a session
+    timeout without a response to a heartbeat. With group_protocol="consumer" only the broker knows
+    the session timeout; nine heartbeats are assumed, the default of brokers. False without a
+    group."""
 
     heartbeat_age_ms: float | None
-    """Since the coordinator counted it as a member for sure: since the last heartbeat was sent that
-    was answered as a member's."""
+    """Age of the last heartbeat (by its send time) that the coordinator accepted."""
 
     fetch_age_ms: float | None
-    """Since a broker last answered a fetch, with records or without. A consumer with nothing to
-    fetch, since all is paused or the buffer is full, does not fetch."""
+    """Age of the last response to a fetch, with records or without. A consumer does not fetch while
+    all partitions are paused or the buffer is full."""
 
     lag: int | None
     """Records between the positions and the ends of the assigned partitions, as of the last
-    fetches; None while that is unknown of one of them."""
+    fetches; None if unknown for a partition."""
 
     last_error: str | None
-    """The text of the last failure in the background, even if it is over; of what is `stalled`,
-    as long as it is."""
+    """The text of the last background error, even if its cause is over; while something is
+    `stalled`, the error of that."""
 
     error_age_ms: float | None
-    """Since that failure."""
+    """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """Who does not answer at the moment, of those it needs; () if all do."""
+    """The parties (brokers, coordinator) that do not respond at the moment; () if all do."""
 
     changes: tuple[StateChange, ...] = ()
-    """The states before this one, the last one first, 20 at most."""
+    """The earlier states, the last one first, at most 20."""
 
     stalled: tuple[StalledWait, ...] = ()
-    """What it has been waiting for, for more than five seconds, the oldest first; () if all goes
-    on."""
+    """The waits of more than five seconds, the oldest first."""
 
     skipped: int = 0
-    """Offsets that were skipped because the log did not have the position any more, since the
-    consumer was started: retention was faster, mostly."""
+    """Number of offsets that were skipped since the start because the log no longer had them,
+    usually by retention."""
 
     last_exception: InitVar[BaseException | None] = None
-    """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""
+    """The exception of `last_error`. An attribute, but no field: `asdict`, `==` and `repr` ignore
+    it."""
 
     def __post_init__(self, last_exception: BaseException | None) -> None:
         object.__setattr__(self, "last_exception", last_exception)
@@ -133,50 +135,51 @@ class ConsumerHealth(_Plain):
 
 @dataclass(frozen=True)
 class ProducerHealth(_Plain):
-    """A producer at one moment. Ages are in milliseconds; None: it has not happened yet."""
+    """The health of a producer at one moment. Ages are in milliseconds, None before the first
+    event."""
 
     state: ProducerState
     state_age_ms: float
-    """How long it has been in this state."""
+    """Age of the current state."""
 
     reason: str
-    """Why it is in this state, "" if there is nothing to say."""
+    """The reason of the current state, "" if there is none."""
 
     pending: int
-    """Batches that are not delivered yet, those in flight included."""
+    """Undelivered batches, including those in flight."""
 
     pending_age_ms: float | None
-    """Since the oldest of them was begun; None without any."""
+    """Age of the oldest of them; None without any."""
 
     delivery_age_ms: float | None
-    """Since a broker last took records."""
+    """Age of the last accepted batch."""
 
     last_error: str | None
-    """The text of the last failure in the background, even if it is over; of what is `stalled`,
-    as long as it is."""
+    """The text of the last background error, even if its cause is over; while something is
+    `stalled`, the error of that."""
 
     error_age_ms: float | None
-    """Since that failure."""
+    """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """Who does not answer at the moment, of those it needs; () if all do."""
+    """The parties (brokers, coordinator) that do not respond at the moment; () if all do."""
 
     changes: tuple[StateChange, ...] = ()
-    """The states before this one, the last one first, 20 at most."""
+    """The earlier states, the last one first, at most 20."""
 
     stalled: tuple[StalledWait, ...] = ()
-    """What it has been waiting for, for more than five seconds, the oldest first; () if all goes
-    on."""
+    """The waits of more than five seconds, the oldest first."""
 
     last_exception: InitVar[BaseException | None] = None
-    """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""
+    """The exception of `last_error`. An attribute, but no field: `asdict`, `==` and `repr` ignore
+    it."""
 
     def __post_init__(self, last_exception: BaseException | None) -> None:
         object.__setattr__(self, "last_exception", last_exception)
 
 
 def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
-    """Return the states that a client was in before, the last one first; `now`: loop time."""
+    """Return the earlier states of a client, the last one first; `now`: loop time."""
     return tuple(
         StateChange(str(state.state), state.reason, (now - since) * 1000)
         for since, state in reversed(states.before)
@@ -184,5 +187,5 @@ def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
 
 
 def stalled_waits(stalls: Iterable[Stall], now: float) -> tuple[StalledWait, ...]:
-    """Return the `stalled` field of a health for waits that last; `now`: loop time."""
+    """Return the `stalled` field for waits; `now`: loop time."""
     return tuple(StalledWait(each.what, each.reason, (now - each.since) * 1000) for each in stalls)

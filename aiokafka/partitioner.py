@@ -1,8 +1,8 @@
 """Choose the partition of a record. Pure: nothing here waits or talks to a broker.
 
-A partitioner is any callable `(key_bytes, all_partitions, available_partitions) -> partition`. One
-that has a method `partition_for(topic, key_bytes, all_partitions, available_partitions)` is asked
-by that instead.
+A partitioner is any callable `(key_bytes, all_partitions, available_partitions) -> partition`. If
+it has a method `partition_for(topic, key_bytes, all_partitions, available_partitions)`, the
+producer calls that instead.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from collections.abc import Sequence
 
 __all__ = ["DefaultPartitioner", "RoundRobinPartitioner", "murmur2"]
 
-# As C numbers where this is compiled: literals of this size are Python's.
+# C numbers in the compiled module, where literals of this size would be Python objects.
 _FACTOR = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes | bytearray | memoryview) -> int:
-    """Hash `data` as Java's `Utils.murmur2`, read as an unsigned 32-bit number."""
+    """Hash `data` as Java's `Utils.murmur2` does; return an unsigned 32-bit number."""
     buffer = data if type(data) is bytes else bytes(data)
     return murmur2_at(buffer, 0, len(buffer))
 
 
 def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> int:
-    """Hash the `length` bytes at `at`, which the caller has checked to be there, as `murmur2`
-    does.
-    """
+    """Hash `length` bytes at offset `at` as `murmur2` does. The caller checks that they exist."""
     m = _FACTOR
     mask = _MASK
     h = _SEED ^ length
@@ -53,25 +51,25 @@ def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> in
 
 
 class DefaultPartitioner:
-    """Records with equal keys go to one partition, the same that Java's client chooses.
+    """Sends records with equal keys to one partition, the same that Java's client chooses.
 
-    Called with key None it picks at random among the available partitions. The producer does not
-    call it for such records: it fills a batch for one partition and then moves to the next
-    (KIP-480, KIP-794).
+    Called with key None it picks a random available partition. The producer does not call it for
+    such records: it fills a batch for one partition and then switches to another (KIP-480,
+    KIP-794).
     """
 
     @classmethod
     def __call__(
         cls, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Return a member of `all_partitions`; of `available`, if any, when `key` is None."""
+        """Return one of `all_partitions`; if `key` is None, one of `available` if there are any."""
         if key is None:
             return random.choice(available or all_partitions)
         return all_partitions[(murmur2(key) & 0x7FFFFFFF) % len(all_partitions)]
 
 
 class RoundRobinPartitioner:
-    """Every record goes to the next partition of its topic, whatever its key (KIP-369)."""
+    """Sends every record to the next partition of its topic, whatever its key (KIP-369)."""
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
@@ -79,7 +77,7 @@ class RoundRobinPartitioner:
     def __call__(
         self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        """Return the next partition, for a caller that has only one topic."""
+        """Return the next partition, for callers with a single topic."""
         return self.partition_for("", key, all_partitions, available)
 
     def partition_for(
@@ -92,7 +90,7 @@ class RoundRobinPartitioner:
         """Return the next available partition of `topic`; of all of them when none is available."""
         turn = self._turns.get(topic)
         if turn is None:
-            # Many short-lived producers must not all begin with the same partition.
+            # Random, because many short-lived producers must not all begin with the same partition.
             turn = random.randrange(len(all_partitions))
         self._turns[topic] = turn + 1
         choices = available or all_partitions

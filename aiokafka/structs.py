@@ -1,4 +1,4 @@
-"""Immutable values that users pass and receive."""
+"""Immutable values of the public API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker and where it is reached."""
+    """A broker and its address."""
 
     nodeId: int
     host: str
@@ -38,7 +38,7 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition and the brokers that hold it."""
+    """A partition, its leader and its replicas."""
 
     topic: str
     partition: int
@@ -54,11 +54,11 @@ class _OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(_OffsetAndMetadata):
-    """An offset to commit, with a string of the application's own: a pair, as in aiokafka.
+    """An offset to commit, with a string of the application: a pair, as in aiokafka.
 
-    `leader_epoch`, which is no part of the pair, is that of the record before the offset, or -1 if
-    it is not known. A consumer that begins at an offset with it notices when the log was cut
-    meanwhile (KIP-320).
+    `leader_epoch`, which is not part of the pair, is the leader epoch of the record before the
+    offset, -1 if unknown. With it a consumer that starts at the offset detects a truncated log
+    (KIP-320).
     """
 
     leader_epoch: int = -1
@@ -78,7 +78,7 @@ class OffsetAndMetadata(_OffsetAndMetadata):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found by time, and the timestamp of its record.
+    """The result of a lookup by time: an offset and the timestamp of its record.
 
     The timestamp is in milliseconds since 1970 (UTC); None for a log without timestamps.
     """
@@ -88,7 +88,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is to its group, for offsets committed in a transaction (KIP-447).
+    """The identity of a consumer in its group, for offsets committed in a transaction (KIP-447).
 
     With only `group_id` the broker cannot fence a member that has lost its partitions.
     `generation_id` is the member epoch in groups of the consumer protocol (KIP-848).
@@ -101,22 +101,22 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class SubscriptionPattern(NamedTuple):
-    """A regular expression for `subscribe(pattern=...)` that the broker matches topics with.
+    """A regular expression for `subscribe(pattern=...)` that the broker evaluates.
 
-    In RE2's syntax, against whole names, those of internal topics as well. Needs
-    group_protocol="consumer" (KIP-848) and Kafka 4.0.
+    In RE2 syntax; must match whole names, also of internal topics. Needs group_protocol="consumer"
+    (KIP-848) and Kafka 4.0.
     """
 
     pattern: str
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record that was sent has been written.
+    """The partition, offset and timestamp of a record that was sent.
 
-    `timestamp` is in milliseconds since 1970 (UTC), or -1 when the broker does not know it.
-    `timestamp_type` is 0 for the time given by the producer, 1 for the time of the append, None
-    for a topic without timestamps. `offset` is -1 when the broker only knows that it has the
-    record already. `log_start_offset` is None when the broker is too old to tell it.
+    `timestamp` is in milliseconds since 1970 (UTC), -1 if the broker does not return it.
+    `timestamp_type` is 0 for the time of the producer, 1 for the time of the append, None for a
+    topic without timestamps. `offset` is -1 if the broker only knows that it already has the
+    record. `log_start_offset` is None with old brokers.
     """
 
     topic: str

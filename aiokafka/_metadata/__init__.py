@@ -1,1 +1,1 @@
-"""Keep the metadata of the cluster up to date: which broker to ask, when, and for which topics."""
+"""Refresh the metadata of the cluster: from which broker, when, and for which topics."""

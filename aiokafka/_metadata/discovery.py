@@ -1,4 +1,4 @@
-"""Ask brokers for metadata: the known ones, in the end the bootstrap servers."""
+"""Choose the broker to get metadata from: a known one, at last the bootstrap servers."""
 
 from __future__ import annotations
 
@@ -38,33 +38,32 @@ __all__ = ["CONTROLLERS", "FATAL", "MOST_ASKED", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
-# One silent broker must not use up the time of those who wait: after this long the next one is
-# asked. The request itself goes on, and closes its connection at request_timeout. The last one has
-# all of the time: where every broker is slow, there would never be a response.
+# Seconds without a response until the next broker is asked. The request stays in flight, and closes
+# its connection at request_timeout. The last broker has all of the remaining time, because
+# otherwise slow brokers would never respond in time.
 _LONGEST_ASK = 10.0
 
-# A broker that keeps silent has this part of the time that is left, if that is less; but a slow one
-# at least so many seconds.
+# The share of the remaining time for each broker if that is less, and its minimum in seconds.
 _PART = 1 / 3
 _LEAST = 1.0
 
-# The names of bootstrap servers may take this part of the time.
+# The share of the time for resolving the names of bootstrap servers.
 _PART_FOR_NAMES = 2 / 3
 
-# Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
-# for this long.
+# Bootstrap servers are tried in turn: after so many seconds without a response the next one is
+# tried as well.
 _STAGGER = 0.5
 
-# One broker that was cut off from the others would say the same for ever: after so many seconds
-# another one is asked. Only of brokers that tell the epochs of leaders (version 7): without those
-# the word of one that was cut off would outweigh what is known.
+# Seconds until another broker is asked, because a broker that is cut off from the others would send
+# the same metadata forever. Only for brokers that send leader epochs (Metadata v7): without epochs
+# the old metadata of a cut-off broker would replace newer metadata.
 _LONGEST_TRUST = 300.0
-# Nothing seems to be wrong then, and what waits for metadata waits for each of them, too.
+# Timeout in seconds of such a check: callers that wait for metadata wait for it, too.
 _LONGEST_CHECK = 1.0
 
 MOST_ASKED = 5
-"""How many brokers are asked in turn for a missing topic or leader. It may be missing for ever, and
-each of these brokers costs a connection that the client may need for nothing else."""
+"""How many brokers are asked in turn for a missing topic or leader. Each may cost a connection that
+the client does not need otherwise."""
 
 _FIRST_WITH_EPOCHS = 7
 
@@ -73,73 +72,72 @@ CONTROLLERS = 2
 
 _FIRST_WITH_CONTROLLERS = 1
 
-# The key of an API that controllers have, from the first one on that clients may connect to.
+# API key of DescribeQuorum, which all controllers have that clients can connect to.
 _DESCRIBE_QUORUM = 55
 
 FATAL = (*REFUSALS, UnsupportedVersionError)
-"""What no other broker will do differently."""
+"""Errors that all brokers would respond with."""
 
 
 class Discovery:
-    """Finds a broker that gives metadata.
+    """Finds a broker that responds with metadata.
 
-    Owns where the known addresses come from, the names of the bootstrap servers, and which brokers
-    are in doubt.
+    Owns the names of the bootstrap servers, which of them gave the known addresses, and the
+    doubted brokers, which are asked last.
     """
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self.servers = config.bootstrap_servers
-        """Where to start: as configured, or the canonical names of that (KIP-235)."""
+        """The bootstrap servers: as configured, or their canonical names (KIP-235)."""
         self.origin = ""
-        """Where the known addresses come from, for messages."""
-        self._is_sent_back = False
-        self.told_by: int | None = None
-        """The broker that has given metadata last; None for a bootstrap server whose address the
-        metadata does not list."""
-        self._told_since = 0.0
-        self._tells_epochs = False
+        """The server that gave the known addresses, for messages."""
+        self._is_rebootstrap = False
+        self.responder: int | None = None
+        """The broker of the last metadata response; None for a bootstrap server whose address is
+        not in the metadata."""
+        self._responder_since = 0.0
+        self._sends_epochs = False
         self._doubted: set[int] = set()
         self._is_in_doubt = False
         self._looks_elsewhere = False
         self._is_check = False
 
     def doubt(self) -> None:
-        """Ask other brokers next time than the one that has told last, and those before it that
-        were in doubt."""
+        """Doubt the broker of the last response; the next refresh asks others first."""
         self._is_in_doubt = True
         self._avoid_last()
 
     def look_elsewhere(self) -> None:
-        """Ask other brokers next time, as `doubt` does, but each of them briefly, and at most
-        `MOST_ASKED`: the last one lacks a topic or a leader, which may be true."""
+        """Ask other brokers first for a missing topic or leader, each with a short timeout, and at
+        most `MOST_ASKED`: it may really be missing."""
         if self._looks_elsewhere:
-            return  # each of many partitions asks for it
+            return  # called for each of many partitions
         self._looks_elsewhere = True
         if len(self._doubted) >= MOST_ASKED - 1:
-            self._doubted.clear()  # begin again, with another than the last
+            self._doubted.clear()  # start again, without the last broker
         self._avoid_last()
 
     def _avoid_last(self) -> None:
-        if self.told_by is not None:
-            self._doubted.add(self.told_by)
+        if self.responder is not None:
+            self._doubted.add(self.responder)
 
-    def take_sent_back(self) -> bool:
-        """Return, once, whether a broker has said that what is known of the cluster is of no use
-        (KIP-1102).
+    def take_rebootstrap(self) -> bool:
+        """Return whether a broker has responded REBOOTSTRAP_REQUIRED (KIP-1102) since the last
+        call.
 
-        Nor are connections to its brokers, even to the same addresses: names may lead elsewhere.
+        Then all connections are to be recreated, because the names may resolve to other addresses.
         """
-        is_sent_back, self._is_sent_back = self._is_sent_back, False
-        return is_sent_back
+        is_rebootstrap, self._is_rebootstrap = self._is_rebootstrap, False
+        return is_rebootstrap
 
-    async def ask_anybody(
+    async def ask_any(
         self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
     ) -> MetadataResponse:
-        """Return the first response of a known broker, else of a bootstrap server: that of a
-        refresh, which looks into a doubt.
+        """Return the first response to a refresh, from a known broker or else a bootstrap server.
 
-        `wanted` None means all topics. Raises the KafkaError that tells most.
+        `wanted` None means all topics. Doubted brokers are asked last. Raises the most informative
+        KafkaError.
         """
         order = self._by_doubt(self._candidates(pool, nodes))
         node_id, response = await self._ask_in_turn(pool, order, wanted, is_check=self._is_check)
@@ -147,14 +145,13 @@ class Discovery:
             self._trust(node_id)
         return response
 
-    async def ask_beside(
+    async def ask_for_all_topics(
         self, pool: ConnectionPool, nodes: tuple[int, ...], deadline: float | None
     ) -> MetadataResponse:
-        """Return a response about all topics, as `ask_anybody` does, that is no refresh: what is in
-        doubt stays so until the next.
+        """Return a response about all topics that is not a refresh; doubts remain.
 
-        No broker has more than a part of the time until `deadline` (loop time), if there is one,
-        which is no end.
+        Each broker has a share of the time until `deadline` (loop time). The call itself does not
+        end there.
         """
         order = sorted(self._candidates(pool, nodes), key=self._doubted.__contains__)
         _, response = await self._ask_in_turn(pool, order, None, deadline)
@@ -169,7 +166,7 @@ class Discovery:
         *,
         is_check: bool = False,
     ) -> tuple[int | None, MetadataResponse]:
-        """Return the first response and which broker gave it, None for a bootstrap server."""
+        """Return the first response and its broker (None for a bootstrap server)."""
         failure: KafkaError | None = None
         loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
         until = math.inf if trigger is None else loop.time() + trigger
@@ -192,19 +189,19 @@ class Discovery:
                 failure = RequestTimedOutError(f"node {node_id}: no metadata in {limit:g} s")
             except RebootstrapRequired as error:
                 failure = error
-                self._is_sent_back = trigger is not None
+                self._is_rebootstrap = trigger is not None
                 break
             except KafkaError as error:
                 failure = error
             if is_brief:
-                # The next check is for another one: this one would cost each of them a second.
+                # The next check asks another broker; this one would delay each check by a second.
                 self._doubted.add(node_id)
             extra = {"client_id": self._config.client_id, "node_id": node_id}
             log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
         if failure is not None and trigger is None:
             raise failure
-        # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Either each of them was
-        # just tried, or trying them takes longer than it may.
+        # KIP-899, KIP-1102: all known brokers have failed, or trying them has taken too long.
+        # Perhaps all have moved.
         log.debug(
             "no known broker gives metadata: asking the bootstrap servers again",
             extra={"client_id": self._config.client_id},
@@ -213,58 +210,60 @@ class Discovery:
         return None, await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Return the brokers to ask: connected ones first, the least loaded of them before others;
-        last those that would let the request wait, as they throttle this client.
+        """Return the brokers to ask: connected ones by load, then others, and last those that
+        throttle this client.
 
-        Those in backoff are left out if there are bootstrap servers to ask instead.
+        Brokers in backoff are left out if the bootstrap servers can be asked instead.
         """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]
         if self._config.rebootstrap_trigger is not None:
             others = [node_id for node_id in others if not pool.retry_delay(node_id)]
         random.shuffle(others)
-        # A connect that is in progress already may be stuck.
+        # A connect in progress may be stuck.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
         ready = sorted(connected, key=lambda node_id: connected[node_id].in_flight)
         return sorted([*ready, *others], key=pool.is_held_up)
 
     def _by_doubt(self, candidates: list[int]) -> list[int]:
-        """Return the brokers to ask, with those in doubt last.
+        """Return the brokers to ask, doubted ones last.
 
-        1. A broker that was cut off from the others names the leaders of before, for as long as it
-           likes, and is the one that this client is connected to.
-        2. What it says shows to be old: `doubt`. The next refresh asks another broker.
-        3. That one may be cut off as well. It is in doubt, too, and the next one is asked; when all
-           are in doubt, all but the last are asked again.
-        4. A refresh without a new doubt ends all.
-        5. Nothing may ever show that what the broker says is old: its partitions have no new
-           records, as it sees it. So none is trusted for long.
-        6. It lacks a topic or a leader: `look_elsewhere`. As long as the others lack it, too, they
-           are asked in turn. No answer of theirs is needed, so each has a moment.
+        1. A broker that is cut off from the others sends old leaders, and this client may be
+           connected to just that broker.
+        2. When its metadata turns out to be old, `doubt` is called, and the next refresh asks
+           another broker.
+        3. That broker may be cut off as well, and becomes doubted, too. When all brokers are
+           doubted, all but the last are asked again.
+        4. A refresh without a new doubt clears all doubts.
+        5. Old metadata may never be noticed, if its partitions get no records. So after
+           `_LONGEST_TRUST` another broker is asked.
+        6. When a topic or leader is missing, `look_elsewhere` is called, and the other brokers are
+           asked in turn. Their responses are optional, so each has a short timeout.
         """
         now = asyncio.get_running_loop().time()
-        is_over = self._tells_epochs and now - self._told_since >= _LONGEST_TRUST
-        # Not longer than a moment, if there is no other reason for a doubt.
+        is_over = self._sends_epochs and now - self._responder_since >= _LONGEST_TRUST
+        # A check has a short timeout, unless there is another reason for a doubt.
         may_check = (is_over or self._looks_elsewhere) and not self._is_in_doubt
-        self._is_check = may_check and self.told_by in candidates
+        self._is_check = may_check and self.responder in candidates
         if is_over:
-            # Once in that time, as the others may be out of reach, and trying that takes long.
-            self._told_since = now
+            # Once per `_LONGEST_TRUST`: the others may be unreachable, which takes long to find
+            # out.
+            self._responder_since = now
             self.doubt()
         if not (self._is_in_doubt or self._looks_elsewhere):
             self._doubted.clear()
         self._is_in_doubt = self._looks_elsewhere = False
-        if self._doubted.issuperset(candidates) and self.told_by is not None:
-            self._doubted = {self.told_by}
+        if self._doubted.issuperset(candidates) and self.responder is not None:
+            self._doubted = {self.responder}
         return sorted(candidates, key=self._doubted.__contains__)
 
     def _trust(self, node_id: int | None) -> None:
-        if node_id != self.told_by:
-            self.told_by = node_id
-            self._told_since = asyncio.get_running_loop().time()
+        if node_id != self.responder:
+            self.responder = node_id
+            self._responder_since = asyncio.get_running_loop().time()
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
-        """Return the metadata of one broker. Raises KafkaError, also when it names no broker."""
+        """Return the metadata of one broker. Raises KafkaError, also if it lists no brokers."""
         if self._config.is_for_controllers:
             response = await _ask_controller(connection)
         else:
@@ -279,12 +278,12 @@ class Discovery:
     ) -> MetadataResponse:
         _refuse_controller(connection)
         version = connection.pick(MetadataRequest)
-        self._tells_epochs = version >= _FIRST_WITH_EPOCHS
+        self._sends_epochs = version >= _FIRST_WITH_EPOCHS
         topics = None
         if wanted is not None:
             topics = [MetadataRequestTopic(name=name) for name in sorted(wanted)]
         elif version == 0:
-            # Before version 1 no topics meant all of them.
+            # In version 0 an empty list means all topics.
             topics = []
         request = MetadataRequest(topics=topics)
         if version >= 4:
@@ -297,18 +296,18 @@ class Discovery:
     async def ask_bootstrap_servers(
         self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
     ) -> MetadataResponse:
-        """Ask the servers in turn, the next one also when those before it are slow.
+        """Ask the bootstrap servers in turn, and the next one as well when a server is slow.
 
-        Raises ONE KafkaConnectionError with the reason of every server, at the latest at `deadline`
+        Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
         (loop time); FATAL errors as themselves.
         """
         loop = asyncio.get_running_loop()
         if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-            # What is left is for the servers.
+            # The remaining time is for the servers.
             by = loop.time() + (deadline - loop.time()) * _PART_FOR_NAMES
             self.servers = await canonical(self._config.bootstrap_servers, by)
         waiting = list(range(-1, -len(self.servers) - 1, -1))
-        # One response may be lost, which the other servers make up for.
+        # A response may get lost: repeat the request if there is no other server.
         may_repeat = len(self.servers) == 1
         connecting: dict[asyncio.Future[BrokerConnection], int] = {}
         failures: dict[int, KafkaError] = {}
@@ -323,7 +322,7 @@ class Discovery:
                     timeout=min(left, _STAGGER) if waiting else left,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                # All of them, so that no exception is left unseen when one succeeds.
+                # Retrieve all exceptions, also if a connect succeeds.
                 failed = {future for future in done if future.exception() is not None}
                 for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
@@ -346,7 +345,7 @@ class Discovery:
                             waiting.append(node_id)
         finally:
             for future, node_id in connecting.items():
-                _let_go(pool, future, node_id)
+                _discard(pool, future, node_id)
         raise self._bootstrap_error(failures)
 
     async def _ask_bootstrap_server(
@@ -381,12 +380,12 @@ class Discovery:
         node_id: int,
         response: MetadataResponse,
     ) -> int | None:
-        """Keep the connection if it leads to one of the brokers, and return which; a second one to
-        the same place is of no use.
+        """Use the connection for the broker that has its address, and return the broker's id;
+        close it if there is none.
 
-        The last call that asks by it decides: it may be the refresh and one of the application.
+        While another call uses the connection, leave that to the other call.
         """
-        # Not the server of this number: the names may have been looked up again meanwhile.
+        # By address, not by number: the names may have been resolved again meanwhile.
         same = {connection.address}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
@@ -413,10 +412,10 @@ class Discovery:
                 reason = str(failure.args[0])
             else:
                 reason = str(failure)
-            # What a source of credentials fails with knows of no server.
+            # Errors of a credential source do not name the server.
             reasons.append(reason if reason.startswith(address) else f"{address}: {reason}")
         error = KafkaConnectionError(f"Unable to bootstrap from {'; '.join(reasons)}")
-        # One that answers, but knows no brokers, is the one to wait for.
+        # Prefer the error of a server that lists no brokers: bootstrap() retries for it.
         causes = sorted(failures.values(), key=_knows_brokers)
         error.__cause__ = next(iter(causes), None)
         return error
@@ -426,8 +425,8 @@ def _knows_brokers(failure: KafkaError) -> bool:
     return not isinstance(failure, MetadataEmptyBrokerList)
 
 
-def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
-    """Cancel a connect to a bootstrap server; close a connection that it has just made."""
+def _discard(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
+    """Cancel a connect to a bootstrap server, or close its new connection."""
     if future.cancel() or future.cancelled() or future.exception() is not None:
         return
     if not future.result().in_flight:
@@ -435,7 +434,7 @@ def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node
 
 
 def _refuse_controller(connection: BrokerConnection) -> None:
-    """Raise UnsupportedVersionError for a controller, which has no metadata for clients."""
+    """Raise UnsupportedVersionError for a controller, which serves no Metadata."""
     served = connection.versions.api_versions if connection.versions is not None else {}
     if _DESCRIBE_QUORUM in served and MetadataRequest.API_KEY not in served:
         raise UnsupportedVersionError(

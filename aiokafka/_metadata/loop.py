@@ -1,4 +1,4 @@
-"""The one task that keeps the metadata up to date."""
+"""The task that refreshes the metadata, its schedule, and waits for metadata."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-# -- Topics that an application uses and that no broker knows: said once, with what to do
+# -- Log topics that an application uses and that do not exist, or may not be used
 
 
 _MISSING = UnknownTopicOrPartitionError.errno
@@ -56,17 +56,17 @@ _ADVICE = {
 
 
 class AbsenceLog:
-    """Logs each topic that is missing, or may not be used, once; and once that it is there.
+    """Logs once that a topic cannot be used, and once that it can be used again.
 
-    A topic is missing when each broker has denied it, or `MOST_ASKED` of them: one may lag behind.
-    Owns the error code that was logged of each such topic, and which brokers have denied it.
+    A topic does not exist if all brokers, or `MOST_ASKED` of them, have responded so: one broker
+    may lag behind. Owns the logged error code of each such topic, and which brokers responded so.
     """
 
     def __init__(self, log: SubjectLog) -> None:
         self._log = log
         self._logged: dict[str, int] = {}
-        # One entry for each response, None for a bootstrap server: brokers that keep silent must
-        # not put off the log.
+        # An entry for each response, None for a bootstrap server. Responses are counted, not
+        # distinct brokers: the log must not wait for brokers that do not respond.
         self._denials: dict[str, list[int | None]] = {}
         self._brokers = 1
 
@@ -75,12 +75,15 @@ class AbsenceLog:
         cluster: ClusterMetadata,
         topics: Iterable[str],
         node_id: int | None,
-        told_of: Set[str | None] | None,
+        covered: Set[str | None] | None,
     ) -> set[str]:
-        """Log what a new snapshot of the metadata says of the topics in use. It is from the
-        response of `node_id` about the topics `told_of`, None for all.
+        """Log the topics in use that cannot be used by a new snapshot.
 
-        Returns the topics that other brokers are to be asked for: too few have denied them so far.
+        Args:
+            node_id: The broker whose response led to the snapshot; None for a bootstrap server.
+            covered: The topics of that response; None for all.
+
+        Returns the topics to ask other brokers for, because too few have responded about them.
         """
         absent = {name: cluster.topic_error(name) for name in topics if is_absent(cluster, name)}
         self._brokers = max(1, len(cluster.node_ids))
@@ -90,7 +93,7 @@ class AbsenceLog:
         for name, code in absent.items():
             by = self._denials[name] = denials.get(name, [])
             is_open = code == _MISSING and len(by) < min(self._brokers, MOST_ASKED)
-            if is_open and (told_of is None or name in told_of):
+            if is_open and (covered is None or name in covered):
                 by.append(node_id)
                 is_open = len(by) < min(self._brokers, MOST_ASKED)
             if is_open:
@@ -103,38 +106,40 @@ class AbsenceLog:
                     advice %= self.brokers_asked(name)
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in logged.keys() - absent.keys():
-            # Not in use any more is not the same as being there.
+            # Without partitions the topic is only no longer in use.
             if cluster.known_partitions(name) is not None:
                 self._log.info("Topic %r is there now", name)
         return open_questions
 
     def brokers_asked(self, topic: str) -> str:
-        """Return how many brokers have denied a missing `topic`, in words; "" for others."""
+        """Return a text with the number of brokers that do not know `topic`; "" if none was
+        asked."""
         by = self._denials.get(topic)
         return f" (asked: {min(len({*by}), self._brokers)} of {self._brokers})" if by else ""
 
 
 def is_absent(cluster: ClusterMetadata, topic: str) -> bool:
-    """Tell a topic with an error that lasts from one that is being moved or was known before."""
+    """Return whether a topic has a lasting error and no known partitions. A topic that is moving
+    has a passing error."""
     code = cluster.topic_error(topic)
     is_lasting = code == _MISSING or not for_code(code).retriable
     return bool(code) and is_lasting and cluster.known_partitions(topic) is None
 
 
-# -- Which topics to ask the brokers for, and when
+# -- The topics to request, and when
 
 
 log = logging.getLogger("aiokafka.cluster")
 
-# The least age at which metadata is refreshed, in seconds.
+# Minimum of metadata_max_age_ms, in seconds.
 _LEAST_AGE = 0.05
 
-# Seconds between requests for a topic that a consumer reads and that does not exist, in the end.
+# Longest pause in seconds between requests for a missing topic of a consumer.
 _LONGEST_WAIT_FOR_TOPIC = 5.0
 
 
 class TopicsInUse:
-    """Topics set by a consumer, and topics a producer touched lately (KIP-526)."""
+    """The topics of a consumer, and the topics that a producer used recently (KIP-526)."""
 
     def __init__(self, max_idle: float) -> None:
         self._max_idle = max_idle
@@ -151,11 +156,11 @@ class TopicsInUse:
 
     @property
     def pinned(self) -> frozenset[str]:
-        """The topics that stay until they are replaced."""
+        """The topics of the last `pin`."""
         return self._pinned
 
     def pin(self, topics: Iterable[str]) -> None:
-        """Replace the topics that stay until they are replaced."""
+        """Replace the topics of a consumer."""
         self._pinned = frozenset(topics)
         self.want_all = False
 
@@ -164,27 +169,26 @@ class TopicsInUse:
         self.want_all = True
 
     def touch(self, topic: str, now: float) -> None:
-        """Keep `topic` until it was not touched for `max_idle` seconds."""
+        """Keep `topic` for `max_idle` seconds."""
         self._touched[topic] = now
 
     def evict(self, now: float) -> None:
-        """Drop what was not touched lately."""
+        """Remove the topics whose time is over."""
         limit = now - self._max_idle
         for topic in [topic for topic, used in self._touched.items() if used < limit]:
             del self._touched[topic]
 
 
 class RefreshSchedule:
-    """Owns what was requested since the last refresh, and the time before which there is no next
-    one.
+    """Owns the requests for a refresh since the last one, and the backoff between refreshes.
 
-    A refresh is full (every topic in use) when one was requested with a reason or the last is too
-    old; else it is for single topics only, which costs brokers and us little when many are in use.
+    A refresh is full (all topics in use) if it was requested with a reason, or the last full one is
+    too old. Otherwise it is for single topics, which costs little if many topics are in use.
     """
 
     def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
         self._loop = asyncio.get_running_loop()
-        # Not without a pause for an age of 0, even if that of the backoff is 0 as well.
+        # An age of 0 must not lead to refreshes without a pause.
         self._max_age = max(config.metadata_max_age, config.retry_backoff, _LEAST_AGE)
         self._series_ends_after = 2 * config.retry_backoff_max
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
@@ -204,44 +208,46 @@ class RefreshSchedule:
 
     @property
     def single_topics(self) -> Set[str]:
-        """The topics that wait for a refresh of their own."""
+        """The topics requested singly since the last refresh."""
         return self._single
 
     def request(self, why: str) -> None:
-        """Ask for a full refresh as soon as the backoff allows, one for any number of requests."""
+        """Request a full refresh after the backoff; several requests lead to one refresh."""
         if not self._reason:
             log.debug("metadata update requested: %s", why)
             self._reason = why
             self._wake.set()
 
     def force(self, why: str) -> None:
-        """Ask as `request` does, for an application that waits: while brokers answer, the pauses
-        between such requests do not grow. If no topic is in use, ask for every topic of the
-        cluster, once: so programs look for topics before they use any."""
+        """Request a full refresh for an application that waits for it.
+
+        While brokers respond, the pauses between such refreshes do not grow. If no topic is in use,
+        the refresh is of all topics: programs list topics before they use any.
+        """
         if not self._has_failed:
             self._backoff.reset()
         self.request(why)
         self._may_ask_all = True
 
     def request_again(self, topics: Iterable[str]) -> None:
-        """Ask again, as soon as the backoff allows, for topics whose last response was an error."""
+        """Request topics, after the backoff, whose last response had an error."""
         self._single.update(topics)
         self._wake.set()
 
     def request_new(self, topics: Iterable[str]) -> None:
-        """Ask at once for topics that were never asked for."""
+        """Request new topics without a backoff."""
         self._single.update(topics)
-        # While brokers do not answer, new topics do not hurry: a program that goes through
-        # thousands of them would ask without a pause.
+        # With a backoff while refreshes fail: a program with thousands of new topics would send
+        # requests without a pause.
         if not self._has_failed:
             self._backoff.reset()
             self._has_new = True
         self._wake.set()
 
     def note_missing(self, topics: Set[str]) -> None:
-        """Ask again, ever less often, for topics in use that do not exist."""
+        """Request the topics in use that do not exist, with growing pauses."""
         now = self._loop.time()
-        # The pause goes on: each response comes here, and would otherwise begin it again.
+        # Called after each response: the pause must not start again.
         if topics == self._missing and now < self._missing_at:
             return
         if topics - self._missing:
@@ -268,13 +274,12 @@ class RefreshSchedule:
             return 0.0
         if self._reason or self._single:
             return self._not_before
-        # Both have pauses of their own: those between requests do not make metadata older than it
-        # may be.
+        # These two are independent of the backoff between requests.
         due = self._last_full + self._max_age
         return min(due, self._missing_at) if self._missing else due
 
     def take(self) -> tuple[Set[str] | None, bool]:
-        """Return the topics to ask for now (None: all), and whether the refresh is full."""
+        """Return the topics to request now (None: all), and whether the refresh is full."""
         now = self._loop.time()
         if self._missing and now >= self._missing_at:
             self._single.update(self._missing)
@@ -287,31 +292,30 @@ class RefreshSchedule:
             return None, True
         if not is_full:
             return single, False
-        # With a full refresh, whose response leaves them out of the snapshot as well.
+        # Only before a full refresh, after which the snapshot lacks the evicted topics as well.
         self._in_use.evict(now)
         names = self._in_use.names()
         return (names if names or not may_ask_all else None), True
 
     def note_success(self, is_full: bool) -> None:
-        """Note that the refresh that was taken succeeded."""
+        """Schedule the next refresh after a success."""
         self._has_failed = False
         if is_full:
             self._last_full = self._loop.time()
-        # Nothing asked for it, so what is asked for next is no repetition.
+        # A periodic refresh was not requested by anyone, so the next request needs no backoff.
         if not self._is_by_age:
             self._pause()
 
     def note_failure(self) -> None:
-        """Note that the refresh that was taken failed: another will follow."""
+        """Schedule another refresh after a failure."""
         self._has_failed = True
-        # It is full: what was to be asked for singly is in use as well, and so is not forgotten.
+        # A full one, which includes the topics that were requested singly.
         self._reason = "the last refresh failed"
         self._pause()
 
     def _pause(self) -> None:
         now = self._loop.time()
-        # After a quiet time the pauses are short again; requests that follow each other wait ever
-        # longer.
+        # The pauses grow with each refresh in a series, and start again after a quiet time.
         if now > self._not_before + self._series_ends_after:
             self._backoff.reset()
         self._not_before = now + self._backoff.next()
@@ -320,26 +324,25 @@ class RefreshSchedule:
 class MetadataLoop:
     """Owns `cluster`, the current snapshot, which only this object replaces.
 
-    Asks when an update was requested (with a reason), when a topic is new, and when the snapshot is
-    too old. A bad response or a dead broker never ends the task: each waiter gets an error at its
-    own deadline.
+    Refreshes on request, for new topics, and when the snapshot is too old. Neither invalid
+    responses nor broker outages end the task; each waiter gets an error at its own deadline.
     """
 
     def __init__(self, config: ClientConfig, subject: str) -> None:
-        """Begin without a snapshot; `subject` is what lines in the log call the client."""
+        """Start with an empty snapshot; `subject` names the client in log lines."""
         self.cluster = ClusterMetadata()
         self._log = SubjectLog(log, subject)
         self._absences = AbsenceLog(self._log)
         self.topics = TopicsInUse(config.metadata_max_idle)
         self.error: KafkaError | None = None
-        """Why the last refresh failed; None after a good one."""
+        """The error of the last refresh; None if it succeeded."""
         self.failing_since = 0.0
-        """When the first of the refreshes failed that failed in a row (loop time)."""
+        """Loop time of the first failed refresh since the last success."""
         self._accepted_at: float | None = None
         self.asked = 0
-        """Counts the refreshes that were begun."""
+        """The number of refreshes so far."""
         self.answered = 0
-        """Which of them the newest answer belongs to."""
+        """The number of the last successful refresh."""
         self._config = config
         self._discovery = Discovery(config)
         self._loop = asyncio.get_running_loop()
@@ -348,34 +351,33 @@ class MetadataLoop:
         self._refreshes: list[tuple[asyncio.Future[bool], tuple[str, ...]]] = []
         self._dead: BaseException | None = None
         self._refusal: BaseException | None = None
-        self._has_unheard = False
+        self._is_unpublished = False
         self.cluster.on_request_update(self.force_update)
 
-    # -- asked by others
+    # -- requests
 
     @property
     def age(self) -> float | None:
-        """Seconds since a broker has given metadata last; None before that."""
+        """Seconds since the last metadata response; None before the first."""
         return None if self._accepted_at is None else self._loop.time() - self._accepted_at
 
     def request_update(self, why: str) -> None:
-        """Refresh soon, once for any number of requests, and not more often than the backoff
-        allows."""
+        """Refresh after the backoff; several requests lead to one refresh."""
         self._schedule.request(why)
 
     def doubt(self, why: str) -> None:
-        """Refresh soon, as `request_update` does, by another broker than the last time."""
+        """Refresh soon, from another broker than the last time."""
         self._discovery.doubt()
         self._schedule.request(why)
 
     def look_elsewhere(self) -> None:
-        """Ask another broker than the last time with the next refresh, if it answers soon."""
+        """Send the next refresh to another broker than the last time, with a short timeout."""
         self._discovery.look_elsewhere()
 
     def add_topic(self, topic: str) -> bool:
-        """Use `topic`, at least for a while.
+        """Keep `topic` in the metadata for a while; return whether it is known.
 
-        Returns whether it is known already; if not, it is asked for at once.
+        A new topic is requested at once.
         """
         is_new = topic not in self.topics
         self.topics.touch(topic, self._loop.time())
@@ -386,9 +388,9 @@ class MetadataLoop:
         return False
 
     def set_topics(self, topics: Iterable[str]) -> bool:
-        """Use exactly `topics`, besides those of `add_topic`.
+        """Keep exactly `topics`, besides those of `add_topic`; return whether all are known.
 
-        Returns whether all are known already.
+        New topics are requested at once.
         """
         wanted = frozenset(topics)
         missing = {name for name in wanted if self.cluster.known_partitions(name) is None}
@@ -399,11 +401,12 @@ class MetadataLoop:
         return not missing
 
     def brokers_asked(self, topic: str) -> str:
-        """Return how many brokers have denied a missing `topic`, in words; "" for others."""
+        """Return a text with the number of brokers that do not know `topic`; "" if none was
+        asked."""
         return self._absences.brokers_asked(topic)
 
     def want_all_topics(self) -> None:
-        """Ask for every topic of the cluster from now on, until the next `set_topics`."""
+        """Request all topics of the cluster with each refresh, until the next `set_topics`."""
         if not self.topics.want_all:
             self.topics.pin_all()
             self.request_update("all topics are wanted")
@@ -413,19 +416,19 @@ class MetadataLoop:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Take newer (leader id, epoch) from an error in a response (KIP-951).
+        """Update leaders by (leader id, epoch) pairs from an error response (KIP-951).
 
-        The snapshot is replaced at once; waiters are woken in the next turn of the loop, once for
-        all the partitions of a response.
+        Replaces the snapshot at once. Waiters are woken in the next loop iteration, once for all
+        partitions of a response.
         """
         newer = self.cluster.with_leaders(leaders, endpoints)
         if newer is not self.cluster:
             self.cluster = newer
-            # A response can name hundreds of leaders, and listeners look at all partitions each
-            # time.
-            if not self._has_unheard:
-                self._has_unheard = True
-                self._loop.call_soon(self._tell)
+            # A response may have hundreds of leaders, and each call of the listeners examines all
+            # partitions.
+            if not self._is_unpublished:
+                self._is_unpublished = True
+                self._loop.call_soon(self._publish)
 
     def changed(self) -> asyncio.Future[None]:
         """Return a future that resolves with the next snapshot or failed refresh."""
@@ -434,8 +437,10 @@ class MetadataLoop:
         return waiter
 
     def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
-        """Return a future: did the next refresh succeed, and are `topics` known then. Those that
-        are not known are asked for soon: the future must not wait for another reason to ask."""
+        """Return a future of whether the next refresh succeeds and `topics` are known then.
+
+        Requests the unknown topics, so that there is a next refresh.
+        """
         waiter: asyncio.Future[bool] = self._loop.create_future()
         if self._dead is None:
             names = tuple(topics)
@@ -447,20 +452,18 @@ class MetadataLoop:
         return waiter
 
     def force_update(self) -> asyncio.Future[bool]:
-        """Refresh soon, with all topics if none is in use; the future tells whether the next
-        refresh succeeded."""
+        """Refresh soon, with all topics if none is in use; return a future of whether the next
+        refresh succeeds."""
         self._schedule.force("forced by the application")
         return self.next_refresh()
 
     async def wait_for(
         self, predicate: Callable[[ClusterMetadata], Any], deadline: float, why: str
     ) -> ClusterMetadata:
-        """Return the first snapshot, the current one included, for which `predicate` is true.
+        """Return the first snapshot, starting with the current one, for which `predicate` is true.
 
-        Asks for updates meanwhile.
-
-        Raises KafkaTimeoutError at `deadline` (loop time), with the last failed refresh as its
-        cause, and authentication errors at once.
+        Requests refreshes until then. Raises KafkaTimeoutError at `deadline` (loop time), with the
+        last failed refresh as its cause, and authentication errors at once.
         """
         return await self._wait(
             predicate, deadline, why, FATAL, lambda: self._schedule.request(why)
@@ -469,9 +472,9 @@ class MetadataLoop:
     async def wait_for_topic(
         self, topic: str, predicate: Callable[[ClusterMetadata], Any], deadline: float
     ) -> ClusterMetadata:
-        """Wait as `wait_for` does, but ask for this topic only.
+        """Do the same as `wait_for`, but request only this topic.
 
-        Waits for refused credentials to be accepted again: there was a response before.
+        Refused credentials do not end the wait: they were accepted before.
         """
         why = f"partitions of topic {topic!r}"
         again = (topic,)
@@ -495,17 +498,16 @@ class MetadataLoop:
                         raise renewed(self._dead)
                     if self._refusal is not None:
                         raise renewed(self._refusal)
-                    # Before each wait: the response of a request from before may be older than what
-                    # is waited for.
+                    # Before each wait: the response to an earlier request may be too old.
                     ask()
                     await self.changed()
-                    # Not before: an old error may be over, and callers that try again at once
-                    # would never let the loop find out.
+                    # Not before the wait: the error may be over, and a caller that retries at once
+                    # would see it forever.
                     if isinstance(self.error, final):
                         raise renewed(self.error)
         except asyncio.TimeoutError:
             if predicate(self.cluster):
-                return self.cluster  # in the same turn: the program has stood still
+                return self.cluster  # the snapshot and the timeout came in the same loop iteration
             cause = "; no response so far has it"
             if self.error:
                 cause = f"; the last attempt failed: {self.error}"
@@ -513,7 +515,7 @@ class MetadataLoop:
         return self.cluster
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Return where a broker, or a bootstrap server (negative id), is reached."""
+        """Return the address of a broker, or of a bootstrap server (negative id)."""
         if node_id < 0:
             servers = self._discovery.servers
             if -node_id > len(servers):
@@ -525,43 +527,43 @@ class MetadataLoop:
         return Endpoint(broker.host, broker.port, f"node {node_id}", self._discovery.origin)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """Fail all waits with a copy of `error`, now and from now on; the refreshes go on."""
+        """Fail all current and future waits with a copy of `error`; refreshes continue."""
         self._refusal = error
         self._wake_waiters()
 
     def fail(self, error: BaseException) -> None:
-        """Fail all waits, now and from now on, because the task ended with `error`."""
+        """Fail all current and future waits: the task ended with `error`."""
         self._dead = error
         self._end_refresh()
 
     # -- the task
 
     async def run(self, pool: ConnectionPool) -> None:
-        """Refresh whenever it is due, for ever."""
+        """Refresh whenever a refresh is due, until cancelled."""
         while True:
             await self._schedule.wait()
             await self.refresh(pool)
 
     async def refresh(self, pool: ConnectionPool) -> None:
-        """Ask one broker after the other until one responds, in the end the bootstrap servers.
+        """Ask one broker after the other until one responds, at last the bootstrap servers.
 
         Raises nothing.
         """
         self.asked += 1
-        # Before the request: what is asked for while it is out may have happened after the broker
-        # read it, and leads to another one.
+        # Before the request is sent: a refresh that is requested meanwhile may be about a later
+        # change, and needs another request.
         wanted, is_full = self._schedule.take()
         self._log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
         )
         try:
-            response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, wanted)
+            response = await self._discovery.ask_any(pool, self.cluster.node_ids, wanted)
             before = self.cluster.cluster_id
             self._accept(response, is_full, has_all=wanted is None)
-            is_sent_back = self._discovery.take_sent_back()
+            is_rebootstrap = self._discovery.take_rebootstrap()
             if before and before != self.cluster.cluster_id:
                 pool.leave_all("it is to another cluster")
-            elif is_sent_back:
+            elif is_rebootstrap:
                 pool.leave_all("the client was sent back to the bootstrap servers")
             pool.leave_moved()
         except KafkaError as error:
@@ -572,7 +574,7 @@ class MetadataLoop:
         self._end_refresh()
 
     def _end_refresh(self) -> None:
-        """Resolve the futures that wait for the outcome of a refresh."""
+        """Resolve the futures of `next_refresh` and `changed`."""
         refreshes, self._refreshes = self._refreshes, []
         for waiter, topics in refreshes:
             if not waiter.done():
@@ -581,7 +583,7 @@ class MetadataLoop:
         self._wake_waiters()
 
     def _on_failure(self, error: KafkaError) -> None:
-        # Once for each outage, however long it lasts.
+        # One warning for each outage.
         level = logging.WARNING if self.error is None else logging.DEBUG
         if self.error is None:
             self.failing_since = self._loop.time()
@@ -590,18 +592,18 @@ class MetadataLoop:
         self._schedule.note_failure()
 
     async def fetch_all(self, pool: ConnectionPool, deadline: float | None) -> MetadataResponse:
-        """Return a response about all topics; the current snapshot stays as it is."""
-        return await self._discovery.ask_beside(pool, self.cluster.node_ids, deadline)
+        """Return a response about all topics, without changing the snapshot."""
+        return await self._discovery.ask_for_all_topics(pool, self.cluster.node_ids, deadline)
 
     # -- bootstrap
 
     async def bootstrap(self, pool: ConnectionPool, deadline: float) -> None:
-        """Take the first snapshot from the bootstrap server that responds first.
+        """Get the first snapshot from the bootstrap server that responds first.
 
-        Raises ONE KafkaConnectionError with the reason of every server, at the latest at `deadline`
-        (loop time); authentication errors as themselves. A broker that has just started, or that
-        the controller has lost sight of, is fenced, and may know no broker, itself included: such
-        servers are asked again until the deadline.
+        Raises one KafkaConnectionError with the reason of every server, at the latest at `deadline`
+        (loop time); authentication errors as themselves. A fenced broker (one that has just started
+        or has lost the controller) may list no brokers; such servers are asked again until the
+        deadline.
         """
         wanted = None if self.topics.want_all else self.topics.names()
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
@@ -634,41 +636,41 @@ class MetadataLoop:
             is_full=is_full,
             has_all=has_all,
             keep=self._schedule.single_topics,
-            node_id=self._discovery.told_by,
+            node_id=self._discovery.responder,
         )
         if before.cluster_id and after.cluster_id != before.cluster_id:
             self._log.warning(
                 "The cluster id changed from %s to %s", before.cluster_id, after.cluster_id
             )
-        # In one step: no task ever sees a snapshot that is half of two responses.
+        # One assignment: no task sees a mixture of two responses.
         self.cluster = after
         names = self.topics.names()
-        told_of = None if has_all else {topic.name for topic in response.topics}
-        denied = self._absences.look(after, names, self._discovery.told_by, told_of)
-        self._tell()
+        covered = None if has_all else {topic.name for topic in response.topics}
+        denied = self._absences.look(after, names, self._discovery.responder, covered)
+        self._publish()
         lacking = after.topics_without_leaders(names) | after.doubtful_topics()
         if lacking or denied:
             self._schedule.request_again(lacking | denied)
         if lacking or after.missing_topics(names):
-            # This broker may lag behind, and the others may know them.
+            # This broker may lag behind the others.
             self._discovery.look_elsewhere()
         self._schedule.note_missing(after.missing_topics(self.topics.pinned))
 
-    def _tell(self) -> None:
-        """Wake all that wait for a new snapshot."""
-        self._has_unheard = False
+    def _publish(self) -> None:
+        """Wake the waiters, and call the listeners with the new snapshot."""
+        self._is_unpublished = False
         self._wake_waiters()
         self.cluster.notify_listeners()
 
     def _wake_waiters(self) -> None:
-        # Swapped first: one that is woken may wait again at once, for the next.
+        # Swap the list first: a woken waiter may wait again at once.
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
 
-# -- Waits for the partitions of a topic, and what the metadata says instead of them
+# -- Waits for the partitions of a topic
 
 
 _NOT_THERE = (
@@ -679,7 +681,7 @@ _NO_PARTITIONS = "brokers named no partitions of it for {:.1f} s{}, but this err
 
 
 async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
-    """Return the partitions of `topic`, which is in use from now on.
+    """Return the partitions of `topic`, and keep it in the metadata from now on.
 
     Raises as `AIOKafkaClient.wait_for_topic`.
     """
@@ -693,10 +695,10 @@ async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) ->
 async def wait_for_partition(
     metadata: MetadataLoop, partition: TopicPartition, deadline: float
 ) -> frozenset[int]:
-    """Return the partitions of the topic of `partition`. If it is not among them, two brokers are
-    asked, if there are two: one may lag behind.
+    """Return the partitions of the topic of `partition`. If it is not among them, ask two brokers
+    (one may lag behind).
 
-    Raises as `wait_for_topic`, also when the topic is gone, or forbidden, by these refreshes.
+    Raises as `wait_for_topic`, also if the topic is deleted or forbidden by then.
     """
     topic, number = partition
     known = await wait_for_topic(metadata, topic, deadline)
@@ -709,8 +711,8 @@ async def wait_for_partition(
 
 
 async def _ask_again(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
-    # A response that is under way may have been true before the partition was made, and news of a
-    # leader are no response.
+    # The response to an earlier request may be from before the partition was created, and new
+    # leaders of error responses replace the snapshot without a response.
     asked = metadata.asked
     is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
     return await _wait_for_partitions(
@@ -724,8 +726,7 @@ async def _wait_for_partitions(
     is_settled: Callable[[ClusterMetadata], bool],
     deadline: float,
 ) -> frozenset[int]:
-    """Return the partitions of `topic` once it is settled, or raise what keeps it from having
-    any."""
+    """Return the partitions of `topic` when `is_settled`, or raise the error of the topic."""
     loop = asyncio.get_running_loop()
     began_at = loop.time()
     try:
@@ -744,9 +745,9 @@ async def _wait_for_partitions(
 
 
 def check_name(topic: Any) -> None:
-    """Raise TypeError or ValueError for what is no topic name.
+    """Raise TypeError or ValueError for an invalid topic name.
 
-    One name that cannot be encoded would fail every metadata request that it is part of.
+    A name that cannot be encoded would fail every metadata request that includes it.
     """
     if not isinstance(topic, str):
         raise TypeError(f"topics: expected names, not {topic!r}")
@@ -759,7 +760,7 @@ def check_name(topic: Any) -> None:
 
 
 class _TopicIsSettled:
-    """Judges whether a response about a topic is final: partitions, or an error that stays."""
+    """A predicate: whether a topic has partitions, or a new response has a lasting error."""
 
     def __init__(self, topic: str, epoch: int) -> None:
         self._topic = topic
@@ -768,6 +769,6 @@ class _TopicIsSettled:
     def __call__(self, cluster: ClusterMetadata) -> bool:
         if cluster.known_partitions(self._topic) is not None:
             return True
-        # An error from an earlier response may be over.
+        # An error of an earlier response may be over.
         final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
         return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final

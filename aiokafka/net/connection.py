@@ -1,5 +1,4 @@
-"""One stream to one broker: an asyncio transport on one side, `Exchange` and `FrameReader` on the
-other."""
+"""One connection to a broker: an asyncio protocol around `Exchange` and `FrameReader`."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ from aiokafka.protocol.versions import BrokerVersions
 __all__ = ["BrokerConnection", "Chunk", "DeadlineTimer", "SendGate"]
 
 
-# -- When a connection may send: not with a full write buffer, a throttle, or while it
+# -- Reasons not to send: a full write buffer, a throttle, a re-authentication
 
 
-# A longer throttle is not believed (the field allows up to 24 days).
+# Limit of a throttle in seconds; the field of the responses allows up to 24 days.
 _LONGEST_THROTTLE = 60.0
 
 
 class SendGate:
-    """Owns the three reasons not to send, and the futures of the requests that wait for their
-    end."""
+    """Owns the reasons why a connection may not send now, and the futures of the requests that wait
+    until it may."""
 
     __slots__ = (
         "_is_paused",
@@ -54,7 +53,7 @@ class SendGate:
         self._is_paused = False
         self._paused_at = 0.0
         self.is_held = False
-        """Whether the connection re-authenticates: a broker serves nothing else then."""
+        """Whether the connection re-authenticates. Brokers serve no other requests meanwhile."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
@@ -73,27 +72,27 @@ class SendGate:
 
     @property
     def paused_since(self) -> float:
-        """Loop time since when the write buffer is full, though the broker does read; infinity if
-        it is not."""
+        """Loop time since when the write buffer has been full without a throttle; infinity if the
+        buffer is not full."""
         return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
 
     def pause(self) -> float:
-        """Close the gate: the write buffer is full. Return the loop time since when it counts."""
+        """Close the gate: the write buffer is full. Returns `paused_since`."""
         self._is_paused = True
         self._paused_at = self._loop.time()
         return self.paused_since
 
     def resume(self) -> None:
-        """Open the gate: the write buffer has room again."""
+        """Open the gate: the write buffer takes bytes again."""
         self._is_paused = False
         self._wake()
 
     def hold(self) -> None:
-        """Close the gate: an authentication begins on the open connection."""
+        """Close the gate: a re-authentication starts."""
         self.is_held = True
 
     def release(self) -> None:
-        """Open the gate: the authentication is over, or failed."""
+        """Open the gate: the re-authentication has succeeded or failed."""
         self.is_held = False
         self._wake()
 
@@ -104,20 +103,19 @@ class SendGate:
                 waiter.set_result(None)
 
     def throttle(self, seconds: float) -> float:
-        """Close the gate for the `seconds` that the broker asked for; return how many are
-        granted."""
+        """Close the gate for the throttle time of a response, up to a limit; return the seconds."""
         granted = min(seconds, _LONGEST_THROTTLE)
         self.throttled_until = max(self.throttled_until, self._loop.time() + granted)
         return granted
 
     async def wait(self, limit: float) -> None:
-        """Return once a request may be sent.
+        """Return when a request may be sent.
 
-        Raises RequestTimedOutError after `limit` seconds, to which the time of all throttles is
-        added: also of those that begin meanwhile, with responses to requests in flight.
+        Raises RequestTimedOutError after `limit` seconds. The time of throttles does not count,
+        including throttles that start during the wait, by responses to in-flight requests.
         """
         now = self._loop.time()
-        # There are three reasons, and one may begin when another ends.
+        # A loop, because one reason may begin when another one ends.
         while not self.is_open:
             is_shut = self._is_paused or self.is_held
             throttled = max(0.0, self.throttled_until - now)
@@ -132,28 +130,29 @@ class SendGate:
         return "the connection re-authenticates" if self.is_held else "its write buffer is full"
 
     def close(self) -> None:
-        """Wake the requests that wait: nothing will ever be sent again."""
+        """Wake the waiting requests; they find the connection closed."""
         self.throttled_until = 0.0
         self._is_paused = False
         self.release()
 
     async def _wait_once(self, limit: float) -> None:
-        """Wait for a reason to end, for so many seconds at most."""
+        """Wait until a reason ends, at most `limit` seconds."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters[waiter] = None
         try:
             await asyncio.wait((waiter,), timeout=limit)
         finally:
-            # Most waits end by timeout: without this each would leave its future here.
+            # Waits usually end by timeout, and would leave their futures behind.
             self._waiters.pop(waiter, None)
             waiter.cancel()
 
 
 class DeadlineTimer:
-    """One timer for the earliest of many deadlines. Arming it for a later one costs a comparison.
+    """One timer for the earliest of many deadlines. Arming it for a later deadline costs one
+    comparison.
 
-    `on_due` runs in the context variables of the constructor's call: those of the calls that arm it
-    would pass from one deadline to the next.
+    `on_due` runs in the context variables of the constructor's caller. Otherwise the context of one
+    request would be used for the timeouts of others.
     """
 
     __slots__ = ("_context", "_handle", "_loop", "_on_due", "at")
@@ -167,7 +166,7 @@ class DeadlineTimer:
         """Loop time of the next call of `on_due`; infinity when none is due."""
 
     def arm(self, deadline: float) -> None:
-        """Call `on_due` at `deadline`, or earlier if that is already planned."""
+        """Call `on_due` at `deadline`, or at the armed deadline if that is earlier."""
         if deadline >= self.at:
             return
         if self._handle is not None:
@@ -176,7 +175,7 @@ class DeadlineTimer:
         self._handle = self._loop.call_at(deadline, self._fire, context=self._context)
 
     def cancel(self) -> None:
-        """Cancel the planned call."""
+        """Cancel the call of `on_due`."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -193,25 +192,25 @@ log = logging.getLogger("aiokafka.conn")
 Chunk = bytes | bytearray | memoryview
 R = TypeVar("R", bound=Response)
 
-# Smaller chunks are joined: copying them costs less than one more system call (or TLS record).
-# Larger ones are written one by one and not by writelines(): before CPython 3.12 that joins
-# everything, and in 3.12 and 3.13 it never calls pause_writing(), so callers would never wait.
+# Smaller chunks are joined: copying them costs less than another system call (or TLS record).
+# Larger ones are written one by one, without writelines(): before CPython 3.12 it joins all chunks,
+# and in 3.12 and 3.13 it never calls pause_writing(), so there would be no back-pressure.
 _JOIN_BELOW = 65536
 
 _API_VERSIONS = 18
 
-# The longest response of a broker before the handshake, when it has not proved anything.
+# Limit of a response during the handshake, while the peer may be no Kafka broker.
 _MAX_HANDSHAKE_BYTES = 1024 * 1024
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """Sends requests and receives responses, in the order of the requests.
 
-    Owns: its `Exchange` (correlation, deadlines), its transport and its `SendGate`. Every future
-    that it returns resolves: with the response, with RequestTimedOutError at its deadline, or with
-    KafkaConnectionError when the stream ends. A request that times out closes the connection,
-    because its stream cannot be trusted any more. A *cancelled* one only drops its response, so its
-    neighbours are not affected.
+    Owns: its `Exchange` (correlation ids, deadlines), its transport and its `SendGate`. Every
+    future that it returns gets the response, RequestTimedOutError at its deadline, or
+    KafkaConnectionError when the connection ends. A request that times out closes the connection,
+    because its response may still come. A *cancelled* request only drops its response; other
+    requests are not affected.
     """
 
     def __init__(
@@ -226,8 +225,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Create an unconnected protocol for asyncio.
 
-        `peer` names the broker in messages, and is a `Subject` where lines of the log are to have
-        fields. Security settings explain an early close.
+        Args:
+            peer: The broker's name in messages; a `Subject` adds its fields to log lines.
+            uses_tls: Explains an early close in errors, as does `uses_sasl`.
         """
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
@@ -235,9 +235,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.session_lifetime = 0.0
         """Seconds from an authentication until the broker requires another (KIP-368); 0 = never."""
         self.session_end = math.inf
-        """Loop time at which the broker stops to serve this connection."""
+        """Loop time at which the broker ends the session unless the client re-authenticates."""
         self.user = ""
-        """The authenticated user, as far as this side knows the name."""
+        """The authenticated user, if the mechanism names one."""
         self.last_used = loop.time()
         self.closed_at = 0.0
         self.error: KafkaError | None = None
@@ -260,11 +260,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.traffic = NodeTraffic()
-        """What it carries; those of its broker once the pool has it."""
+        """Counts bytes and requests; shared by all connections to a broker once the pool has it."""
         self._sent_at: deque[float] = deque()
         self._heard_at = 0.0
         self.is_retired = False
-        """Whether new requests are to take another connection."""
+        """Whether new requests use another connection."""
         self.is_proven = False
         """Whether a request after the handshake got a response."""
 
@@ -276,37 +276,38 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests in flight, cancelled ones included."""
+        """The number of in-flight requests, including cancelled ones."""
         return len(self._exchange)
 
     def awaited(self, *but: type[Request[Any]]) -> list[asyncio.Future[Any]]:
-        """Return the futures of the requests in flight that are neither cancelled nor of a class in
+        """Return the futures of the in-flight requests, except cancelled ones and the classes in
         `but`."""
         return [future for future in self._exchange.tokens(*but) if not future.done()]
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:
-        """Return whether a request of one of these classes is in flight, cancelled or not."""
+        """Return whether a request of one of these classes is in flight (maybe cancelled)."""
         return self._exchange.awaits(*requests)
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request may be sent now: the handshake is done, and the gate open."""
+        """Whether a request may be sent now: the handshake is done and the gate is open."""
         return self.is_open and self.versions is not None and self.gate.is_open
 
     @property
     def waiting_since(self) -> float:
-        """Loop time since when the broker owes the oldest response, but not before its last
-        response or the end of a throttle; infinity without a request in flight."""
+        """Loop time since when the broker could have sent the next response: the latest of the send
+        time of the oldest in-flight request, the last response, and the end of a throttle. Infinity
+        without an in-flight request."""
         if not self._exchange:
             return math.inf
         return max(self._sent_at[0], self._heard_at, self.gate.throttled_until)
 
     def retire(self) -> None:
-        """Leave the connection to those that use it, and close it once none waits for a response.
+        """Close the connection as soon as no caller waits for a response on it.
 
-        It still takes requests: a producer keeps the order of its batches by one connection. With
-        acks=0 nothing waits for a response, and the broker may still have to read some of them, so
-        that connection stays open.
+        It still takes requests: a producer keeps using it, for the order of its batches. A
+        connection that has carried requests with acks=0 stays open, because the broker may not have
+        read all of them yet.
         """
         self.is_retired = True
         self._close_if_left()
@@ -335,13 +336,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[R]:
         """Write `request`; the future gets the response, or None at once if there will be none.
 
-        Accepts it even while the write buffer is full or the broker throttles (the bytes then wait
-        in the write buffer). `timeout` is in seconds, by default `request_timeout`. `on_response`
-        is called with the response when it is read, before any task runs that waits for it, unless
-        the future was cancelled; the future gets what it raises. Raises
-        KafkaConnectionError when closed, NodeNotReadyError while the connection re-authenticates,
-        UnsupportedVersionError, and ValueError when the request cannot be encoded in this version;
-        nothing is sent then.
+        Accepts the request even while the write buffer is full or the broker throttles (the bytes
+        then wait in the write buffer). `timeout` is in seconds, by default `request_timeout`.
+        `on_response` is called with the response when it is read, before the tasks that wait for
+        the future run, unless the future was cancelled; the future gets an exception that
+        `on_response` raises. Raises KafkaConnectionError when closed, NodeNotReadyError while the
+        connection re-authenticates, UnsupportedVersionError, and ValueError when the request cannot
+        be encoded in this version; then nothing is sent.
         """
         if self.gate.is_held:
             raise NodeNotReadyError(f"{self.peer}: the connection re-authenticates")
@@ -354,36 +355,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send_through(
         self, request: Request[R], version: int | None = None, timeout: float | None = None
     ) -> asyncio.Future[R]:
-        """Do the same as `send_nowait`, past a held gate and without counting as use.
-
-        For the authentication itself.
-        """
+        """Do the same as `send_nowait` for a request of an authentication: even at a held gate, and
+        without counting as use of the connection."""
         return self._send(request, version, timeout, self._loop.time())
 
     def _send(
         self, request: Request[R], version: int | None, timeout: float | None, now: float
     ) -> asyncio.Future[R]:
         transport = self._transport
-        # A transport that has failed reports it only in the next turn of the loop.
+        # A failed transport calls connection_lost() only in the next loop iteration.
         if not self.is_open or transport is None or transport.is_closing():
             raise self.closed_error()
         if version is None:
             version = self.pick(type(request))
         deadline = now + (self._request_timeout if timeout is None else timeout)
-        # The broker reads nothing until then, which is no fault of the request.
+        # The broker reads nothing until the end of the throttle.
         if self.gate.throttled_until > now:
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
         is_answered = request.expects_response
-        # After the encoding, which may refuse the request: what was not sent has no place in the
-        # queue.
+        # After the encoding, which may raise: then nothing was sent.
         self._count(chunks, now if is_answered else None)
         if len(chunks) == 1:
             transport.write(chunks[0])
         else:
             _write(transport, chunks)
-        # With acks=0 there will be no response, so there is nothing to wait for.
+        # With acks=0 there is no response to wait for.
         if not is_answered:
             future.set_result(None)
         elif deadline < self._timer.at:
@@ -398,12 +396,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout: float | None = None,
         on_response: Callable[[R], None] | None = None,
     ) -> R:
-        """Send `request` once the connection may send, and return its response (None if it has
-        none).
+        """Send `request` as soon as the connection may send, and return its response (None with
+        acks=0).
 
-        Cancelling the call drops the response and leaves the connection as it is. Raises as
-        `send_nowait`, and RequestTimedOutError after `timeout` seconds; time spent throttled is
-        added to it.
+        Cancelling the call drops the response and leaves the connection open. Raises as
+        `send_nowait`, and RequestTimedOutError after `timeout` seconds; the time of throttles does
+        not count.
         """
         if not self.gate.is_open:
             await self.gate.wait(self._request_timeout if timeout is None else timeout)
@@ -425,82 +423,82 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def _count(self, chunks: Sequence[Chunk], sent_at: float | None) -> None:
-        """Count a request; `sent_at` (loop time) is None if it gets no response."""
+        """Count a request; `sent_at` (loop time) is None with acks=0."""
         self.traffic.requests += 1
         self.traffic.bytes_out += sum(map(len, chunks))
         if sent_at is not None:
             self._sent_at.append(sent_at)
 
     def join(self, traffic: NodeTraffic) -> None:
-        """Count from now on, and what was counted before, for the broker that this leads to."""
+        """Add the counts so far to `traffic`, and count there from now on."""
         traffic.absorb(self.traffic)
         self.traffic = traffic
 
     def admit(self) -> None:
-        """Allow responses of the configured length: the handshake is over."""
+        """Raise the limit of responses to the configured length: the handshake is done."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
-        """Begin a session of `lifetime` seconds (0 = for ever): the credentials were accepted."""
+        """Start a session of `lifetime` seconds (0 = unlimited): the credentials were accepted."""
         self.session_lifetime = lifetime
         self.session_end = self._loop.time() + lifetime if lifetime else math.inf
 
     @property
     def last_deadline(self) -> float:
-        """Loop time until which a request in flight may wait for its response; 0 without any."""
+        """The latest deadline (loop time) of an in-flight request; 0 without one."""
         return self._exchange.last_deadline or 0.0
 
     async def drain(self, deadline: float) -> None:
-        """Return when every request in flight now has ended, or at `deadline` (loop time)."""
+        """Return when all currently in-flight requests have ended, or at `deadline` (loop time)."""
         if waits := self.awaited():
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
     def closed_error(self) -> KafkaError:
-        """Return a new error that says why nothing can be sent."""
+        """Return a new exception with the reason why the connection is closed."""
         if self.error is None:
             return KafkaConnectionError(f"{self.peer}: connection is closed")
         return renewed(self.error)
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Close the connection: requests in flight fail at once.
+        """Close the connection: in-flight requests fail at once.
 
-        Bytes that were written before are still sent if that is possible within `request_timeout`.
+        The bytes in the write buffer are still sent, for at most `request_timeout`.
         """
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
         if self._transport is None:
             return
         self._transport.close()
         if self._goodbye is None and not self.closed.done():
-            # A silent peer takes neither the rest of the bytes nor TLS' good-bye.
+            # A peer that does not read takes neither the remaining bytes nor the TLS close alert.
             self._goodbye = self._loop.call_later(self._request_timeout, self._transport.abort)
 
     def abort(self, error: KafkaError | None = None) -> None:
-        """Do the same as `close()`, without sending what waits in the write buffer."""
+        """Do the same as `close()`, and discard the write buffer."""
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
-        # asyncio's transports fail when they are aborted after they have ended.
+        # abort() of an ended asyncio transport raises.
         if self._transport is not None and not self.closed.done():
             self._transport.abort()
 
     @property
     def remote(self) -> tuple[str, int] | None:
-        """IP address and port of the other side, None when not connected."""
+        """IP address and port of the peer, None when not connected."""
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return None if name is None else (str(name[0]), int(name[1]))
 
     # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport. Called by asyncio, like the methods below."""
+        """Open the connection on the transport. asyncio calls this and the methods below."""
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go."""
+        """Return the buffer for the next bytes."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give the responses that are complete to their requests."""
-        # Closed by us, with bytes still coming: their requests have failed already.
+        """Resolve the requests whose responses are complete."""
+        # Bytes that arrive after close(): their requests have already failed.
         if not self.is_open:
             return
         self.traffic.bytes_in += nbytes
@@ -513,28 +511,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
             failure.__cause__ = error
             self.abort(failure)
         except Exception as error:
-            # asyncio would only log it, and the waiters would never learn of it.
+            # asyncio would only log the error, and the requests would wait until their deadlines.
             log.exception("%s: unexpected error while reading", self.peer, extra=about(self.peer))
             self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
         except BaseException as error:
-            # The program is told to end, and may go on all the same. What was read is lost.
+            # SystemExit, for example. The program may go on, but the bytes that were read are lost.
             self.abort(self._interrupted(error))
             raise
 
     def pause_writing(self) -> None:
-        """Close the gate: the write buffer is full. A request without a response has no deadline, a
-        full buffer has one: a broker that takes no bytes is gone."""
+        """Close the gate: the write buffer is full. A timeout then closes the connection, because
+        requests with acks=0 have no deadline of their own."""
         self._timer.arm(self.gate.pause() + self._request_timeout)
 
     def resume_writing(self) -> None:
-        """Open the gate: the write buffer has room again."""
+        """Open the gate: the write buffer takes bytes again."""
         self.gate.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail everything in flight: the transport has ended."""
+        """Fail all in-flight requests: the transport has ended."""
         self._end(self._lost_error(exc))
         if self._transport is not None:
-            # Python 3.10 warns of TLS transports that have ended by themselves, or were aborted.
+            # Python 3.10 warns about TLS transports that were not closed explicitly.
             self._transport.close()
         if self._goodbye is not None:
             self._goodbye.cancel()
@@ -547,10 +545,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _on_frame(self, frame: bytes | bytearray) -> None:
         if self._exchange.has_silent and self._exchange.maybe_skip(frame):
             return
-        # Out of the queue first, also if its caller is gone: the next response belongs to the next
-        # request.
+        # Removes the request from the queue even if its caller was cancelled: the next response
+        # belongs to the next request.
         received = self._exchange.receive(frame)
-        # In the order of the requests, as the responses come.
+        # Responses come in the order of the requests, and so do the send times.
         self._heard_at = self._loop.time()
         latency = self._heard_at - self._sent_at.popleft()
         self.traffic.responses += 1
@@ -564,7 +562,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._resolve(future, response)
         except BaseException as error:
-            # It is in flight no more, so it does not fail with the connection.
+            # The request is no longer in the queue, so closing the connection does not fail it.
             _fail(future, self._interrupted(error))
             raise
 
@@ -574,7 +572,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if throttle > 0:
             self.traffic.throttle_ms += throttle
             self._on_throttle(throttle, response)
-        # Taken out even if nothing waits any more, or the hooks of cancelled requests would add up.
+        # Also for cancelled requests, whose hooks would accumulate otherwise.
         hook = self._hooks.pop(future, None) if self._hooks else None
         if future.done():
             return
@@ -591,13 +589,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return KafkaConnectionError(f"{self.peer}: {error!r} while a response was read")
 
     def _on_throttle(self, throttle_time_ms: int, response: Any) -> None:
-        # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker responds first and then reads nothing
-        # for that long; older brokers waited before they responded.
+        # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker responds first and then stops reading
+        # for this time. Older brokers delayed the response instead.
         if self.versions is not None:
             newest = self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1]
         else:
-            told = getattr(response, "api_keys", ())
-            newest = max((k.max_version for k in told if k.api_key == _API_VERSIONS), default=0)
+            keys = getattr(response, "api_keys", ())
+            newest = max((k.max_version for k in keys if k.api_key == _API_VERSIONS), default=0)
         if newest >= 2:
             text = "%s: throttled for %d ms"
             log.debug(text, self.peer, throttle_time_ms, extra=about(self.peer))
@@ -620,8 +618,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _expire(self, now: float) -> None:
         name = self._exchange.overdue(now)
-        # These hear that they were late. Those behind them were not, and fail because the
-        # connection ends.
+        # Overdue requests fail with RequestTimedOutError, the others with KafkaConnectionError.
         for future in self._exchange.overdue_tokens(now):
             if not future.done():
                 future.set_exception(
@@ -634,28 +631,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
         text, is_explained = loss_reason(exc)
         if not self.is_proven and not is_explained:
-            # Only the handshake got responses, if anything.
+            # At most the requests of the handshake got responses.
             hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
             text += f" before it responded; {hint}"
         error = KafkaConnectionError(f"{self.peer}: {text}")
-        # A TLS alert, for example: those who handle it want more than its text.
+        # Callers may examine the exception, such as a TLS alert.
         error.__cause__ = exc
         return error
 
     def _end(self, error: KafkaError) -> None:
-        """Refuse new requests and fail those in flight, each with an exception of its own."""
+        """Refuse new requests, and fail each in-flight request with its own exception."""
         if self.error is not None:
             return
-        # What happens to requests when a connection ends, whichever end began it:
-        # 1. The first reason counts. What follows from it (a timeout leads to an abort, that to the
-        #    loss of the transport) comes here again, and changes nothing.
-        # 2. It is closed for new requests at once: they are refused with the reason, and nothing is
-        #    written to a stream that may have been cut in the middle of a request.
-        # 3. All requests in flight fail, each with an exception of its own. Whether the broker has
-        #    acted on them is not known, and their callers decide what that means.
-        # 4. Those that wait at the gate are woken last. They find it closed by 2, and are refused.
-        # 5. The transport ends later, by itself or cut. `closed` tells the pool and the
-        #    SessionKeeper.
+        # When either side ends the connection:
+        # 1. The first error counts. A timeout aborts the transport, which then calls
+        #    connection_lost(); these later calls of _end() return above.
+        # 2. New requests are refused at once: the stream may have been cut in the middle of a
+        #    request.
+        # 3. All in-flight requests fail. The broker may have acted on them; their callers decide
+        #    what to do.
+        # 4. The requests that wait at the gate are woken last. They find the connection closed (2)
+        #    and are refused.
+        # 5. The transport ends later. `closed` notifies the pool and the SessionKeeper.
         self.error = error
         self.is_open = False
         self.closed_at = self._loop.time()
@@ -664,8 +661,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not future.done():
                 future.set_exception(self.closed_error())
         self._hooks.clear()
-        # The half of a large response goes now: the error that is kept for `health()` may refer to
-        # this connection by its traceback, for as long as there is no other error.
+        # Free the buffer of an incomplete response: the error kept for `health()` may keep this
+        # connection in memory by its traceback.
         self._reader = FrameReader(0)
         self.gate.close()
 

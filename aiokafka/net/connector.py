@@ -45,10 +45,10 @@ __all__ = [
 ]
 
 
-# -- Addresses as text and as sockets use them
+# -- Addresses
 
 
-# Characters of a host name; resolvers do not even look up longer ones.
+# Longest host name in characters; resolvers refuse longer ones.
 _LONGEST_NAME = 255
 
 
@@ -58,15 +58,15 @@ def format_address(host: str, port: int) -> str:
 
 
 def is_address(host: str, port: int) -> bool:
-    """Return whether a broker can have this address.
+    """Return whether an address in a response is valid.
 
-    A broker that is shutting down may be listed with an empty address.
+    Metadata may list a broker that is shutting down with an empty address.
     """
     return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return every address of `host` (KIP-302), in the resolver's order, each once.
+    """Return the distinct IP addresses of `host` (KIP-302), in the resolver's order.
 
     Raises OSError (socket.gaierror) when the name is unknown.
     """
@@ -80,7 +80,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 def _text_of(place: tuple[Any, ...]) -> str:
-    """Return the address in a socket address; a link-local one is useless without its zone."""
+    """Return the IP address in a socket address, with the zone of a link-local one."""
     zone = place[3] if len(place) == 4 else 0
     return f"{place[0]}%{zone}" if zone and "%" not in str(place[0]) else str(place[0])
 
@@ -88,10 +88,9 @@ def _text_of(place: tuple[Any, ...]) -> str:
 async def canonical(
     servers: Iterable[tuple[str, int]], deadline: float
 ) -> tuple[tuple[str, int], ...]:
-    """Return the canonical name of every address of every server (KIP-235), each once.
+    """Return the distinct canonical names of all addresses of all servers (KIP-235).
 
-    A name that the resolver does not know, or does not resolve before `deadline` (loop time), stays
-    as it is.
+    A name that cannot be resolved before `deadline` (loop time) stays as it is.
     """
 
     async def names_of(host: str, port: int) -> list[tuple[str, int]]:
@@ -101,7 +100,7 @@ async def canonical(
         except (asyncio.TimeoutError, OSError, UnicodeError):
             return [(host, port)]
 
-    # At once, for one name may take the resolver as long as all the others have.
+    # Concurrently, because one slow name may use up the time for all.
     found = await together(names_of(*server) for server in servers)
     return tuple(dict.fromkeys(place for places in found for place in places))
 
@@ -123,29 +122,29 @@ def _is_ip_address(host: str) -> bool:
     return False
 
 
-# -- What happens before the first request: ApiVersions
+# -- The first request of a connection: ApiVersions
 
 
 CLIENT_NAME = "aiokafka"
 
-# The newest form, the form it is sent back to, and after an upgrade the newest again.
+# The newest version, the version that the broker asks for, and after an upgrade the newest again.
 _MAX_QUESTIONS = 4
 
-# ApiVersions tells finalized features since this version.
+# ApiVersions responses have finalized features since this version.
 _FIRST_WITH_FEATURES = 3
 
 
 class Greeting:
-    """What one connection to a broker learns for the next one to the same address."""
+    """Results of the ApiVersions exchange with one address, for the next connection to it."""
 
     def __init__(self) -> None:
         self.newest = self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
-        """The version of ApiVersionsRequest that this broker understands; and up to which to ask,
-        whatever it says, as a gateway before it may know less."""
+        """`api_versions_version` is the version that the broker supports. `newest` limits it, for
+        gateways that support less than the broker behind them."""
         self.is_untested = True
-        """Whether no ApiVersions request to this address has ever got a response."""
+        """Whether this address has never responded to ApiVersions."""
         self.is_kafka_0_9 = False
-        """The broker responds to others but not to ApiVersions: do not ask again."""
+        """Whether the broker responds to other requests but not to ApiVersions."""
 
 
 def ask_versions(
@@ -167,22 +166,22 @@ async def negotiate(
 ) -> BrokerVersions:
     """Return the broker's versions from its response to `ask_versions`.
 
-    Asks again in an older version if necessary. `asked` is the version of the request: another
-    connection may have changed the greeting since. A broker that does not know our version responds
-    in version 0, with its own range or, before Kafka 2.4, with none. Raises RequestTimedOutError
-    without a response, KafkaConnectionError.
+    Asks again in an older version if necessary. `asked` is the version of the request, which may
+    differ from the greeting's: other connections share that. A broker that does not support the
+    version responds in version 0, with its range or, before Kafka 2.4, without. Raises
+    RequestTimedOutError without a response, KafkaConnectionError.
     """
     for _ in range(_MAX_QUESTIONS):
         response = await answer
         greeting.is_untested = False
         if response.error_code == NoError.errno:
-            # The broker may have been upgraded since it made us use an older version.
+            # The broker may have been upgraded since it asked for an older version.
             best = min(_known_version(response), greeting.newest)
             greeting.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
                 return _versions(response)
-            # Asked in a version without features, of a broker that has them: transactions of
-            # version 2 would go unnoticed on this connection.
+            # The request had a version without features, but the broker has them: without another
+            # request, transaction.version 2 would be unknown.
             asked, answer = best, ask_versions(connection, greeting, timeout)
             continue
         if response.error_code != UnsupportedVersionError.errno:
@@ -196,9 +195,8 @@ async def negotiate(
 
 
 def software_version() -> str:
-    """Return the version of this client as brokers take it."""
-    # The broker accepts [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? only, and closes the connection
-    # otherwise.
+    """Return the version of this client in the form that brokers accept."""
+    # Brokers close the connection for all but [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?
     return __version__.replace("+", "-")
 
 
@@ -221,23 +219,20 @@ def _versions(response: ApiVersionsResponse) -> BrokerVersions:
 
 log = logging.getLogger("aiokafka.conn")
 
-# How long ApiVersions may stay unanswered before we ask, on a second connection, whether this is
-# Kafka 0.9. The first question stays open meanwhile, so a slow broker is not mistaken for an old
-# one.
+# Seconds without a response to ApiVersions until a second connection tests for Kafka 0.9. The first
+# request stays open, so that a slow broker is not mistaken for an old one.
 _PATIENCE = 1.0
-# A broker is Kafka 0.9 only if ApiVersions takes so many times longer than another request there.
+# A broker is taken for Kafka 0.9 only if ApiVersions takes so many times longer than another
+# request.
 _TIMES_SLOWER = 10
 
-# Servers that are not Kafka may close the connection on a newer ApiVersions than they know, where
-# Kafka says so: Azure Event Hubs does. This is the version of clients from 2.4 to 3.8.
+# Servers other than Kafka (Azure Event Hubs) may close the connection for an ApiVersions version
+# that they do not support. This is the version of Kafka's clients from 2.4 to 3.8.
 _WIDELY_KNOWN = 3
 
 
 class Connector:
-    """Opens connections to one address.
-
-    Owns what was learnt about it: its greeting, which of its IPs to try first.
-    """
+    """Opens connections to one address. Owns its greeting, and which IP address to try first."""
 
     def __init__(
         self,
@@ -248,7 +243,7 @@ class Connector:
         node_id: int | None = None,
         sources: CredentialSources | None = None,
     ) -> None:
-        """Set the address; `label` and `node_id` say which broker this is, for messages."""
+        """Set the address; `label` and `node_id` name the broker in messages."""
         self.host = host
         self.port = port
         self._config = config
@@ -264,24 +259,23 @@ class Connector:
         return not self._greeting.is_untested
 
     def rename(self, label: str, node_id: int | None = None) -> Subject:
-        """Call the broker `label` from now on; returns the name with its address."""
+        """Change the label of the broker; return its name in messages."""
         address = format_address(self.host, self.port)
         text = f"{address} ({label})" if label else address
         self.peer = Subject(text, client_id=self._config.client_id, node_id=node_id)
         return self.peer
 
     async def open(self, deadline: float, *, may_be_0_9: bool = True) -> BrokerConnection:
-        """Open a connection, with handshake and authentication; try every resolved address
-        (KIP-302).
+        """Connect, negotiate versions and authenticate; try every resolved address (KIP-302).
 
-        `deadline` (loop time) covers everything; each address gets its share of the remaining time.
-        Unless it may be Kafka 0.9, a broker that does not respond to ApiVersions is only slow.
-        Raises KafkaConnectionError with the likely cause, AuthenticationFailedError,
+        `deadline` (loop time) is for all of it; each address gets its share of the remaining time.
+        `may_be_0_9`: test a broker that does not respond to ApiVersions for Kafka 0.9. Raises
+        KafkaConnectionError with the likely cause, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
         if self._assumed is not None and not (may_be_0_9 and self._assumed.is_proven):
-            # It did not respond in the versions of Kafka 0.9, or is beside a broker that is too new
-            # for that: perhaps it was upgraded, or slow.
+            # The broker did not respond in the versions of Kafka 0.9, or the cluster has a newer
+            # broker: it was slow, or was upgraded.
             self._greeting, self._assumed = Greeting(), None
         addresses = await self._resolve(deadline)
         first = self._first_address % len(addresses)
@@ -295,7 +289,7 @@ class Connector:
             except KafkaConnectionError as error:
                 failures.append(error)
                 continue
-            # The next connection begins with what has worked.
+            # The next connection starts with the address that worked.
             self._first_address = (first + index) % len(addresses)
             return connection
         if len(failures) == 1:
@@ -312,7 +306,7 @@ class Connector:
             text = f"{self.peer}: the host name could not be resolved in time"
             raise KafkaConnectionError(text) from None
         except (OSError, ValueError) as error:
-            # A ValueError is about a name that cannot be one, such as with a zero byte.
+            # ValueError: the host name is invalid, such as with a zero byte.
             raise connect_failure(error, self.peer, uses_tls=False) from error
 
     async def _open_address(
@@ -333,7 +327,7 @@ class Connector:
             return await self._greet_in_time(connection, address, deadline, may_be_0_9)
         finally:
             if greeting.is_untested:
-                greeting.newest = greeting.api_versions_version = asked  # it was not that
+                greeting.newest = greeting.api_versions_version = asked  # not the cause
 
     async def _greet_in_time(
         self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
@@ -371,7 +365,7 @@ class Connector:
                     address,
                     self.port,
                     ssl=context,
-                    # The final dot of a complete name is for resolvers: no certificate has it.
+                    # Certificates have names without the final dot.
                     server_hostname=self.host.removesuffix(".") if security.uses_tls else None,
                 )
         except asyncio.TimeoutError:
@@ -389,15 +383,14 @@ class Connector:
         return connection
 
     async def _tls_settings(self, peer: str, deadline: float) -> ssl.SSLContext:
-        """Return the context to use now: certificates may have changed since the last
-        connection."""
+        """Return the TLS context; a function makes one for each connection."""
         source = self._config.security.ssl_context
         if not callable(source):
             return cast("ssl.SSLContext", source)
         try:
             return await self._sources.tls.call(lambda: _made_settings(source, deadline))
         except KafkaConnectionError as error:
-            # It may be the failure of a connection to another broker.
+            # Names this broker: the source may have failed for another one.
             raise KafkaConnectionError(f"{peer}: {error.args[0]}") from error.__cause__
 
     def _new_connection(self, peer: str) -> BrokerConnection:
@@ -440,20 +433,20 @@ class Connector:
             left = deadline - asyncio.get_running_loop().time()
             security = self._config.security
             await authenticate(connection, security, self.host, left, self._sources.sasl)
-        # Longer responses only now: an unknown peer could have us reserve what it likes.
+        # Only now, so that an unknown peer cannot make the client allocate much memory.
         connection.admit()
         return connection
 
     async def _probe(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return a new connection if the broker is Kafka 0.9: it does not respond to what newer
-        brokers know.
+        """Return a new connection if the broker is Kafka 0.9, else None.
 
-        So that a slow or lossy network is not mistaken for an old broker, another such request must
-        get no response on a second connection either, behind one of Kafka 0.9 that did get one
-        there, in many times the time that this took. Kafka 4 is never mistaken: it closes the
-        connection on that request, of a version that it has dropped (KIP-896).
+        1. A second connection carries ListOffsets v0, which Kafka 0.9 supports, and behind it
+           SaslHandshake, which only newer brokers support.
+        2. A broker that responds to the first but not to the second, in ten times the time of the
+           first, is Kafka 0.9. On a slow or lossy network the first would be late as well.
+        3. Kafka 4 closes the connection instead, because it has dropped ListOffsets v0 (KIP-896).
         """
         from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
         from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
@@ -466,8 +459,8 @@ class Connector:
         left = deadline - asked_at
         nothing = ListOffsetsRequest(replica_id=-1, topics=[])
         control = connection.send_nowait(nothing, version=0, timeout=left)
-        # Not ApiVersions again: a broker may be slow with that alone. It is refused here, by all
-        # that know it.
+        # Not ApiVersions again: a broker may be slow with that alone. Newer brokers respond to
+        # SaslHandshake with an error.
         unasked = SaslHandshakeRequest(mechanism="")
         newer = connection.send_nowait(unasked, version=0, timeout=left)
         try:
@@ -495,8 +488,8 @@ class Connector:
     def _keep_asking(
         self, asked: BrokerConnection, answer: asyncio.Future[Any], assumed: BrokerConnection
     ) -> None:
-        """Close the connection to what was taken for Kafka 0.9 if ApiVersions is answered after
-        all. The question stays open until its own deadline, or the end of that connection."""
+        """Close a connection to an assumed Kafka 0.9 if the response to ApiVersions arrives later.
+        That request stays open until its deadline, or until the assumed connection ends."""
 
         def judge(_: asyncio.Future[Any]) -> None:
             asked.abort()
@@ -514,20 +507,21 @@ class Connector:
     async def _connect_beside(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return another connection; None if it cannot be made, or the broker responds before."""
+        """Return a second connection; None if the connect fails or ApiVersions is answered
+        first."""
         made: list[BrokerConnection] = []
 
         async def connect() -> BrokerConnection:
             made.append(await self._connect(address, deadline))
             return made[0]
 
-        # A busy broker may accept none for a while, and respond on the first one meanwhile.
+        # A busy broker may respond to ApiVersions before it accepts another connection.
         try:
             return await unless(asyncio.wait((unanswered,)), connect())
         except KafkaConnectionError:
             return None
         except asyncio.CancelledError:
-            # The task that connects may have ended in this very turn.
+            # The connect may have succeeded in the same loop iteration.
             for connection in made:
                 connection.abort()
             raise
@@ -540,7 +534,8 @@ class Connector:
 
 
 def _is_cut_off(connection: BrokerConnection) -> bool:
-    """Return whether the other side has ended a connection without a byte, and without a reason."""
+    """Return whether the peer closed the connection before it sent a byte, and without a TLS
+    error."""
     cause = None if connection.error is None else connection.error.__cause__
     return not connection.traffic.bytes_in and (cause is None or isinstance(cause, ConnectionError))
 
@@ -570,8 +565,8 @@ async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.S
             raise KafkaConnectionError(
                 "the function given as ssl_context did not give one in time"
             ) from None
-        # Files that are just being replaced are a reason to retry. The text of other errors may
-        # be secret.
+        # An OSError may come from files that are being replaced. The texts of other errors may
+        # contain secrets.
         reason = str(error) if isinstance(error, OSError) else type(error).__name__
         raise KafkaConnectionError(f"the function given as ssl_context failed: {reason}") from error
     if not callable(getattr(context, "wrap_bio", None)):
@@ -580,6 +575,6 @@ async def _made_settings(source: Callable[[], object], deadline: float) -> ssl.S
             "not an ssl.SSLContext"
         )
     if is_for_servers(context):
-        # asyncio would leave the socket open until it is garbage.
+        # asyncio would raise, and leave the socket open until garbage collection.
         raise KafkaConnectionError(f"the function given as ssl_context gave one {MADE_FOR_SERVERS}")
     return cast("ssl.SSLContext", context)

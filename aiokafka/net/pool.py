@@ -1,4 +1,5 @@
-"""(node, group) -> connection: one connect at a time, back-off, idle close."""
+"""The connections of a client, by node id and purpose: connect once at a time, backoff, idle
+close."""
 
 from __future__ import annotations
 
@@ -26,25 +27,27 @@ __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# A broker answers in order, so what follows a request without a response waits, too: after so many
-# seconds, or half of the request timeout if that is less, new requests take another connection.
+# A broker responds in order, so a late response delays all later ones. After so many seconds
+# without a response, or half of the request timeout if that is less, new requests use a new
+# connection.
 _LONGEST_SILENCE = 10.0
 
-# The shortest pause between two looks for idle connections, in seconds.
+# Shortest interval in seconds between two checks for idle connections.
 _SHORTEST_ROUND = 0.1
 
-# No cluster has brokers of this release or later beside those of Kafka 0.9.
+# A cluster with a broker of this release or later has no broker of Kafka 0.9.
 _MODERN = (2, 4, 0)
-# The first release that answers ApiVersions.
+# The first release that supports ApiVersions.
 _WITH_VERSIONS = (0, 10, 0)
 
 
 class ConnectionGroup(enum.IntEnum):
-    """Which of the connections to a broker carries a request.
+    """The purpose of a connection to a broker.
 
-    A broker answers the requests of a connection in order, so those that it answers late, of
-    groups and fetches, must not hold up others. OFFSETS is for what a group stores and reads while
-    COORDINATION waits for other members, HEARTBEAT for heartbeats that get no response on that.
+    A broker responds to the requests of a connection in order, so requests with late responses
+    (JoinGroup, Fetch) must not delay others. OFFSETS carries OffsetCommit and OffsetFetch while a
+    JoinGroup waits on COORDINATION. HEARTBEAT carries heartbeats while COORDINATION gets no
+    responses.
     """
 
     DEFAULT = 0
@@ -70,10 +73,7 @@ class Endpoint:
 
 
 class _Node:
-    """One address of one broker: how to connect to it and when to try again.
-
-    Shared by all purposes.
-    """
+    """One address of one broker, with the connector and the backoff; shared by all purposes."""
 
     __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
 
@@ -85,12 +85,11 @@ class _Node:
         sources: CredentialSources,
     ) -> None:
         self.endpoint = endpoint
-        # The id of a bootstrap server is none of the cluster.
+        # Negative ids stand for bootstrap servers and are not shown.
         known = node_id if node_id >= 0 else None
         self.connector = Connector(config, *endpoint.address, endpoint.label, known, sources)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
-        # KIP-601: the time to connect grows with each failure, so that a slow network is given a
-        # chance.
+        # KIP-601: the connection setup timeout grows with each failure, for slow networks.
         self.setup = Backoff(config.connection_setup_timeout, config.connection_setup_timeout_max)
         self.retry_at = 0.0
         self.versions: BrokerVersions | None = None
@@ -106,15 +105,15 @@ class _Node:
 
 
 class _Attempt:
-    """One connect in progress and the futures of the callers that wait for it: none once there is
-    another one, to where the node is now."""
+    """One connect in progress, and the futures of the callers that wait for it. Without futures, a
+    connect to a newer address of the node has replaced it."""
 
-    __slots__ = ("place", "waiters")
+    __slots__ = ("address", "waiters")
 
     def __init__(
-        self, place: tuple[str, int], waiters: list[asyncio.Future[BrokerConnection]]
+        self, address: tuple[str, int], waiters: list[asyncio.Future[BrokerConnection]]
     ) -> None:
-        self.place = place
+        self.address = address
         self.waiters = waiters
 
     @property
@@ -154,8 +153,8 @@ class ConnectionPool:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._open: dict[tuple[int, int], BrokerConnection] = {}
-        # Closed by us, their transports perhaps not yet gone. Weak: a transport holds its
-        # connection for as long as it is there.
+        # Connections that we have closed, whose transports may still be open. Weak references: an
+        # open transport keeps its connection alive.
         self._leaving: weakref.WeakKeyDictionary[BrokerConnection, None]
         self._leaving = weakref.WeakKeyDictionary()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
@@ -186,8 +185,7 @@ class ConnectionPool:
         return any(key[0] == node_id for key in self._attempts)
 
     def is_held_up(self, node_id: int) -> bool:
-        """Return whether the open connection takes no request now, as while the broker throttles
-        it, or gives no response."""
+        """Return whether the open connection is throttled, or its broker does not respond."""
         connection = self.find(node_id)
         return connection is not None and not (connection.is_ready and self._responds(connection))
 
@@ -197,13 +195,12 @@ class ConnectionPool:
         return not (is_late or connection.is_retired)
 
     def throttled_until(self, node_id: int) -> float:
-        """Return the loop time until which the broker reads nothing on one of its connections, as
-        it throttles this client; it may be over."""
+        """Return the loop time until which the broker throttles this client; it may be over."""
         open_now = (self._open.get((node_id, purpose)) for purpose in _PURPOSES)
         return max((c.gate.throttled_until for c in open_now if c is not None), default=0.0)
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """Return the versions from the last connection to the node; None before the first."""
+        """Return the versions of the node as of the last connect; None before the first."""
         node = self._nodes.get(node_id)
         return None if node is None else node.versions
 
@@ -213,8 +210,8 @@ class ConnectionPool:
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
     def is_unreachable(self, node_id: int) -> bool:
-        """Return whether there is no open connection, and the last attempt to make one failed, or
-        the next one has to wait."""
+        """Return whether there is no open connection and the last connect failed, or the node is in
+        backoff."""
         node = self._nodes.get(node_id)
         if node is None or self.find(node_id) is not None:
             return False
@@ -223,10 +220,10 @@ class ConnectionPool:
     async def get(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection:
         """Return the open connection; if there is none, make one attempt to open it.
 
-        Callers for the same node and group share the attempt; a caller that is cancelled leaves it
-        to the others. It starts after the node's back-off and ends within the connection set-up
-        timeout. Raises what `Connector.open` raises, each waiter an exception of its own;
-        IllegalStateError after `close()`.
+        Concurrent callers share the attempt; cancelling one of them does not end it. It starts
+        after the node's backoff and ends within the connection setup timeout. Raises what
+        `Connector.open` raises, as a separate exception for each caller; IllegalStateError after
+        `close()`.
         """
         connection = self.usable(node_id, purpose)
         return connection if connection is not None else await self.connect(node_id, purpose)
@@ -234,10 +231,10 @@ class ConnectionPool:
     def usable(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> BrokerConnection | None:
-        """Return the open connection to where the node is now, None if there is none.
+        """Return the open connection to the node's current address, None if there is none.
 
-        One to where it was before is dropped, unless requests are in flight on it. One on which the
-        broker gives no response is left to those that wait for one.
+        A connection to a former address is closed, unless requests are in flight on it. A
+        connection whose broker does not respond is retired.
         """
         connection = self._open.get((node_id, purpose))
         if connection is None or not connection.is_open:
@@ -265,17 +262,18 @@ class ConnectionPool:
         return None
 
     def leave_moved(self) -> None:
-        """Close every connection to where its node was before, unless requests are in flight; try
-        no longer to connect there."""
+        """Close every connection to a former address of its node, unless requests are in flight,
+        and redirect connects to the current address."""
         for node_id, purpose in list(self._open):
             self.usable(node_id, purpose)
         for key, attempt in list(self._attempts.items()):
             self._follow(key, attempt)
 
     def leave_all(self, why: str) -> None:
-        """Close every connection to a broker, even where its address is the same, as a name may
-        lead elsewhere."""
-        # Perhaps not those that were made last. They are made again.
+        """Close every connection to a broker: the names may resolve to other addresses now.
+
+        This may close connections that are to the new addresses already; they are recreated.
+        """
         for node_id, purpose in list(self._open):
             if node_id >= 0:
                 self.drop(node_id, purpose, why)
@@ -293,28 +291,28 @@ class ConnectionPool:
         connection.close(error)
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
-        """Use the connection to a bootstrap server for the broker that turned out to be there."""
+        """Use the connection to a bootstrap server for the broker that has this address."""
         connection = self._open.pop((bootstrap_id, ConnectionGroup.DEFAULT), None)
         node = self._nodes.pop(bootstrap_id, None)
         if connection is None or node is None:
             return
         key = (node_id, int(ConnectionGroup.DEFAULT))
-        # Another call has connected to the broker meanwhile, and may be using that connection.
+        # Another call may have connected to the broker meanwhile, and be using that connection.
         if self.find(node_id) is not None or not connection.is_open:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        # By its own address from now on: the name of the server may lead to others, too.
+        # Reconnect to the broker's own address: the bootstrap name may resolve to other brokers.
         node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint.address
-        # What it has carried so far stays with the bootstrap server.
+        # The counts so far remain those of the bootstrap server.
         connection.traffic = self.traffic.of(node_id)
         self._open[key] = connection
         self._nodes[node_id] = node
 
     def abort(self) -> None:
-        """Cut every connection at once, and fail everything that waits for one."""
+        """Abort every connection at once, and fail all callers that wait for one."""
         self._refuse()
         for connection in [*self._open.values(), *self._leaving]:
             connection.abort()
@@ -329,12 +327,12 @@ class ConnectionPool:
             attempt.fail(IllegalStateError("the client is closed"))
 
     async def close(self, deadline: float) -> None:
-        """Close every connection; those that have not ended by `deadline` (loop time) are cut."""
+        """Close every connection; abort those that are still open at `deadline` (loop time)."""
         self._refuse()
         for connection in self._open.values():
             self._dismiss(connection)
         for connection in list(self._leaving):
-            # A second time would have TLS wait for the good-bye of the other side, past an abort.
+            # Closing twice would make TLS wait for the close alert of the peer, even after abort().
             if connection.is_open:
                 connection.close()
         closing = list(self._leaving)
@@ -343,14 +341,14 @@ class ConnectionPool:
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
         for connection in closing:
             connection.abort()
-        # One more turn of the loop for the transports that were cut.
+        # One loop iteration, in which aborted transports end.
         await asyncio.sleep(0)
         self._open.clear()
 
     def connect(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
-        """Do the same as `get()`, with a future that may be cancelled."""
+        """Do the same as `get()`, but return a future, which may be cancelled."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
@@ -384,26 +382,26 @@ class ConnectionPool:
         return endpoint is not None and connection.address != endpoint.address
 
     def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
-        """Count a broken connection for the back-off, so that a broker that accepts and closes is
-        not hammered."""
+        """Apply the backoff after a lost connection, for brokers that accept and close at once."""
         lost = self._open.pop(key, None)
         if lost is not None:
-            # Not `next()`: the attempt that follows says whether this is a failure.
+            # `peek()`: only a failed connect counts as a failure.
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
             if not lost.closed.done():
                 self._leaving[lost] = None
 
     def _follow(self, key: tuple[int, int], attempt: _Attempt) -> None:
-        """Connect to where a broker is now instead: packets to where it was may get lost."""
+        """Connect to the broker's current address instead if it has moved: packets to the former
+        address may get lost."""
         endpoint = self._metadata.endpoint_of(key[0])
-        if key[0] >= 0 and endpoint is not None and endpoint.address != attempt.place:
+        if key[0] >= 0 and endpoint is not None and endpoint.address != attempt.address:
             self._begin(key, attempt.waiters[:])
             attempt.waiters.clear()
 
     def _begin(self, key: tuple[int, int], waiters: list[asyncio.Future[BrokerConnection]]) -> None:
         node = self._node(key[0])
         self._note_loss(key, node)
-        # Before the task starts: an eager one may end at once.
+        # Before the task starts, because an eager task may end at once.
         attempt = self._attempts[key] = _Attempt(node.endpoint.address, waiters)
         try:
             self._tasks.start(self._connect(key, node, attempt), name=f"connect {key[0]}")
@@ -412,7 +410,7 @@ class ConnectionPool:
             raise
 
     async def _connect(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
-        """Run one attempt: set a result or an exception in every waiter, and raise nothing."""
+        """Connect once, and set the result or exception of every waiter. Raises nothing."""
         connection: BrokerConnection | None = None
         error: BaseException = IllegalStateError("the client is closed")
         try:
@@ -427,8 +425,7 @@ class ConnectionPool:
         except Exception as failure:
             error = self._note_failure(key[0], node, failure)
         finally:
-            # Before any waiter is told: one that tries again at once must get an attempt of its
-            # own.
+            # Before the waiters get the result: one that tries again at once needs a new attempt.
             if self._attempts.get(key) is attempt:
                 del self._attempts[key]
             if connection is None:
@@ -441,8 +438,7 @@ class ConnectionPool:
     def _note_success(
         self, key: tuple[int, int], node: _Node, attempt: _Attempt, connection: BrokerConnection
     ) -> None:
-        # Closed while it connected, when no caller is left to close this one as well; or a
-        # bootstrap server that was too slow, and is needed no more.
+        # The pool was closed during the connect, or another bootstrap server was faster.
         if self._is_closed or (key[0] < 0 and not attempt.is_wanted):
             connection.abort()
             return
@@ -453,14 +449,14 @@ class ConnectionPool:
         connection.join(self.traffic.of(key[0]))
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
-            # A bootstrap connection took the place meanwhile, and may be in use.
+            # A bootstrap connection was adopted meanwhile, and may be in use.
             self._dismiss(connection)
             attempt.succeed(adopted)
             return
         try:
             self._keep_session(key[0], node, connection)
         except Exception as error:
-            # No task can be started any more: the client is closing.
+            # The client is closing, so no task can be started.
             connection.abort()
             attempt.fail(error)
             return
@@ -471,8 +467,8 @@ class ConnectionPool:
         attempt.succeed(connection)
 
     def _learn_of_modern(self) -> None:
-        """Note that a broker of the cluster is too new for others to be Kafka 0.9: those that were
-        taken for it were slow, and are asked again."""
+        """Reconnect to the brokers that were taken for Kafka 0.9: beside this newer broker, they
+        were only slow to respond to ApiVersions."""
         if self._is_modern:
             return
         self._is_modern = True
@@ -483,7 +479,7 @@ class ConnectionPool:
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
         if connection.session_lifetime:
-            from aiokafka.net.authentication import SessionKeeper  # only those with SASL have one
+            from aiokafka.net.authentication import SessionKeeper  # only loaded with SASL
 
             host = node.connector.host
             keeper = SessionKeeper(connection, self._config, host, self._sources.sasl)
@@ -534,8 +530,8 @@ class ConnectionPool:
             else:
                 oldest = min(oldest, connection.last_used)
         if self._open:
-            # One timer for all, and at most ten rounds within the limit, where one connection after
-            # the other becomes idle, and ten within a second.
+            # One timer serves all connections. It fires at most ten times per idle limit, and at
+            # most ten times a second.
             pause = max(limit / 10, _SHORTEST_ROUND)
             self._idle_timer = self._loop.call_at(
                 max(oldest + limit, now + pause), self._close_idle

@@ -52,9 +52,7 @@ class ProducerHealthMonitor:
         nodes: Mapping[int, NodeSender],
         owner: TaskOwner,
     ) -> None:
-        """Args:
-        nodes: The senders of all brokers; their owner adds and removes them.
-        """
+        """`nodes` has the senders of all brokers; their owner adds and removes them."""
         self._client = client
         self._completion = completion
         self._pending = completion.pending

@@ -63,9 +63,7 @@ class ProducerMeter:
     """
 
     def __init__(self, log: SubjectLog, collector: ProducerMetricsCollector | None) -> None:
-        """Args:
-        collector: An instance of the base class counts as none.
-        """
+        """An instance of the base class as `collector` counts as none."""
         self._collector = None if type(collector) in _SILENT else collector
         self._guard = Guard(log, "the metrics collector")
         self._loop = asyncio.get_running_loop()

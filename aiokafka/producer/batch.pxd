@@ -113,7 +113,7 @@ cdef class ProducerBatch:
     cdef readonly int attempts
     cdef readonly bint has_grown
     cdef readonly bint is_doubtful
-    cdef readonly bint is_unanswered
+    cdef readonly bint is_unconfirmed
     cdef readonly bint goes_alone
     cdef readonly object error
     cdef readonly int64_t producer_id

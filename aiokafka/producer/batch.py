@@ -83,9 +83,7 @@ class BatchSizing:
     """
 
     def __init__(self, config: ProducerConfig, clock: Callable[[], float]) -> None:
-        """Args:
-        clock: Returns the time in seconds.
-        """
+        """`clock` returns the time in seconds."""
         self._codec = codec_id(config.compression_type)
         self._level = config.compression_level
         self._most = self._full = config.max_batch_size
@@ -702,10 +700,7 @@ class ProducerBatch:
         deadline: float,
         loop: AbstractEventLoop,
     ) -> None:
-        """Args:
-        created: The loop time of the first record.
-        deadline: The loop time at which the delivery timeout ends.
-        """
+        """The delivery timeout runs from `created` to `deadline` (loop time)."""
         self.partition = partition
         self.builder = builder
         self.created = created
@@ -720,7 +715,7 @@ class ProducerBatch:
         the partition wait before it: it does not linger."""
         self.is_doubtful = False
         """Whether the batch is a part of one that may have been written: see `split_batch`."""
-        self.is_unanswered = False
+        self.is_unconfirmed = False
         """Whether a request with the batch got no response, or one that does not say whether the
         batch was written."""
         self.goes_alone = False
@@ -763,7 +758,7 @@ class ProducerBatch:
 
         It may if it timed out in flight, or if a request before the last one left it open.
         """
-        return self.is_done or (self.is_unanswered and not isinstance(error, _ALWAYS_REFUSED))
+        return self.is_done or (self.is_unconfirmed and not isinstance(error, _ALWAYS_REFUSED))
 
     # -- state
 
@@ -787,7 +782,7 @@ class ProducerBatch:
         """Wait for a retry: the last attempt failed with `error`."""
         self.error = error
         if isinstance(error, _OPEN_OUTCOME):
-            self.is_unanswered = True
+            self.is_unconfirmed = True
         self.goes_alone = True
         self.transition(BatchState.SEALED)
 
@@ -795,7 +790,7 @@ class ProducerBatch:
         """Record that a leader wrote the batch, but lost its leadership before the other replicas
         had it. The next leader may have the batch.
         """
-        self.is_unanswered = True
+        self.is_unconfirmed = True
 
     def set_error(self, error: BaseException) -> None:
         """Record why the batch cannot be sent."""
@@ -859,8 +854,8 @@ class ProducerBatch:
         part.attempts = self.attempts
         # If the whole batch is in the log, the leader does not recognize a part of it
         # (`split_batch`).
-        part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unanswered)
-        part.is_unanswered = self.is_unanswered
+        part.is_doubtful = self.is_doubtful or (self.has_sequence and self.is_unconfirmed)
+        part.is_unconfirmed = self.is_unconfirmed
         # Other parts are unknown to every broker, so several may be in flight. One at a time, the
         # parts of a large batch might exceed the delivery timeout.
         part.goes_alone = part.is_doubtful
@@ -920,7 +915,7 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     future promises one base offset: they are the first part, and records of `send` behind them go
     to other parts.
 
-    The parts are doubtful if the batch may have been written (`ProducerBatch.is_unanswered`):
+    The parts are doubtful if the batch may have been written (`ProducerBatch.is_unconfirmed`):
 
     1. The batch is written, and the response is lost.
     2. The topic's size limit is lowered.

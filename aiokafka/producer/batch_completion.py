@@ -171,9 +171,12 @@ class BatchCompletion:
                 offset = -1 if result.error_code else max(-1, result.base_offset)
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
+        held = batch.release()
+        if not was_done:
             self.pending.finish(batch)
-        self.accumulator.release(batch)
-        self._send_next(queue)
+        self.accumulator.memory.release(held)
+        if queue.waiting:
+            self._send_next(queue)
         if not was_done:
             self.meter.completed(batch, result is not None)
 
@@ -237,7 +240,7 @@ class BatchCompletion:
         is_gap = error.errno == OutOfOrderSequenceNumber.errno
         if error.errno == InvalidProducerIdMapping.errno:
             id_state.discard_producer_id(batch.producer_id)
-            if batch.is_doubtful or batch.is_unanswered:
+            if batch.is_doubtful or batch.is_unconfirmed:
                 # If the batch was written under the old id, a retry under the next id would not be
                 # recognized as a duplicate.
                 self.fail(queue, batch, _forgotten_error(queue.partition))
@@ -272,7 +275,7 @@ class BatchCompletion:
         return (
             code in _GAPS
             and queue.sequence.is_unresolved
-            and batch.is_unanswered
+            and batch.is_unconfirmed
             and is_oldest(queue, batch)
         )
 
@@ -339,12 +342,11 @@ class BatchCompletion:
             # Only for the oldest batch: the ones behind it failed because it did.
             if pause and queue.waiting[0] is batch:
                 queue.pause(self._loop.time())
-        self._send_next(queue)
+        if queue.waiting:
+            self._send_next(queue)
 
     def _send_next(self, queue: PartitionQueue) -> None:
-        """Notify the sender of `queue`, or route the queue, if it has a waiting batch."""
-        if not queue.waiting:
-            return
+        """Notify the sender of `queue`, which has a waiting batch, or route the queue."""
         if queue.node is None:
             # The partition lost its leader while batches were in flight.
             self._sender.route(queue, self.client.cluster)
@@ -441,7 +443,7 @@ class BatchCompletion:
         topic, number = queue.partition
         limit = self.config.delivery_timeout * 1000
         reason, cause = self.reason(queue, batch)
-        if batch.state == BatchState.IN_FLIGHT or batch.is_unanswered:
+        if batch.state == BatchState.IN_FLIGHT or batch.is_unconfirmed:
             doubt = "; it may have been written"
         else:
             doubt = "; brokers have refused it each time: it was not written" * bool(batch.attempts)
@@ -481,7 +483,8 @@ class BatchCompletion:
             batch.fail(by_record or (lambda _: renewed(error)))
             self.pending.finish(batch)
         self._lose(queue, batch, error)
-        self._send_next(queue)
+        if queue.waiting:
+            self._send_next(queue)
         if not was_done:
             self.meter.failed(batch, error)
 
@@ -493,7 +496,7 @@ class BatchCompletion:
         if self.transaction is not None:
             batch.mark_retrieved()  # commit_transaction() raises the error
         batch.transition(BatchState.SETTLED)
-        self.accumulator.release(batch)
+        self.accumulator.memory.release(batch.release())
 
 
 # -- Results and errors
@@ -528,7 +531,7 @@ def _batch_error(
 def _final_error(batch: ProducerBatch, error: BrokerResponseError) -> BrokerResponseError:
     """Return the error of a refused batch, with a note if an earlier attempt may have succeeded."""
     # The size limit may have been lowered since that attempt.
-    is_late = batch.is_unanswered and isinstance(error, TOO_LARGE)
+    is_late = batch.is_unconfirmed and isinstance(error, TOO_LARGE)
     if not (is_late or batch.may_be_written(error)):
         return error
     return type(error)(

@@ -562,9 +562,8 @@ class TopicQueues:
         sizing: BatchSizing,
         quantum: int,
     ) -> None:
-        """Args:
-        available: The queues of partitions with a leader. Records without a key go to one of them
-            until it has received `quantum` bytes, and then to another.
+        """Records without a key go to one of the `available` queues, whose partitions have a
+        leader, until it has received `quantum` bytes, and then to another.
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}
@@ -602,9 +601,9 @@ class TopicQueues:
 class MessageAccumulator:
     """Appends records to the open batches of their partitions, in one queue per partition.
 
-    Owns: the queues, the topics' partitions as metadata listed them, what is known of the sizes of
-    each topic's batches, whether records are accepted, and how many bytes were appended since the
-    event loop ran. `memory` owns the free bytes and the calls that wait for them, `pending` the
+    Owns: the queues, the topics' partitions as metadata listed them, the sizes of each topic's
+    batches, whether records are accepted, and how many bytes were appended since the event loop
+    ran. `memory` owns the free bytes and the calls that wait for them, `pending` the
     undelivered batches, each queue its batches.
     """
 
@@ -617,16 +616,15 @@ class MessageAccumulator:
         sender: Sender,
         meter: ProducerMeter,
     ) -> None:
-        """Args:
-        hashes_keys: Whether the default partitioner is used. Otherwise `append` declines records
-            without a partition.
+        """`hashes_keys` is true for the default partitioner. With another one, `append` declines
+        records without a partition.
         """
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.memory = BufferMemory(loop, config.buffer_memory)
         self.pending = PendingBatches(loop)
         self.is_accepting = False
         self.is_yielding = False
-        """Whether a tight loop of sends has yielded to the event loop, and goes on next."""
+        """Whether a task that sends without a pause has yielded, and continues next."""
         self._topics: dict[str, TopicQueues] = {}
         self._sizing: dict[str, BatchSizing] = {}
         self._yielded_at = 0
@@ -715,7 +713,7 @@ class MessageAccumulator:
 
     async def _yield_to_loop(self) -> None:
         self.is_yielding = True
-        # Runs after the senders that are awake, and before the caller goes on.
+        # Scheduled after the callbacks of the NodeSenders, and before the caller continues.
         self._loop.call_soon(self._end_yield)
         await asyncio.sleep(0)
         # Not before the pause, or another task would overtake the caller.
@@ -927,8 +925,8 @@ class MessageAccumulator:
         self.memory.check_size(need)
         # With the overheads that `append` counts, or it would decline the caller's next record.
         need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
-        # Yield first and then look at the memory, since calls get memory in their order. In the
-        # other order another call could come in between.
+        # Yield before the memory is checked: meanwhile an earlier call may allocate or begin to
+        # wait, and must not be overtaken.
         if self.memory.allocated - self._yielded_at > _YIELD_BYTES:
             await self._yield_to_loop()
         if need <= self.memory.allocatable:
@@ -985,10 +983,6 @@ class MessageAccumulator:
         return future
 
     # -- completion
-
-    def release(self, batch: ProducerBatch) -> None:
-        """Release the memory of `batch`, whose bytes are no longer needed."""
-        self.memory.release(batch.release())
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Replace `batch` by the `parts` that it was split into, in memory and for flushes."""

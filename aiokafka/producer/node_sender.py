@@ -105,10 +105,7 @@ class ProduceInFlight:
         batches: Batches,
         sent_at: float,
     ) -> None:
-        """Args:
-        response: Resolves with the response, with None if acks=0.
-        sent_at: Loop time.
-        """
+        """`response` resolves with the response, with None if acks=0. `sent_at` is loop time."""
         self.request = request
         self.response = response
         self.batches = batches
@@ -149,7 +146,7 @@ class InFlightRequests:
         """Forget all requests, whose batches have failed, and release the memory of the batches."""
         for sent in self._requests:
             for _, batch in sent.batches:
-                self._completion.accumulator.release(batch)
+                self._completion.accumulator.memory.release(batch.release())
         self._requests.clear()
         self._expect_oldest()
 
@@ -602,11 +599,11 @@ class NodeSender:
             batch = self._next_batch(queue, now)
             if batch is None:
                 continue
-            size = batch.builder.compressed_size
-            if not size:
-                if self._compression.is_used:
+            size = batch.builder.size
+            if self._compression.is_used:
+                size = batch.builder.compressed_size
+                if not size:
                     continue  # for the next request
-                size = batch.builder.size
             if size > self._config.max_request_size and self._completion.split_unsent(queue, batch):
                 self._wake.set()
                 continue

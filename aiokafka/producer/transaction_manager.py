@@ -139,9 +139,8 @@ class ProducerIdState:
     """
 
     def __init__(self, transaction: Transaction | None = None) -> None:
-        """Args:
-        transaction: With one, only the coordinator gives epochs: a broken sequence stays broken
-            until the transaction was aborted.
+        """With a `transaction`, only the coordinator gives epochs: a broken sequence stays broken
+        until the transaction was aborted.
         """
         self.transaction = transaction
         self.producer_id = -1
@@ -525,9 +524,7 @@ class Transaction:
     """
 
     def __init__(self, transactional_id: str, on_closed: Callable[[], None]) -> None:
-        """Args:
-        on_closed: Called when the transaction accepts no more records.
-        """
+        """`on_closed` is called when the transaction accepts no more records."""
         self.transactional_id = transactional_id
         self.state = _S.UNINITIALIZED
         self.number = 0

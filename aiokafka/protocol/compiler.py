@@ -1,8 +1,7 @@
-"""Compile a message class at a version to functions that encode and decode it.
+"""Encoders and decoders of message classes, one pair per version.
 
-The build generates the functions for the newest versions of common messages
-(`tools/generate_codecs.py`). `_codegen` writes the others on first use, within a fraction of a
-millisecond for most messages.
+The build generates those for the newest versions of common messages (`tools/generate_codecs.py`).
+`_codegen` writes the others on first use, mostly within a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Message)
 
-# The APIs whose newest versions have generated codecs, and the module that has them, by role.
+# The APIs with generated codecs for their newest versions, and the module of each, by role.
 GENERATED = {
     **dict.fromkeys(("ApiVersions", "Metadata"), "client"),
     **dict.fromkeys(("InitProducerId", "Produce"), "producer"),
@@ -69,9 +68,9 @@ class Codec(Generic[M]):
     def decode(self, data: bytes | bytearray | memoryview, offset: int = 0) -> M:
         """Decode the message that fills `data` from `offset` to the end.
 
-        Record sets are memoryviews of `data`, not copies (if `data` is a memoryview, it is copied
-        once, as a whole). Unknown tagged fields are dropped. Raises KafkaProtocolError, and nothing
-        else, for anything that is not exactly one message.
+        Record sets are memoryviews of `data` (of a copy if `data` is a memoryview). Unknown tagged
+        fields are dropped. Raises only KafkaProtocolError, if the bytes are not exactly one
+        message.
         """
         message, end = self.decode_prefix(data, offset)
         if end != len(data):
@@ -83,7 +82,7 @@ class Codec(Generic[M]):
     def decode_prefix(self, data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[M, int]:
         """Decode the message that starts at `offset`; return it and the position after it.
 
-        For data that a newer version may have extended. Raises KafkaProtocolError.
+        A newer version may have appended fields. Raises KafkaProtocolError.
         """
         if isinstance(data, memoryview):
             data = bytes(data)
@@ -121,9 +120,9 @@ def _describe(error: Exception, size: int) -> str:
 
 
 def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
-    """Return the codec `name` of a message if the build has generated it.
+    """Return the generated function `name`, None if there is none.
 
-    Writing and compiling a codec takes a good part of the time to a client's first record.
+    Compiling codecs would be a good part of the time to a client's first record.
     """
     role = GENERATED.get(cls.__name__.removesuffix("Request").removesuffix("Response"))
     is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
@@ -133,8 +132,8 @@ def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] 
     try:
         return getattr(import_module(f"aiokafka.protocol._generated.{role}"), name, None)
     except ModuleNotFoundError:
-        # A checkout that was not built, or a frozen program, which has only the modules that are
-        # named in an import.
+        # A checkout without a build, or a frozen program, which lacks modules that are imported by
+        # computed names.
         return None
 
 
@@ -158,7 +157,7 @@ def codec(cls: type[M], version: int) -> Codec[M]:
     return known  # type: ignore[return-value]
 
 
-# -- Find out why a message could not be encoded. Slow, and only called after a failure
+# -- Explain why a message could not be encoded (slow, only after a failure)
 
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -173,7 +172,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def explain(message: Any, cls: type[Struct], version: int, error: Exception) -> Exception:
-    """Return a TypeError or ValueError that names the first bad field, else the error itself."""
+    """Return a TypeError or ValueError that names the first invalid field, else `error`."""
     return next(_faults(message, cls, version, cls.__name__), error)
 
 

@@ -1,7 +1,7 @@
-"""Match responses to requests on one connection. No I/O and no clock: callers have both.
+"""Match responses to the in-flight requests of one connection. Does no I/O and reads no clock.
 
-A broker responds to the requests of a connection in order, so the requests in flight are a queue. A
-response that does not belong to the head of the queue is an error of the stream.
+A broker responds to the requests of a connection in order, so the in-flight requests are a queue. A
+response that does not belong to the head of the queue is a protocol error.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from aiokafka.protocol.schema import Request
 
 
-# -- The headers in front of requests and responses
+# -- The headers of requests and responses
 
-# They are so small that they are written by hand: request header 1, or 2 (with tagged fields) for
-# flexible versions; response header 0, or 1 for flexible versions.
+# Encoded by hand: request header version 1, or 2 (with tagged fields) for flexible versions;
+# response header version 0, or 1 for flexible versions.
 
 
 API_VERSIONS_KEY = 18
@@ -61,7 +61,7 @@ def is_flexible(request: type[Request[Any]], version: int) -> bool:
 def has_response_tags(request: type[Request[Any]], version: int) -> bool:
     """Return whether the response header has tagged fields.
 
-    ApiVersions never has them: the client cannot know yet what the broker speaks (KIP-511).
+    That of ApiVersions never has: the client does not know the broker's versions yet (KIP-511).
     """
     return request.API_KEY != API_VERSIONS_KEY and is_flexible(request, version)
 
@@ -69,7 +69,7 @@ def has_response_tags(request: type[Request[Any]], version: int) -> bool:
 def encode_request_header(
     request: type[Request[Any]], version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """Encode the header of a request. The client id keeps its old form in flexible versions."""
+    """Encode the header of a request. The client id has no compact length in flexible versions."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = _REQUEST.pack(request.API_KEY, version, correlation_id, length) + name
@@ -118,7 +118,7 @@ _ERROR_CODE = struct.Struct(">h")
 
 
 class _Plan:
-    """What all requests of a class and version have in common."""
+    """The encoder, decoder and header bytes of a request class in one version."""
 
     __slots__ = ("codec", "decode", "head", "is_padded", "name", "request", "tags")
 
@@ -141,8 +141,8 @@ def _api_versions_decoder(
 ) -> Callable[[bytes | bytearray, int], tuple[Any, int]]:
     """Return the decoder of ApiVersions responses.
 
-    A broker that lacks the version responds in version 0 (KIP-511). A gateway may have made that
-    one of the version that it was asked in.
+    A broker that does not support the version responds in version 0 (KIP-511). A gateway may
+    convert that response to the requested version.
     """
     newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
 
@@ -150,8 +150,8 @@ def _api_versions_decoder(
         try:
             return newest.decode_prefix(frame, offset)
         except KafkaProtocolError:
-            # In no later version does this make sense: where version 0 has the first byte of the
-            # number of keys, that is null, and before that more is missing than there is.
+            # Bytes of version 0 cannot be decoded as a later version: where version 0 has the
+            # number of keys, later versions have a null array or a length beyond the end.
             if frame[offset : offset + 2] != _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
                 raise
             return oldest.decode_prefix(frame, offset)
@@ -179,8 +179,8 @@ def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> in
         raise KafkaProtocolError(f"{plan.name}: truncated header of a response") from None
 
 
-class _Slot(Generic[T]):
-    """The place of a request in flight. Without a plan, the response is a frame without header."""
+class _InFlight(Generic[T]):
+    """A request in the queue. Without a `plan` its response is a frame without a header."""
 
     __slots__ = ("correlation_id", "deadline", "is_cancelled", "plan", "token")
 
@@ -193,10 +193,10 @@ class _Slot(Generic[T]):
 
 
 class Exchange(Generic[T]):
-    """Owns the correlation ids and the queue of requests in flight on one connection.
+    """Owns the correlation ids and the queue of in-flight requests of one connection.
 
-    A token is whatever the caller wants back with the response. Deadlines are absolute times of the
-    caller's clock.
+    A token is an object that the caller gets back with the response. Deadlines are absolute times
+    of the caller's clock.
 
     Args:
         client_id: sent with every request.
@@ -204,23 +204,25 @@ class Exchange(Generic[T]):
 
     def __init__(self, client_id: str | None) -> None:
         self._client_id = client_id
-        self._slots: deque[_Slot[T]] = deque()
+        self._queue: deque[_InFlight[T]] = deque()
         self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
         self._last_id = 0
         self._answered_id = 0
         self.has_silent = False
-        """Whether a request that expects no response was sent."""
+        """Whether a request with acks=0 was sent."""
         self.surplus = ""
-        """What was left unread after a response: a gateway pads it, or a server is ahead of its
-        version. Set by the first such response of each kind; `take_surplus` empties it."""
+        """Describes undecoded bytes after a response, from a gateway that pads responses, or a
+        server that sends fields of a later version. Set once for each request class and version."""
 
     def __len__(self) -> int:
-        """Return the number of requests in flight, cancelled ones included."""
-        return len(self._slots)
+        """Return the number of in-flight requests, including cancelled ones."""
+        return len(self._queue)
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:
-        """Return whether a request of one of these classes is in flight, cancelled or not."""
-        return any(slot.plan is not None and slot.plan.request in requests for slot in self._slots)
+        """Return whether a request of one of these classes is in flight (maybe cancelled)."""
+        return any(
+            entry.plan is not None and entry.plan.request in requests for entry in self._queue
+        )
 
     def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
         """Put a request in flight; return the buffers to write.
@@ -235,30 +237,30 @@ class Exchange(Generic[T]):
         out = bytearray(plan.head)
         buffers = plan.codec.encode(request, out)
         size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
-        # After the encoding: a request that is refused there takes no number and no place.
+        # After the encoding, which may raise.
         self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
         if request.expects_response:
-            self._slots.append(_Slot(correlation_id, plan, deadline, token))
+            self._queue.append(_InFlight(correlation_id, plan, deadline, token))
         else:
             self.has_silent = True
         return buffers
 
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
-        """Do the same for bytes without header, as SASL tokens after SaslHandshake v0 are."""
-        self._slots.append(_Slot(-1, None, deadline, token))
+        """Do the same for bytes without a header: SASL tokens after SaslHandshake v0."""
+        self._queue.append(_InFlight(-1, None, deadline, token))
         return [_INT32.pack(len(payload)) + payload]
 
     def maybe_skip(self, frame: bytes | bytearray) -> bool:
-        """Take a response to a request that expects none, which Azure Event Hubs sends; return
-        whether it is one.
+        """Return whether a frame is a response to a request with acks=0: Azure Event Hubs sends
+        such.
 
-        The numbers between the last response and the oldest request in flight are of such requests
-        alone.
+        Only requests with acks=0 have correlation ids between the last response and the oldest
+        in-flight request.
         """
         if len(frame) < 4:
             return False
-        oldest = self._slots[0].correlation_id if self._slots else self._last_id + 1
+        oldest = self._queue[0].correlation_id if self._queue else self._last_id + 1
         (correlation_id,) = _INT32.unpack_from(frame)
         ahead = (correlation_id - self._answered_id) & 0x7FFFFFFF
         if not 0 < ahead < (oldest - self._answered_id) & 0x7FFFFFFF:
@@ -267,87 +269,85 @@ class Exchange(Generic[T]):
         return True
 
     def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
-        """Take a response; return the token of its request, and the response (raw: the bytes).
+        """Decode a response; return the token of its request, and the response (of `send_raw`: the
+        bytes).
 
-        Returns None if the request has been cancelled. Raises CorrelationIdError if the response is
-        not for the oldest request, and KafkaProtocolError if it is malformed: in both cases the
-        connection must be closed.
+        Returns None if the request was cancelled. Raises CorrelationIdError if the response does
+        not belong to the oldest request, and KafkaProtocolError if it is malformed; the connection
+        must then be closed.
         """
-        slots = self._slots
-        if not slots:
+        queue = self._queue
+        if not queue:
             raise CorrelationIdError(f"a response of {len(frame)} bytes came without a request")
-        slot = slots[0]
-        plan = slot.plan
+        entry = queue[0]
+        plan = entry.plan
         if plan is None:
             response: Any = bytes(frame)
         else:
-            offset = _check_header(frame, slot.correlation_id, plan)
-            # The slot leaves only with its response: after a malformed one, `drain` returns its
-            # token.
+            offset = _check_header(frame, entry.correlation_id, plan)
+            # The request stays in the queue until its response is decoded: after an error `drain`
+            # returns its token.
             response = None
-            if not slot.is_cancelled:
+            if not entry.is_cancelled:
                 response, end = plan.decode(frame, offset)
                 if end != len(frame) and not plan.is_padded:
                     plan.is_padded = True
                     self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
-            self._answered_id = slot.correlation_id
-        slots.popleft()
-        return None if slot.is_cancelled else (slot.token, response)
+            self._answered_id = entry.correlation_id
+        queue.popleft()
+        return None if entry.is_cancelled else (entry.token, response)
 
     def take_surplus(self) -> str:
-        """Return what was left unread, once."""
+        """Return `surplus` and clear it."""
         surplus, self.surplus = self.surplus, ""
         return surplus
 
     def cancel(self, token: T) -> None:
-        """Drop the response to a request when it comes. The request keeps its place."""
-        for slot in self._slots:
-            if slot.token is token:
-                slot.is_cancelled = True
+        """Drop the response to a request when it arrives. The request stays in the queue."""
+        for entry in self._queue:
+            if entry.token is token:
+                entry.is_cancelled = True
 
     def postpone(self, seconds: float) -> None:
-        """Give every request in flight this many more seconds, during which the broker reads
-        nothing."""
-        for slot in self._slots:
-            slot.deadline += seconds
+        """Add the time of a throttle to the deadline of every in-flight request."""
+        for entry in self._queue:
+            entry.deadline += seconds
 
     @property
     def next_deadline(self) -> float | None:
-        """When the first request in flight becomes overdue; None without any.
-
-        A cancelled request counts, because its response is still due.
-        """
-        return min((slot.deadline for slot in self._slots), default=None)
+        """The earliest deadline of an in-flight request, including cancelled ones; None without
+        entry."""
+        return min((entry.deadline for entry in self._queue), default=None)
 
     @property
     def last_deadline(self) -> float | None:
-        """When the last request in flight becomes overdue; None without any."""
-        return max((slot.deadline for slot in self._slots), default=None)
+        """The latest deadline of an in-flight request; None without entry."""
+        return max((entry.deadline for entry in self._queue), default=None)
 
     def overdue(self, now: float) -> str | None:
-        """Return the name of a request in flight that is overdue; None if there is none."""
-        for slot in self._slots:
-            if slot.deadline <= now:
-                return "SASL token" if slot.plan is None else slot.plan.name
+        """Return the name of an overdue request; None if there is none."""
+        for entry in self._queue:
+            if entry.deadline <= now:
+                return "SASL token" if entry.plan is None else entry.plan.name
         return None
 
     def overdue_tokens(self, now: float) -> list[T]:
-        """Return the tokens of requests in flight that are overdue and not cancelled."""
+        """Return the tokens of overdue requests, except cancelled ones."""
         return [
-            slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled
+            entry.token for entry in self._queue if entry.deadline <= now and not entry.is_cancelled
         ]
 
     def tokens(self, *but: type[Request[Any]]) -> list[T]:
-        """Return the tokens of all requests in flight that are not cancelled, without those of some
-        classes."""
+        """Return the tokens of the in-flight requests, except cancelled ones and the classes in
+        `but`."""
         return [
-            slot.token
-            for slot in self._slots
-            if not slot.is_cancelled and (slot.plan is None or slot.plan.request not in but)
+            entry.token
+            for entry in self._queue
+            if not entry.is_cancelled and (entry.plan is None or entry.plan.request not in but)
         ]
 
     def drain(self) -> list[T]:
-        """Empty the queue; return the tokens of the requests that were not cancelled."""
+        """Clear the queue; return the tokens of its requests, except cancelled ones."""
         tokens = self.tokens()
-        self._slots.clear()
+        self._queue.clear()
         return tokens

@@ -1,8 +1,8 @@
-"""Cut a stream of bytes into Kafka's frames: four bytes of length, then as many of content.
+"""Split a byte stream into Kafka's frames: a length (int32) and the content.
 
-Made for `asyncio.BufferedProtocol`: the kernel writes into the buffer this module provides. Small
-frames pass through one scratch buffer. A large frame gets a buffer of exactly its size, after its
-length has been checked, so that it is not copied again.
+Made for `asyncio.BufferedProtocol`: the socket reads into the buffer of this module. Small frames
+pass through one scratch buffer. A large frame gets a buffer of its own, after its length was
+checked, so that it is not copied again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol import _memory as mem
 
-# -- Errors of a frame as such
+# -- Errors
 
 
 class FrameTooLargeError(KafkaProtocolError):
-    """A response is longer than the client accepts."""
+    """A response exceeds the size limit."""
 
 
 SCRATCH_BYTES = 65536
@@ -22,7 +22,7 @@ SCRATCH_BYTES = 65536
 # An unfinished frame longer than this gets its own buffer.
 _LARGE = 8192
 
-# How other protocols start, read as the length of a frame: all are above 300 MB.
+# Beginnings of other protocols. As the length of a frame they are all above 300 MB.
 _FOREIGN = {
     b"\x15\x03": "it looks like a TLS alert: the port speaks TLS, use security_protocol SSL",
     b"\x16\x03": "it looks like a TLS handshake: the peer speaks TLS, this side does not",
@@ -35,12 +35,12 @@ _FOREIGN_FROM = 0x15030000
 
 
 class FrameReader:
-    """Turns bytes into frames. Fill some of `get_buffer`, then pass `advance` the count.
+    """Splits bytes into frames: fill `get_buffer`, then call `advance` with the count.
 
     After an error the stream cannot be read any further.
 
     Args:
-        max_frame_bytes: a longer frame raises KafkaProtocolError before memory is allocated for it.
+        max_frame_bytes: A longer frame raises KafkaProtocolError before memory is allocated.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
@@ -53,21 +53,20 @@ class FrameReader:
         self._filled = 0
 
     def allow(self, max_frame_bytes: int) -> None:
-        """Change the limit for frames to come."""
+        """Change the limit for later frames."""
         self._max_frame_bytes = max_frame_bytes
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return where the next bytes go. It is never empty; `sizehint` is ignored."""
+        """Return the buffer for the next bytes, never empty; `sizehint` is ignored."""
         if self._frame is None:
             return self._scratch_view[self._pending :] if self._pending else self._scratch_view
         return self._target[self._filled :]
 
     def advance(self, count: int) -> list[bytes | bytearray]:
-        """Take note of `count` bytes written to the buffer; return the frames now complete.
+        """Process `count` bytes in the buffer; return the frames that are complete.
 
-        The frames have no length in front, and are not changed afterwards. Raises
-        KafkaProtocolError for a length that is negative or over the limit; the message names the
-        likely cause.
+        The frames do not include the length, and are not changed later. Raises KafkaProtocolError,
+        with the likely cause, for a length that is negative or over the limit.
         """
         if self._frame is not None:
             return self._advance_large(count)
@@ -95,7 +94,7 @@ class FrameReader:
         return frames
 
     def _begin_large(self, size: int, start: int, end: int) -> None:
-        """Move the beginning of a frame from scratch to a buffer for the whole frame."""
+        """Move the beginning of a large frame from the scratch buffer to its own."""
         self._frame = mem.new_buffer(size)
         self._target = memoryview(self._frame)
         self._filled = end - start
@@ -114,7 +113,7 @@ class FrameReader:
         return [frame]
 
     def _check(self, size: int, position: int) -> None:
-        """Raise, with the likely cause, if a length cannot be right."""
+        """Raise KafkaProtocolError, with the likely cause, for an invalid length."""
         if 0 <= size <= self._max_frame_bytes and size < _FOREIGN_FROM:
             return
         first = bytes(self._scratch[position : position + 4])

@@ -47,7 +47,7 @@ else:
 _T = TypeVar("_T")
 
 ZERO_UUID: Final = bytes(16)
-"""Stands for "no id", because Kafka has no null UUID."""
+"""The value for "no id": Kafka has no null UUID."""
 
 
 # Plain classes in this module: a NamedTuple takes ten times as long to create at import.
@@ -110,7 +110,7 @@ def parse_versions(text: str) -> Versions:
 
 
 class _EmptyList(list[Any]):
-    """The default of list fields. It is shared by all messages, so it must stay empty."""
+    """The default of list fields, shared by all messages, so it must stay empty."""
 
     def _refuse(self, *_args: object) -> NoReturn:
         raise TypeError("this list is the default shared by all messages: assign a list instead")
@@ -125,7 +125,7 @@ EMPTY: Final = _EmptyList()
 
 
 class _Missing:
-    """Marks a field without default: it must be given."""
+    """The default of a required field."""
 
 
 class FieldSpec:
@@ -274,7 +274,7 @@ class Struct:
         cls = type(self)
         if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
             return  # such instances are the defaults of fields: made on import, seldom otherwise
-        # The first call makes a constructor for the class and puts it in the place of this one.
+        # The first call compiles a constructor for the class, which replaces this one.
         init = vars(cls).get("_init")
         if init is None:
             init = cls._init = _make_init(cls)
@@ -333,7 +333,7 @@ class Request(Message, Generic[R]):
     RESPONSE: ClassVar[type[Response]]
 
     expects_response = True
-    """Whether the broker responds. It does, except to a Produce with acks=0."""
+    """Whether the broker responds: False for Produce with acks=0."""
 
     def __init_subclass__(cls, api_key: int | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -349,7 +349,7 @@ class Request(Message, Generic[R]):
 
 
 def fields(cls: type[Struct]) -> tuple[Field, ...]:
-    """Return the resolved fields of a class, in wire order."""
+    """Return the resolved fields of a class, in the order of the message."""
     if "_fields" not in vars(cls):
         cls._fields = tuple(_resolve_fields(cls))
     return cls._fields
@@ -396,14 +396,14 @@ def _resolve_type(annotation: Any) -> tuple[Type, bool]:
 
 
 def _make_init(cls: type[Struct]) -> Any:
-    """Make a constructor with one keyword per field, as a dataclass has."""
+    """Compile a constructor with one keyword per field, as dataclasses do."""
     scope: dict[str, Any] = {}
     parameters, body = [], []
     for f in fields(cls):
         value = f.name
         parameters.append(f.name if f.required else f"{f.name}=_{f.name}")
         if f.default is EMPTY:
-            # Each message gets a list of its own, so that callers may append to it.
+            # A new list for each message, because callers may append to it.
             value = f"[] if {f.name} is _{f.name} else {f.name}"
         scope[f"_{f.name}"] = f.default
         body.append(f"    self.{f.name} = {value}\n")

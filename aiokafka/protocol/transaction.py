@@ -2,11 +2,3 @@
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__
-
-__all__ = [
-    "AddOffsetsToTxnRequest",
-    "AddPartitionsToTxnRequest",
-    "EndTxnRequest",
-    "InitProducerIdRequest",
-    "TxnOffsetCommitRequest",
-]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerVersions", "first_release", "first_release_with_kraft"]
 
-# Kafka 0.9 does not know ApiVersions; it supports only the versions of its own release.
+# Kafka 0.9 does not support ApiVersions; these are the versions of its release.
 _KAFKA_0_9 = {
     0: (0, 1),  # Produce
     1: (0, 1),  # Fetch
@@ -30,7 +30,7 @@ _KAFKA_0_9 = {
     16: (0, 0),  # ListGroups
 }
 
-# For each release: an API key and a version that came with it.
+# For each release, an API key and a version that it introduced.
 _RELEASES = (
     ((2, 4, 0), 3, 9),  # Metadata
     ((2, 3, 0), 11, 5),  # JoinGroup
@@ -45,11 +45,11 @@ _ONLY_WITH_KRAFT = frozenset((55, 64))  # DescribeQuorum, UnregisterBroker
 
 
 class BrokerVersions:
-    """The versions a broker supports, from its ApiVersions response. Immutable.
+    """The API versions and features of a broker, from its ApiVersions response. Immutable.
 
     Args:
-        api_versions: lowest and highest version by API key.
-        finalized_features: level in force by feature, such as ``transaction.version`` (KIP-584).
+        api_versions: The lowest and highest version by API key.
+        finalized_features: The level by feature, such as ``transaction.version`` (KIP-584).
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class BrokerVersions:
 
     @classmethod
     def assumed_0_9(cls) -> BrokerVersions:
-        """Return what to assume of a broker that closes the connection when asked for versions."""
+        """Return the versions of Kafka 0.9, for a broker that does not respond to ApiVersions."""
         return cls(_KAFKA_0_9)
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
-        """Return the newest version that both sides support, at most `max_version`.
+        """Return the newest common version, at most `max_version`.
 
-        Raises UnsupportedVersionError, naming both ranges, if there is none.
+        Raises UnsupportedVersionError, with both ranges, if there is none.
         """
         if max_version is None:
             version = self._picked.get(request)
@@ -84,19 +84,19 @@ class BrokerVersions:
 
     @property
     def release(self) -> tuple[int, int, int]:
-        """The newest release of Kafka, up to 2.4, that the broker is certain to be."""
+        """The newest Kafka release, up to 2.4, whose versions the broker has."""
         for release, api_key, version in _RELEASES:
             if self.api_versions.get(api_key, (0, -1))[1] >= version:
                 return release
         return (0, 9, 0)
 
     def has(self, request: type[Request[Any]]) -> bool:
-        """Return whether both sides support a version of this request."""
+        """Return whether there is a common version of this request."""
         return self._newest_common(request, None) is not None
 
     @property
     def _is_kraft(self) -> bool:
-        """Whether the broker is certain to have no ZooKeeper."""
+        """Whether the broker certainly runs in KRaft mode."""
         return not _ONLY_WITH_KRAFT.isdisjoint(self.api_versions)
 
     def _newest_common(self, request: type[Request[Any]], max_version: int | None) -> int | None:
@@ -155,7 +155,7 @@ _FIRST = """
 
 _OF_KRAFT = frozenset((55, 64, 71, 72, 74, 75, 80, 81))
 
-# Brokers with ZooKeeper had these before those with KRaft, which began with 2.8.
+# Brokers with ZooKeeper had these APIs earlier than those with KRaft, which started with 2.8.
 _FIRST_WITH_KRAFT = """
 3.0    22 24 25 26 28 29 30 31 33 37 43 45 46 48 57
 3.5    50 51
@@ -173,17 +173,15 @@ _FIRST_RELEASES_WITH_KRAFT = _by_key(_FIRST_WITH_KRAFT)
 
 
 def first_release(api_key: int) -> str | None:
-    """Return the first release that serves an API to clients, such as "2.3"; None if unknown.
+    """Return the first release with an API for clients, such as "2.3"; None if unknown.
 
-    Early access does not count, unless it could be turned on.
+    Early access counts only if it could be enabled.
     """
     release = _FIRST_RELEASES.get(api_key)
     return f"{release} with KRaft" if api_key in _OF_KRAFT else release
 
 
 def first_release_with_kraft(api_key: int) -> str | None:
-    """Return the first release whose brokers serve an API to clients without ZooKeeper; None if
-    unknown.
-    """
+    """Return the first release with an API for clients in KRaft mode; None if unknown."""
     release = _FIRST_RELEASES_WITH_KRAFT.get(api_key)
     return first_release(api_key) if release is None else f"{release} with KRaft"

@@ -1,8 +1,7 @@
-"""The few operations on raw memory that the record modules are written in.
+"""Operations on raw memory for the record modules.
 
-The compiled modules use the C form of the same functions (`_native.pxd`) under the same names. The
-functions here run when nothing is compiled, and define what each of them does. Only `varint` checks
-bounds: callers check before they read or write.
+Compiled modules use the C forms of the same names in `_native.pxd`; these functions define what
+they do. Only `varint` checks bounds; for the others the caller does.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _from_bytes = int.from_bytes
 
 
 def source(view: memoryview) -> memoryview:
-    """Return where the bytes of a contiguous view begin. The view must outlive it."""
+    """Return the address of a contiguous view, which must outlive it."""
     return view
 
 
@@ -69,18 +68,17 @@ def text(data: Buffer, start: int, stop: int) -> str:
 
 
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
-    """Do what `text` does, but return `previous` if it is equal: comparing is cheaper."""
+    """Do the same as `text`, but return `previous` if it is equal: comparing costs less."""
     return text(data, start, stop)
 
 
 def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> bytes:
-    """Do what `cut` does, but return `previous` if it is equal: comparing is cheaper."""
+    """Do the same as `cut`, but return `previous` if it is equal: comparing costs less."""
     return cut(data, start, stop)
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the same tuple, of strings, bytes and leaves only, hidden from the garbage
-    collector."""
+    """Exclude a tuple of strings, bytes and such tuples from garbage collection, and return it."""
     return items
 
 
@@ -107,8 +105,8 @@ def i64(data: Buffer, at: int) -> int:
 def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     """Return the zigzag varint of up to 64 bits at `at`, and the position after it.
 
-    The position is -1 if the varint does not end before `end`, if it has more than 64 bits, or if
-    `at` is -1 already: several can be read in a row and checked once.
+    The position is -1 if the varint does not end before `end`, has more than 64 bits, or `at` is
+    -1. So several varints can be read in a row and checked once.
     """
     if at < 0 or at >= end:
         return 0, -1
@@ -168,7 +166,7 @@ def hash64(data: Buffer, at: int, size: int, seed: int) -> int:
 
 
 def target(buffer: bytearray) -> bytearray:
-    """Return where the bytes of `buffer` begin, until it is resized."""
+    """Return the address of `buffer`, valid until it is resized."""
     return buffer
 
 

@@ -1,4 +1,4 @@
-"""Build record batches of magic 2, the format since Kafka 0.11; also names to read them."""
+"""Build record batches of magic 2, the format since Kafka 0.11."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FIRST_CAPACITY = 2048
 
 
 class RecordBatchBuilder:
-    """Collects records and makes one batch of them.
+    """Builds one batch from records.
 
-    `compression` is the number of a codec, `level` its level (None: the codec's default). `append`
-    keeps the batch within `size_limit` bytes, uncompressed and with the header. `size` is the
-    number of bytes so far, `record_count` the number of records.
+    `compression` is the number of a codec, `level` its level (None: the default). `append` keeps
+    the batch within `size_limit` bytes, uncompressed and with the header. `size` is the number of
+    bytes so far, `record_count` the number of records.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RecordBatchBuilder:
         self._identity: tuple[int, int, int, bool] | None = None
 
     def raise_limit(self, size_limit: int) -> None:
-        """Take records up to `size_limit` bytes from now on."""
+        """Raise the size limit to `size_limit` bytes."""
         self.size_limit = max(self.size_limit, size_limit)
 
     def append(
@@ -83,8 +83,8 @@ class RecordBatchBuilder:
             if extra < 0:
                 pairs = _plain_headers(pairs)
                 extra = _headers_size(pairs)
-        # Up to here code of the caller may have run, such as a generator of headers, and may have
-        # used this builder. From here on none does: what is counted now is what is written.
+        # Code of the caller, such as a generator of headers, may have run above and used this
+        # builder. None runs below, so the sizes match the bytes that are written.
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
         delta = timestamp - self.first_timestamp if self.record_count else 0
@@ -102,11 +102,11 @@ class RecordBatchBuilder:
         return self._count(timestamp)
 
     def append_rows(self, rows: RowSource, order: bytearray, start: int, stop: int) -> int:
-        """Add the rows numbered in `order`, an array of int32, from index `start` to `stop`.
+        """Add the rows `order[start:stop]`, where `order` is an array of int32.
 
-        Returns the index where it stopped: at the first row that does not fit, or at `stop`. The
-        first row of a batch always fits. Raises ValueError for an invalid timestamp or header, with
-        the rows before it added.
+        Returns the index of the first row that does not fit, or `stop`. The first row of a batch
+        always fits. Raises ValueError for an invalid timestamp or header, after adding the rows
+        before it.
         """
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
@@ -184,11 +184,11 @@ class RecordBatchBuilder:
                 f"a batch of {size} bytes is more than Kafka has room for"
             )
         if type(self._buffer) is not bytearray:
-            # Compiled, an object that was made without __init__ gets here.
+            # A compiled object created without __init__ gets here.
             raise TypeError("the builder was not initialised: __init__ was not called")
         capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
-        # This fails without memory, or while a view of the buffer is alive. Only existing memory
-        # counts as capacity: compiled, whatever fits into the capacity is written unchecked.
+        # Resizing fails without memory, or while a view of the buffer exists. Set the capacity
+        # after it: compiled code writes unchecked within the capacity.
         mem.resize(self._buffer, capacity)
         self._capacity = capacity
 
@@ -204,17 +204,17 @@ class RecordBatchBuilder:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> memoryview:
-        """Return the batch as bytes. The first call completes and compresses it.
+        """Return the batch as bytes.
 
-        Further calls may change the producer's id, epoch and sequence, in a copy: what was returned
-        before does not change.
+        The first call completes and compresses it. Later calls may change the producer id, epoch
+        and sequence number, in a new copy.
         """
         if not self.record_count:
             raise IllegalStateError("a batch without records cannot be built")
         identity = (producer_id, producer_epoch, base_sequence, transactional)
         batch = self._batch
         if batch is None:
-            # From now on nothing can be added, even if the rest of this fails.
+            # No records can be added from here on, even after an error below.
             batch = self._batch = self._pack()
         elif identity == self._identity:
             return batch
@@ -277,7 +277,7 @@ def _put_field(out: Any, at: int, data: bytes | None) -> int:
 
 
 def _headers_size(headers: Any) -> int:
-    """Return the size of the headers with their count; -1 if they are not plain tuples yet."""
+    """Return the size of the headers and their count; -1 if they are not plain tuples."""
     size = mem.varint_size(len(headers))
     for header in headers:
         if type(header) is not tuple or len(header) != 2:

@@ -1,7 +1,7 @@
-"""Fetched record sets as columns: no Python object per record.
+"""Decode fetched record sets to columns, without a Python object per record.
 
-The buffers are laid out as Arrow lays out its arrays (native byte order, offsets one longer than
-the column, validity bits from the lowest up): `pyarrow.Array.from_buffers` takes them as they are.
+The buffers have the layout of Arrow arrays (native byte order, one more offset than rows, validity
+bits from the lowest up) for `pyarrow.Array.from_buffers`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HeaderColumn(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Records as columns. `position` is the offset to read on from."""
+    """Records as columns. `position` is the offset to continue at."""
 
     rows: int
     offsets: bytearray
@@ -67,7 +67,7 @@ class Columns(NamedTuple):
 
 
 class BinaryBuilder:
-    """A growing BinaryColumn. The caller reserves before it adds."""
+    """Builds a BinaryColumn. Call `reserve` before `add`."""
 
     def __init__(self) -> None:
         self._offsets = bytearray(4)
@@ -83,13 +83,14 @@ class BinaryBuilder:
         self._mark_nulls = 0
 
     def _aim(self) -> None:
-        """Take the addresses of the buffers, which change when they are resized."""
+        """Update the addresses of the buffers after a resize."""
         self._offsets_at = mem.target(self._offsets)
         self._data_at = mem.target(self._data)
         self._bits_at = mem.target(self._validity)
 
     def reserve(self, rows: int, size: int, outlook: int) -> None:
-        """Make room for `rows` more rows with `size` bytes in all; `outlook` more may follow."""
+        """Reserve memory for `rows` more rows with `size` bytes in total, and up to `outlook`
+        more."""
         self._reserve_rows(self.count + rows)
         size += self.size
         if size > len(self._data):
@@ -103,7 +104,7 @@ class BinaryBuilder:
         room = max(rows, 2 * self._room)
         mem.resize(self._offsets, 4 * (room + 1))
         mem.resize(self._validity, (room + 7) // 8)
-        # Not earlier: a resize that fails must not count as room.
+        # After the resize, which may fail.
         self._room = room
         self._aim()
         bits = self._bits_at
@@ -111,7 +112,7 @@ class BinaryBuilder:
             bits[index] = 0xFF
 
     def add(self, data: Any, at: int, size: int) -> None:
-        """Add `size` bytes at `at`, or None if the size is negative."""
+        """Add `size` bytes at `at`, or null if `size` is negative."""
         row = self.count
         if size < 0:
             self._bits_at[row >> 3] &= 0xFF ^ (1 << (row & 7))
@@ -123,13 +124,13 @@ class BinaryBuilder:
         mem.put_i32(self._offsets_at, row + 1, self.size)
 
     def mark(self) -> None:
-        """Remember this state."""
+        """Save the current state for `roll_back`."""
         self._mark_count = self.count
         self._mark_size = self.size
         self._mark_nulls = self._nulls
 
     def roll_back(self) -> None:
-        """Return to the state at `mark`."""
+        """Restore the state of `mark`."""
         bits = self._bits_at
         for row in range(self._mark_count, self.count):
             bits[row >> 3] |= 1 << (row & 7)
@@ -148,7 +149,7 @@ class BinaryBuilder:
 
 
 class ColumnReader(BatchCursor):
-    """A fetched record set as columns, some rows at a time; see `read_columns`."""
+    """Decodes a fetched record set to columns, some rows at a time; see `read_columns`."""
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class ColumnReader(BatchCursor):
             if not self._rows:
                 raise
         except BaseException:
-            # The caller does not get these rows: return the same ones next time.
+            # The caller does not get these rows, so the next call must return them again.
             self._return()
             raise
         if self._left == 0:
@@ -213,12 +214,12 @@ class ColumnReader(BatchCursor):
         try:
             return self._finish()
         except BaseException:
-            # As above: there was no memory for the rows.
+            # As above, without memory for the rows.
             self._return()
             raise
 
     def _reserve(self, limit: int) -> bool:
-        """Make room for the rest of the batch; return False if it is too much for int32 offsets."""
+        """Reserve memory for the rest of the batch; return False if it exceeds int32 offsets."""
         size = self._rest_size()
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False
@@ -237,17 +238,17 @@ class ColumnReader(BatchCursor):
         return True
 
     def _aim(self) -> None:
-        """Take the addresses of the buffers, which change when they are resized."""
+        """Update the addresses of the buffers after a resize."""
         self._offsets_at = mem.target(self._offsets)
         self._timestamps_at = mem.target(self._timestamps)
         self._types_at = mem.target(self._types)
         self._header_offsets_at = mem.target(self._header_offsets)
 
     def _outlook(self, size: int, rows: int) -> int:
-        """Estimate the size of up to `rows` rows after this batch, if they resemble its rest.
+        """Estimate the size of up to `rows` rows after this batch from the rest of this batch.
 
-        Growing step by step costs copies. Reserving too much costs, too: fresh memory from the
-        system is slow on its first write.
+        Growing in steps costs copies. Reserving too much costs as well: the first write to fresh
+        memory is slow.
         """
         batch = self._batch
         if batch is None:
@@ -257,7 +258,7 @@ class ColumnReader(BatchCursor):
         return int(min(most, _MAX_OUTLOOK))
 
     def _rest_size(self) -> int:
-        """Return a bound for the bytes of keys or values that are left in the batch."""
+        """Return an upper bound for the remaining key or value bytes of the batch."""
         if self._messages is None:
             return self._end - self._at
         rest = self._messages[self._at :]
@@ -273,7 +274,7 @@ class ColumnReader(BatchCursor):
             stop = at + size
             if self._left == 1 and stop != self._end:
                 raise self._corrupt("the number of records")
-            # After the attributes, of which none is defined.
+            # Skip the attributes, none of which is defined.
             timestamp, at = mem.varint(data, at + 1, stop)
             delta, at = mem.varint(data, at, stop)
             if at < 0 or delta < 0 or delta > span:
@@ -284,7 +285,7 @@ class ColumnReader(BatchCursor):
             self._left -= 1
 
     def _add_record(self, at: int, stop: int, timestamp: int, offset: int) -> None:
-        """Add a record, from its key at `at` on. Adds nothing when it raises."""
+        """Add a record whose key is at `at`. Adds nothing when it raises."""
         data = self._data
         key_size, key_at = mem.varint(data, at, stop)
         if key_at < 0 or key_size < -1 or key_size > stop - key_at:

@@ -1,7 +1,7 @@
-"""The codecs of record batches, by their number on the wire.
+"""Compression codecs of record batches, by their numbers on the wire.
 
 The packages for snappy, lz4 and zstd are optional and imported on first use. Decompression is
-bounded: a few kilobytes can unpack to gigabytes, and what a broker sends is not trusted.
+limited, because a few kilobytes from an untrusted broker can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """Codec numbers by the names that Kafka's configuration uses."""
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""The default limit for the unpacked size of one batch.
+"""The default limit for the decompressed size of a batch.
 
-Brokers accept compressed batches of 1 MiB by default, and few are configured beyond 16 MiB. Text
-and JSON seldom shrink more than tenfold, so no real batch comes near this limit.
+Brokers accept compressed batches of 1 MiB by default, and are rarely configured beyond 16 MiB. Text
+and JSON rarely compress more than tenfold, so real batches stay far below this limit.
 """
 
 _NAMES = {number: name for name, number in CODECS.items()}
@@ -64,7 +64,7 @@ _modules: dict[int, Any] = {}
 _local = threading.local()  # zstd objects must not be used by two threads at once
 
 
-# -- which codecs there are
+# -- available codecs
 
 
 def codec_id(name: str | None) -> int:
@@ -83,7 +83,7 @@ def codec_id(name: str | None) -> int:
 
 
 def has_codec(name: str) -> bool:
-    """Return whether the codec called `name` can be used here."""
+    """Return whether the codec called `name` is available."""
     try:
         require_codec(codec_id(name))
     except UnsupportedCodecError:
@@ -92,7 +92,7 @@ def has_codec(name: str) -> bool:
 
 
 def require_codec(codec: int) -> None:
-    """Raise UnsupportedCodecError, saying what to install, if `codec` cannot be used here."""
+    """Raise UnsupportedCodecError, with the package to install, if `codec` is not available."""
     if codec != NONE:
         _module(codec)
 
@@ -117,7 +117,7 @@ def _module(codec: int) -> Any:
 
 
 def check_level(codec: int, level: int | None) -> None:
-    """Raise ValueError if the codec has no such compression level; None is the default level."""
+    """Raise ValueError if the codec does not have this level; None is the default level."""
     if level is None:
         return
     limits = _LEVELS.get(codec)
@@ -136,7 +136,7 @@ def check_level(codec: int, level: int | None) -> None:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`. `check_level` accepts the level; None is the codec's default."""
+    """Compress `data`; the level must pass `check_level`, None is the default level."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise UnsupportedCodecError(f"unknown compression codec {codec}")
@@ -150,7 +150,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy(data: Buffer, level: int | None) -> bytes:
-    # In snappy-java's framing, as the Java client writes and every client reads.
+    # In the framing of snappy-java, which the Java client writes and every client reads.
     return compress_snappy(data, XERIAL_BLOCK)
 
 
@@ -168,7 +168,7 @@ def compress_snappy(data: Buffer, block_size: int | None) -> bytes:
 
 
 def _lz4(data: Buffer, level: int | None) -> bytes:
-    # Java's reader refuses blocks that depend on each other.
+    # Java rejects blocks that depend on each other.
     packed: bytes = _module(LZ4).compress(
         data, compression_level=level or 0, block_linked=False, store_size=False
     )
@@ -197,9 +197,9 @@ _COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
-    """Decompress `data`, which must not unpack to more than `limit` bytes.
+    """Decompress `data` to at most `limit` bytes.
 
-    Raises CorruptRecordError for data that is damaged, incomplete or unpacks to more.
+    Raises CorruptRecordError for damaged or incomplete data, and beyond the limit.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -239,11 +239,10 @@ def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
 def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]:
     """Decompress the members of a gzip file after the first.
 
-    Whatever follows a member and does not begin another one is ignored, as Java's GZIPInputStream
-    does: some tools pad with zeros. The count of the batch shows whether records are missing.
-
-    Each member ends with a copy of all the input that follows it. Members may be short, so the
-    input is given in small pieces.
+    Bytes after a member that start no other member are ignored, as in Java's GZIPInputStream: some
+    tools pad with zeros. The record count of the batch shows whether records are missing. zlib
+    copies the remaining input at the end of each member, and members may be short, so the input is
+    passed in small pieces.
     """
     at = 0
     while data[at : at + 3] == _GZIP_MAGIC:
@@ -258,7 +257,7 @@ def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]
             if room < 0:
                 raise _too_large(GZIP, limit)
             at += len(piece) - len(stream.unused_data)
-            # A long member is worth larger pieces, which take fewer calls.
+            # Larger pieces within a long member, for fewer calls.
             size = min(2 * size, _LARGE_PIECE)
             yield part
 
@@ -271,7 +270,8 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
     at, end, room = len(_XERIAL_HEADER), len(view), limit
     if end < at:
         raise _incomplete(SNAPPY)
-    # As snappy-java: streams may be concatenated, and a remainder too short for a size is ignored.
+    # As in snappy-java: streams may be concatenated, and a remainder shorter than a size is
+    # ignored.
     while end - at >= 4:
         if bytes(view[at : at + 8]) == _XERIAL_HEADER[:8]:
             at += len(_XERIAL_HEADER)
@@ -289,7 +289,7 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
-    # A block begins with its unpacked size, which the package allocates before it reads on.
+    # A block starts with its unpacked size, which the package allocates at once.
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -297,7 +297,7 @@ def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
             break
     if size > room:
         raise _too_large(SNAPPY, limit)
-    # Three bytes of a snappy block never make more than 64.
+    # Three bytes of a snappy block produce at most 64.
     if size > 64 * len(block):
         raise _incomplete(SNAPPY)
     unpacked: bytes = module.uncompress(block)
@@ -323,10 +323,7 @@ def _unlz4(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _lz4_content_size(data: Buffer) -> int:
-    """Return the unpacked size that the frame's header claims; 0 if it claims none.
-
-    The package allocates this size.
-    """
+    """Return the unpacked size in the frame header, which the package allocates; 0 without one."""
     if len(data) < 14 or not data[4] & 0x08:
         return 0
     return int.from_bytes(data[6:14], "little")
@@ -347,7 +344,7 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
             pass  # Other frames follow, each with a size of its own, or the data is damaged.
         else:
             return unpacked
-    # The size is not given (Java's streams), or is too large to be trusted.
+    # The size is missing (streams of Java) or too large to trust.
     return _unzstd_stream(decompressor, data, limit)
 
 
@@ -360,7 +357,8 @@ def _unzstd_stream(decompressor: Any, data: Buffer, limit: int) -> bytes:
         while not stream.eof:
             if at >= len(data):
                 raise _incomplete(ZSTD)
-            # Four bytes can make a block of 128 KiB: never feed more than what yields about `room`.
+            # Four bytes can produce a block of 128 KiB: feed at most what produces about `room`
+            # bytes.
             piece = data[at : at + max(64, room >> 15)]
             at += len(piece)
             part = stream.decompress(piece)

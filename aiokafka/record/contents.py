@@ -1,4 +1,4 @@
-"""What a whole batch holds: all of its records, and the same in an older format."""
+"""Read all records of a batch, and convert a batch to an older format."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ALL = 0x7FFFFFFF
 def read_records(
     batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> list[ConsumerRecord[Any, Any]]:
-    """Return the records of a batch, control records too, with neither topic nor partition.
+    """Return all records of a batch, including control records, without topic and partition.
 
-    Raises CorruptRecordError if one of them cannot be read.
+    Raises CorruptRecordError if a record cannot be read.
     """
     reader = RecordReader(
         batch.view,
@@ -34,7 +34,7 @@ def read_records(
     )
     records: list[ConsumerRecord[Any, Any]] = reader.take(_ALL)
     if not reader.exhausted:
-        # It ended before a bad one, for which it raises now.
+        # The reader stopped before a bad record, and raises for it now.
         reader.take(_ALL)
     return records
 
@@ -42,9 +42,10 @@ def read_records(
 def down_convert(
     batch: bytes | bytearray | memoryview, magic: int, codec: int = 0, level: int | None = None
 ) -> bytes:
-    """Return a built magic 2 batch as a message set of magic 0 or 1, for brokers before Kafka 0.11.
+    """Convert a built magic 2 batch to a message set of magic 0 or 1, for brokers before Kafka
+    0.11.
 
-    Raises IllegalArgumentError if a record has headers, for which these formats have no room.
+    Raises IllegalArgumentError for records with headers, which these formats do not have.
     """
     items = []
     for part in iter_batches(flat_view(batch)):

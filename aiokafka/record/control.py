@@ -1,4 +1,4 @@
-"""Control records: the markers that a broker writes at the end of a transaction."""
+"""Control records: the transaction markers that brokers write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VALUE = struct.Struct(">hi")  # version, coordinator epoch
 
 
 class ControlRecord(NamedTuple):
-    """A marker: `kind` is ABORT, COMMIT, or a number that belongs to the brokers themselves."""
+    """A transaction marker. `kind` is ABORT, COMMIT, or a number for internal use of brokers."""
 
     version: int
     kind: int
@@ -28,10 +28,10 @@ class ControlRecord(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes | None, value: bytes | None = None) -> ControlRecord:
-        """Parse the marker in a record of a control batch.
+        """Parse the record of a control batch.
 
-        Later versions may extend key and value (KIP-98): what follows is ignored. Raises
-        CorruptRecordError if the record cannot be a marker.
+        Later versions may append fields to key and value (KIP-98), which are ignored. Raises
+        CorruptRecordError if the record is no marker.
         """
         if key is None or len(key) < _KEY.size:
             raise CorruptRecordError(f"a control record has the key {key!r}")
@@ -44,9 +44,9 @@ class ControlRecord(NamedTuple):
 def first_key(
     batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> bytes | None:
-    """Return the key of the first record of a magic 2 batch. CorruptRecordError.
+    """Return the key of the first record of a magic 2 batch. Raises CorruptRecordError.
 
-    A batch of markers holds one record. What comes behind its key is not looked at.
+    A control batch has one record. The bytes after its key are not checked.
     """
     payload = batch.payload(max_decompressed_bytes)
     end = len(payload)
@@ -54,7 +54,7 @@ def first_key(
     if at < 0 or size < 0 or size > end - at:
         raise _corrupt(batch, "the length of a record")
     end = at + size
-    # Behind the attributes: the deltas of timestamp and offset, then the size of the key.
+    # After the attributes: deltas of timestamp and offset, then the size of the key.
     _, at = mem.varint(payload, at + 1, end)
     _, at = mem.varint(payload, at, end)
     size, at = mem.varint(payload, at, end)

@@ -1,7 +1,6 @@
 """CRC-32C (Castagnoli), the checksum of record batches since Kafka 0.11.
 
-The `crc32c` package uses the processor's own instruction. Where it cannot be imported, a table
-gives the same result, slowly.
+The `crc32c` package uses a processor instruction. Without it a table computes the same, slowly.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int
 def _native() -> Callable[..., int] | None:
     """Return the function of the `crc32c` package, None if it is not available.
 
-    The extension is loaded without the package around it: the package imports a command line and
-    the reader of package metadata, which takes longer than everything else a client imports.
+    Loads the extension module without the package around it, which would import a command line and
+    package metadata: more time than all other imports of a client.
     """
     package = PathFinder.find_spec("crc32c")
     if package is None:

@@ -1,4 +1,5 @@
-"""Walk the batches of one fetched record set, and leave out what the caller must not see."""
+"""Iterate over the batches of a fetched record set, without control batches and aborted
+transactions."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ _NO_PRODUCERS: set[int] = set()
 
 
 class BatchCursor:
-    """A place in a record set, between the batches or in one.
+    """A position in a record set, between batches or in one.
 
-    `position` is the offset of the next record that the caller wants. Some batches are passed over:
-    those below the position, control batches, batches without records and, when reading committed,
-    aborted ones. The position moves past the offsets that they and compaction leave empty.
+    `position` is the offset of the next record for the caller. Skips batches below the position,
+    control batches, batches without records and, with read_committed, aborted batches. The position
+    moves past the offsets of these and of compacted records.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class BatchCursor:
         self.last_leader_epoch = -1
         self.truncated = False
         self.unpacked = 0
-        """Bytes of records in the batches entered since the last `_mark`."""
+        """Decompressed bytes of the batches entered since the last `_mark`."""
         self._next = 0
         self._aborted_seen = 0
         self._aborting: set[int] = set()
@@ -59,8 +60,11 @@ class BatchCursor:
         self._mark()
 
     def go_to(self, offset: int) -> bool:
-        """Move the position forward to `offset`. False, and nothing changes, with aborted
-        transactions: the markers that tell where they end would be passed over unread."""
+        """Move the position forward to `offset`; return whether it moved.
+
+        It does not while transactions are being aborted, because their end markers would be
+        skipped.
+        """
         if self._aborted:
             return False
         self.position = offset
@@ -69,7 +73,7 @@ class BatchCursor:
         return True
 
     def _mark(self) -> None:
-        """Remember this place."""
+        """Save this place for `_return`."""
         self.unpacked = 0
         self._marked_position = self.position
         self._marked_next = self._next
@@ -78,10 +82,9 @@ class BatchCursor:
         self._marked_aborting = set(self._aborting) if self._aborting else _NO_PRODUCERS
 
     def _return(self) -> None:
-        """Go back to the mark: to its batch, and to the transactions that were being aborted there.
+        """Return to the mark: to its batch and its aborting transactions.
 
-        Those transactions could not be found out again from the beginning, because batches below
-        the position are passed over unread.
+        These could not be determined again, because batches below the position are skipped unread.
         """
         self.position = self._marked_position
         self._next = self._marked_next
@@ -104,7 +107,7 @@ class BatchCursor:
     def _find(self) -> bool:
         """Move to the next batch with records to return; return False at the end of the set.
 
-        Leaves the batch in `_batch`, neither checked nor decompressed. The place does not change
+        Leaves the batch in `_batch`, not yet checked or decompressed. The place does not change
         when this raises.
         """
         if self._batch is not None:
@@ -145,10 +148,10 @@ class BatchCursor:
         return batch.record_count == 0
 
     def _begin_aborted(self, last_offset: int) -> None:
-        """Remember the producers whose aborted transactions begin up to `last_offset`."""
+        """Add the producers whose aborted transactions start at or before `last_offset`."""
         while self._aborted_seen < len(self._aborted):
             producer_id, first_offset = self._aborted[self._aborted_seen]
-            # Not begun yet: records of the producer before that belong to an earlier transaction.
+            # Earlier records of the producer belong to another transaction.
             if first_offset > last_offset:
                 return
             self._aborting.add(producer_id)
@@ -160,10 +163,10 @@ class BatchCursor:
         key = first_key(batch, self._max_decompressed_bytes)
         return ControlRecord.parse(key).kind == ABORT
 
-    # -- into a batch and out of it
+    # -- within a batch
 
     def _enter(self) -> bool:
-        """Enter a batch with records to decode; return False at the end.
+        """Enter the next batch with records to decode; return False at the end.
 
         Raises CorruptRecordError at a bad batch.
         """
@@ -203,13 +206,13 @@ class BatchCursor:
             self.unpacked += len(message.key or b"") + len(message.value or b"")
 
     def _leave_if_done(self) -> None:
-        """Pass the batch when its last record was returned, so that the position is after it."""
+        """Move past the batch after its last record, so that the position is after the batch."""
         if self._left == 0 and self._batch is not None:
             self._pass(self._batch)
 
     def _settle(self) -> None:
-        """Pass what is hidden after the last record. An error there is raised when it is
-        reached."""
+        """Skip batches without records for the caller. An error there is raised by the next
+        read."""
         try:
             self._find()
         except (CorruptRecordError, UnsupportedCodecError):
@@ -229,19 +232,19 @@ class BatchCursor:
         self._leave()
 
     def _unread(self) -> RecordBatch | None:
-        """Return the batch that is being read, or could not be; None if its header is not valid."""
+        """Return the current batch, or the unreadable next one; None if its header is invalid."""
         if self._batch is not None:
             return self._batch
         try:
-            # A marker that cannot be read is the next one: it was looked at to be passed.
+            # The next batch is a control batch that could not be read.
             return parse_batch(self._view, self._next)
         except CorruptRecordError:
             return None
 
     def _behind(self, batch: RecordBatch) -> int:
-        """Return the offset to go on at after a batch that cannot be read.
+        """Return the offset to continue at after an unreadable batch.
 
-        The offsets in a damaged header are not trusted. No batch goes beyond where the next begins.
+        The offsets in a damaged header are not trusted. A batch ends before the next one starts.
         """
         behind = batch.last_offset + 1
         try:
@@ -266,17 +269,14 @@ class BatchCursor:
 
     @property
     def batch_end(self) -> int:
-        """The offset after the batch that is being read, or could not be read; -1 without a
-        valid header."""
+        """The offset after the current or unreadable batch; -1 without a valid header."""
         batch = self._unread()
         return -1 if batch is None else self._behind(batch)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the record set holds nothing more for the caller.
-
-        False at a corrupt batch, which the next read reports.
-        """
+        """Whether the record set has no more records for the caller. False at a corrupt batch, for
+        which the next read raises."""
         if self._left > 0:
             return False
         try:

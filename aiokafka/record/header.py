@@ -1,8 +1,8 @@
-"""The header of a record batch, and how a record set divides into batches.
+"""Headers of record batches, and the division of a record set into batches.
 
-A record set is what a Fetch response or a Produce request holds for one partition: batches of magic
-2 (since Kafka 0.11), or messages of magic 0 and 1, or in an old log first these and then those. The
-first 17 bytes are alike in all of them: offset, length, four bytes, magic.
+A record set is the data of one partition in a Fetch response or a Produce request: batches of magic
+2 (since Kafka 0.11), messages of magic 0 and 1, or in an old log first messages and then batches.
+All start with the same 17 bytes: offset, length, four other bytes, magic.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> int:
-        """0 for the time given by the producer, 1 for the time of the append."""
+        """0 for the time of the producer, 1 for the time of the append."""
         return 1 if self.attributes & _APPEND_TIME else 0
 
     @property
@@ -142,7 +142,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker of the broker (see `control`) and no user's records."""
+        """Whether the batch is a control batch (see `control`), without records of users."""
         return self.magic == 2 and self.attributes & _CONTROL != 0
 
     def check_crc(self) -> None:
@@ -243,9 +243,9 @@ def valid_size(view: memoryview, at: int) -> int:
 
 
 def is_cut_short(buffer: bytes | bytearray | memoryview) -> bool:
-    """Return whether the first batch is larger than what there is of it.
+    """Return whether the first batch is incomplete.
 
-    Brokers before 0.10.1 send parts of batches that are larger than the bytes asked for.
+    Brokers before 0.10.1 send the beginning of a batch that is larger than the requested bytes.
     """
     view = flat_view(buffer)
     try:
@@ -269,25 +269,25 @@ def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch
         yield batch
 
 
-# -- Scan a record set by the headers of its batches alone: how far it goes, by whose epochs
+# -- Scan a record set by batch headers
 
 
 Span = tuple[int, int, int]
-"""(first offset, offset after the last, leader epoch) of batches that follow each other."""
+"""First offset, offset after the last, and leader epoch of consecutive batches."""
 
 MOST_SPANS = 64  # a partition changes its leader now and then
 
 
-# What a message of any format has: offset, length, checksum and magic.
+# Fields of a message in any format: offset, length, checksum and magic.
 _LEAST_LENGTH = HEADER_SIZE - _LOG_OVERHEAD
 
 
 class Scan:
-    """What the valid headers at the beginning of a record set say.
+    """The result of `scan_record_set`.
 
-    Attributes: `size` (bytes of their batches), `first` (the first offset; -1 without a batch),
-    `end` (the offset to ask for next; -1 if there is no complete batch) and `spans` (the leader
-    epochs, at most `MOST_SPANS`).
+    Attributes: `size` (bytes of the valid batches), `first` (the first offset; -1 without a batch),
+    `end` (the offset to continue at; -1 without a complete batch) and `spans` (the leader epochs,
+    at most `MOST_SPANS`).
     """
 
     size: int
@@ -297,13 +297,11 @@ class Scan:
 
 
 def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OFFSET) -> Scan:
-    """Measure the part of a record set before offset `until`.
+    """Scan the part of a record set before offset `until`.
 
-    The scan stops at an incomplete batch and at a header that is not valid: reading on from
-    there tells what is wrong with it. CRCs are not checked.
-
-    Offsets that go back, which no log has, are passed over, as by those who read the set. To ask
-    for them again would return records twice.
+    Stops at an incomplete batch and at an invalid header, for which reading on from there raises.
+    CRCs are not checked. Decreasing offsets, which no log has, are skipped, as by readers;
+    requesting them again would return records twice.
     """
     view = flat_view(buffer)
     data = mem.source(view)
@@ -349,10 +347,10 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
 
 
 def count_records(record_set: bytes | bytearray | memoryview) -> int:
-    """Return how many records the headers of a record set promise, markers of transactions aside.
+    """Return the number of records by the batch headers, without transaction markers.
 
-    Of the formats before Kafka 0.11 a compressed message counts as one. What makes no sense ends
-    the count: reading the records says what is wrong.
+    Before Kafka 0.11 a compressed message counts as one. Stops at an invalid header, for which
+    reading the records raises.
     """
     view = flat_view(record_set)
     data = mem.source(view)

@@ -1,7 +1,7 @@
-"""Message sets of magic 0 and 1, the formats before Kafka 0.11: read, write, convert to them.
+"""Read and write message sets of magic 0 and 1, the formats before Kafka 0.11.
 
-A message is its own batch. Compressed messages are wrapped: the value of a message with a codec is
-a message set. Its offsets are absolute in magic 0 and, since KIP-31, relative in magic 1.
+A message is its own batch. The value of a compressed message is a message set, with absolute
+offsets in magic 0 and relative ones in magic 1 (KIP-31).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LegacyRecord(NamedTuple):
     value: bytes | None
     crc: int
 
-    # Names that programs for aiokafka read, by way of `legacy_records`.
+    # Names of aiokafka, for `legacy_records`.
 
     @property
     def checksum(self) -> int:
@@ -47,7 +47,7 @@ class LegacyRecord(NamedTuple):
 
     @property
     def headers(self) -> list[Any]:
-        """Nothing: messages of these formats have no headers."""
+        """Always empty: these formats have no headers."""
         return []
 
 
@@ -57,7 +57,7 @@ class LegacyRecord(NamedTuple):
 def read_entry(
     batch: RecordBatch, check_crcs: bool, max_decompressed_bytes: int
 ) -> list[LegacyRecord]:
-    """Return the records of one message: itself, or those wrapped in it.
+    """Return the records of one message: itself, or the messages in its value.
 
     Raises CorruptRecordError.
     """
@@ -108,7 +108,7 @@ def _unwrap(
         raise CorruptRecordError(f"the offsets in the message at {outer.offset} do not ascend")
     if batch.magic == 0:
         return inner
-    # The wrapper has the offset of the last one. Offsets that are absolute nevertheless stay so.
+    # The wrapper has the offset of its last message. Absolute offsets remain.
     shift = outer.offset - inner[-1].offset
     if inner[0].offset + shift < 0:
         raise CorruptRecordError(f"offsets in the message at offset {outer.offset} are negative")
@@ -123,7 +123,7 @@ def _unwrap(
 
 
 def _messages(payload: bytes) -> Iterable[RecordBatch]:
-    """Yield the messages in a wrapper, all of which must be complete."""
+    """Yield the messages in a wrapper; all must be complete."""
     view = memoryview(payload)
     at = 0
     while at < len(view):
@@ -158,16 +158,16 @@ def _decompress(batch: RecordBatch, value: bytes, limit: int) -> bytes:
 
 
 def _lz4_header_end(frame: bytes) -> int:
-    """Return where the header's checksum is."""
+    """Return the position of the header checksum."""
     has_size = len(frame) > _LZ4_DESCRIPTOR_AT and frame[_LZ4_DESCRIPTOR_AT] & 0x08
     return 14 if has_size else 6
 
 
 def _mend_lz4_header(frame: bytes) -> bytes:
-    """Return the frame with the header checksum that LZ4 defines.
+    """Return the frame with the header checksum of the LZ4 specification.
 
-    Clients before 0.10 included the frame's magic number in the checksum (KAFKA-3160), and brokers
-    keep such messages as they came.
+    Clients before 0.10 included the magic number in the checksum (KAFKA-3160), and brokers keep
+    such messages.
     """
     end = _lz4_header_end(frame)
     if len(frame) <= end:
@@ -212,7 +212,7 @@ def _xxh32(data: bytes) -> int:
 def build_message(
     magic: int, offset: int, timestamp: int, attributes: int, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """Build one message; magic 0 has no room for its timestamp."""
+    """Build one message; magic 0 has no timestamp."""
     head = (magic, attributes) if magic == 0 else (magic, attributes, timestamp)
     parts = [_MESSAGE[magic].pack(*head)]
     for field in (key, value):
@@ -228,9 +228,9 @@ def build_message_set(
     codec: int = 0,
     level: int | None = None,
 ) -> bytes:
-    """Build a message set of (timestamp, key, value), in one compressed wrapper with a codec.
+    """Build a message set from (timestamp, key, value), with a codec in one compressed wrapper.
 
-    Offsets count from 0: the broker assigns the true ones.
+    Offsets start at 0; the broker assigns the real ones.
     """
     if magic not in (0, 1):
         raise IllegalArgumentError(f"message sets have magic 0 or 1, not {magic}")
@@ -252,7 +252,7 @@ def build_message_set(
 def wrap_messages(
     magic: int, plain: bytes, last_offset: int, newest: int, codec: int, level: int | None = None
 ) -> bytes:
-    """Compress a message set into a message, with the offset of the last and the newest time."""
+    """Compress a message set into a wrapper, with the last offset and the highest timestamp."""
     packed = compress(codec, plain, level)
     if codec == LZ4 and magic == 0:
         packed = _break_lz4_header(packed)

@@ -1,4 +1,4 @@
-"""Decode fetched record sets to `ConsumerRecord`s, on demand and in the caller's own task."""
+"""Decode fetched record sets to `ConsumerRecord` objects, on demand."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RecordReader(BatchCursor):
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._key_type: type | None = None
-        """Type of the last key that is known to be no awaitable; checked once for many records."""
+        """Type of the last key that was checked not to be awaitable."""
         self._value_type: type | None = None
         self._last_headers: tuple[Any, ...] = ()
         self._header_end = 0
@@ -82,18 +82,18 @@ class RecordReader(BatchCursor):
             if record is not None:
                 if self._left == 0:
                     self._leave_if_done()
-                    # What is hidden behind the last record is passed now. If the position stayed
-                    # before it, a consumer at the end of its log would never have caught up.
+                    # Skip what follows the last record for the caller, such as markers. Otherwise a
+                    # consumer would never reach the end of the log.
                     self._settle()
                 return record
             self._leave_if_done()
         return None
 
     def take(self, max_records: int, max_bytes: int = _NO_LIMIT) -> list[Any]:
-        """Return up to `max_records` ConsumerRecords; fewer at the end or before a bad one.
+        """Return up to `max_records` records; fewer at the end or before a bad record.
 
-        Enters no further batch when the decompressed batches so far have `max_bytes`, so it may
-        return no record before the end. `unpacked` is how many bytes they had.
+        Enters no further batch once the decompressed batches have `max_bytes`, so it may return no
+        record before the end. `unpacked` is their size.
         """
         records: list[Any] = []
         count = 0
@@ -106,7 +106,7 @@ class RecordReader(BatchCursor):
             if not records:
                 raise
         except BaseException:
-            # The caller does not get these records: return the same ones next time.
+            # The caller does not get these records, so the next call must return them again.
             self._return()
             raise
         if self._left == 0:
@@ -114,8 +114,7 @@ class RecordReader(BatchCursor):
         return records
 
     def skip(self) -> None:
-        """Move past what the last `take` or `next` raised for: one record, or the rest of a
-        batch."""
+        """Skip what the last `take` or `next` raised for: one record, or the rest of a batch."""
         if self._left == 0:
             self._skip_batch()
             return
@@ -131,7 +130,7 @@ class RecordReader(BatchCursor):
     # -- decoding
 
     def _fill(self, records: list[Any], count: int, limit: int) -> int:
-        """Decode records of the batch until there are `limit`; return how many there are then."""
+        """Decode records of the batch up to `limit` in total; return their number."""
         while self._left > 0 and count < limit:
             record = self._decode()
             if record is not None:
@@ -140,7 +139,7 @@ class RecordReader(BatchCursor):
         return count
 
     def _decode(self) -> Any:
-        """Decode the record at the place of the cursor; return None if it is before the position.
+        """Decode the next record; return None if it is before the position.
 
         The place moves past the record, but not when this raises.
         """
@@ -151,11 +150,10 @@ class RecordReader(BatchCursor):
         if at < 0 or size < 0 or size > self._end - at:
             raise self._corrupt("the length of a record")
         stop = at + size
-        # Bytes behind the last record, or a record count that is too small: what else is wrong
-        # cannot be told.
+        # Bytes after the last record, or a wrong record count: the batch is corrupt as a whole.
         if self._left == 1 and stop != self._end:
             raise self._corrupt("the number of records")
-        # After the attributes, of which none is defined.
+        # Skip the attributes, none of which is defined.
         timestamp, at = mem.varint(data, at + 1, stop)
         delta, at = mem.varint(data, at, stop)
         if at < 0 or delta < 0 or delta > self._last_offset - self._base_offset:
@@ -174,7 +172,7 @@ class RecordReader(BatchCursor):
             self._deserialize(record)
         self._at = stop
         self._left -= 1
-        # Last, when nothing can raise any more: the next call begins again at the same record.
+        # At the end, after all code that may raise: then the next call reads this record again.
         self.position = offset + 1
         return record
 
@@ -187,7 +185,7 @@ class RecordReader(BatchCursor):
         return base + delta
 
     def _read_record(self, at: int, stop: int) -> Any:
-        """Decode a ConsumerRecord from the key at `at` on, without offset and timestamp."""
+        """Decode a ConsumerRecord whose key is at `at`, without offset and timestamp."""
         data = self._data
         key_size, key_at = mem.varint(data, at, stop)
         if key_at < 0 or key_size < -1 or key_size > stop - key_at:
@@ -218,8 +216,8 @@ class RecordReader(BatchCursor):
         if at < 0 or count < 0 or count > (stop - at) // 2:
             raise self._corrupt("the number of headers of a record")
         self._header_end = at
-        # Most records of a topic have the same names of headers, and some of them the same values:
-        # what equals the headers of the record before is not made again.
+        # Records of a topic usually have the same header names, and often the same values: reuse
+        # equal headers of the record before.
         last = self._last_headers
         known = len(last)
         pairs: list[Any] | None = None if count == known else []
@@ -237,7 +235,7 @@ class RecordReader(BatchCursor):
         return self._last_headers
 
     def _read_header(self, like: tuple[Any, ...] | None, at: int, stop: int) -> tuple[Any, ...]:
-        """Decode the header at `at`, which may equal `like`, and set `_header_end`."""
+        """Decode the header at `at`, reusing `like` if equal, and set `_header_end`."""
         data = self._data
         size, start = mem.varint(data, at, stop)
         if start < 0 or size < 0 or size > stop - start:
@@ -290,8 +288,8 @@ class RecordReader(BatchCursor):
         return record
 
     def _deserialize(self, record: Any) -> None:
-        # Only at the end: errors have the record as it came, since the caller may want to send it
-        # somewhere else.
+        # At the end, so that errors have the undecoded record, which the application may send
+        # elsewhere.
         key, value = record.key, record.value
         if self._key_deserializer is not None:
             key = self._convert(record, "key", self._key_deserializer, key)

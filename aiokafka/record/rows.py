@@ -1,9 +1,8 @@
-"""Rows to write, as columns: no Python object per record.
+"""Columns of rows to write, without a Python object per record.
 
-The buffers are laid out as Arrow lays out its arrays: native byte order, offsets one longer than
-the column, validity bits from the lowest up; a slice begins at `start`. They are checked once, when
-a column is made of them, and must not change while it is in use. `RecordBatchBuilder.append_rows`
-makes records of the rows.
+The buffers have the layout of Arrow arrays: native byte order, one more offset than rows, validity
+bits from the lowest up; a slice starts at `start`. They are checked when a column is constructed,
+and must not change while it is in use. `RecordBatchBuilder.append_rows` writes records of the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from aiokafka.record.header import flat_view
 __all__ = ["ANY", "BinarySource", "HeaderSource", "RowSource", "route_rows"]
 
 ANY = -1
-"""Stands for a partition: these rows may go to any."""
+"""The partition of rows without a key: any."""
 
 _ANY = ANY  # as C numbers where this is compiled
 _MAX_ROWS = 0x7FFFFFFF
@@ -30,8 +29,7 @@ class SpanSource:
     def __init__(
         self, size: int, offsets: Buffer, validity: Buffer | None, start: int, end: int
     ) -> None:
-        """Check that no row reaches beyond `end`. Raises ValueError for what is not in the
-        buffers."""
+        """Check that all rows end before `end`. Raises ValueError otherwise."""
         self.size = 0
         if not 0 <= size <= _MAX_ROWS or not 0 <= start <= _MAX_ROWS - size:
             raise ValueError(f"size and start: {size} rows from {start} on are not possible")
@@ -62,7 +60,7 @@ class SpanSource:
             raise ValueError(f"offsets: the last is {low}, but there is only {end}")
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return where the row begins and how long it is; a length of -1 if it is null."""
+        """Return the start and the length of a row; a length of -1 for null."""
         index = self._start + row
         if self._has_validity and not self._validity[index >> 3] >> (index & 7) & 1:
             return 0, -1
@@ -71,7 +69,7 @@ class SpanSource:
 
 
 class BinarySource(SpanSource):
-    """A column of byte strings, which lie in `data` one after the other."""
+    """A column of byte strings in the buffer `data`."""
 
     def __init__(
         self,
@@ -81,13 +79,13 @@ class BinarySource(SpanSource):
         validity: Buffer | None = None,
         start: int = 0,
     ) -> None:
-        """Check the buffers; `offsets` are int32. Raises ValueError for what is not in them."""
+        """Check the buffers; `offsets` are int32. Raises ValueError for invalid offsets."""
         self._data_view = flat_view(data)
         self._data = mem.source(self._data_view)
         SpanSource.__init__(self, size, offsets, validity, start, len(self._data_view))
 
     def field_size(self, row: int) -> int:
-        """Return how many bytes a row takes in a record, its length included."""
+        """Return the encoded size of a row, including its length."""
         _, size = self.span(row)
         return mem.varint_size(size) + max(size, 0)
 
@@ -107,7 +105,7 @@ class BinarySource(SpanSource):
 
 
 class HeaderSource(SpanSource):
-    """A column of headers, which lie in `names` and `values` one after the other."""
+    """A column of headers in the buffers `names` and `values`."""
 
     def __init__(
         self,
@@ -118,16 +116,14 @@ class HeaderSource(SpanSource):
         validity: Buffer | None = None,
         start: int = 0,
     ) -> None:
-        """Check the buffers; `offsets` are int32, names UTF-8.
-
-        Raises ValueError for what is not in the buffers.
-        """
+        """Check the buffers; `offsets` are int32, names UTF-8. Raises ValueError for invalid
+        offsets."""
         self._names = names
         self._values = values
         SpanSource.__init__(self, size, offsets, validity, start, min(names.size, values.size))
 
     def field_size(self, row: int) -> int:
-        """Return how many bytes the headers of a row take in a record, their count included.
+        """Return the encoded size of the headers of a row, including their count.
 
         Raises ValueError for a header without a name.
         """
@@ -151,7 +147,7 @@ class HeaderSource(SpanSource):
 
 
 class RowSource:
-    """Rows to write, of columns of equal length. A column that is not given is null."""
+    """Rows of columns of equal length. A missing column is null."""
 
     def __init__(
         self,
@@ -185,7 +181,7 @@ class RowSource:
         """Return the sum, modulo 2**64, of a hash of key and value of each row, in any order."""
         total = 0
         for row in range(self.size):
-            # A different seed, or a key without value would hash like a value without key.
+            # With another seed, so that a key without value does not hash like a value without key.
             seed = (self._keys.hash(row, 1) + 1) & _MAX_UINT64
             total = (total + self._values.hash(row, seed)) & _MAX_UINT64
         return total
@@ -213,7 +209,7 @@ def route_rows(rows: RowSource, partitions: int, chosen: Buffer | None = None) -
 
 
 class _Router:
-    """Sorts rows by counting."""
+    """Sorts rows by partition with a counting sort."""
 
     def __init__(self, rows: RowSource, partitions: int, chosen: memoryview) -> None:
         if partitions < 1:
@@ -224,7 +220,7 @@ class _Router:
         self._chosen = mem.source(chosen)
         if len(chosen) not in (0, 4 * rows.size):
             raise ValueError(f"chosen: {rows.size} numbers are needed")
-        # After the known partitions come those that rows ask for and that are unknown, then ANY.
+        # The groups: known partitions, unknown partitions that rows ask for, and ANY.
         self._groups = self._count_groups()
         self._found = bytearray(4 * rows.size)
         self._ends = bytearray(4 * (self._groups + 1))
@@ -239,7 +235,6 @@ class _Router:
         return count
 
     def routes(self) -> Routes:
-        """Find, count and place the rows."""
         size = self._rows.size
         has_choices = len(self._chosen_view) > 0
         found, ends = mem.target(self._found), mem.target(self._ends)
@@ -267,7 +262,7 @@ class _Router:
         return (mem.murmur2(keys._data, at, size) & 0x7FFFFFFF) % self._partitions
 
     def _begin_groups(self) -> list[tuple[int, int, int]]:
-        """Turn the number of rows in each group into the index where it begins."""
+        """Replace the number of rows of each group by the index of its first row."""
         ends = mem.target(self._ends)
         parts: list[tuple[int, int, int]] = []
         start = 0

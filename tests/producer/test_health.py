@@ -1,4 +1,4 @@
-"""A producer says how it is doing, and says so once."""
+"""The health of a producer: its state, logged once, and the age of pending records."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ import pytest
 
 from aiokafka import AIOKafkaProducer, ProducerState
 from aiokafka._compat import timeout
-from aiokafka.errors import KafkaConnectionError, KafkaError, NotEnoughReplicasError, ProducerFenced
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NotEnoughReplicasError,
+    ProducerClosed,
+    ProducerFenced,
+)
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing import Fail, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
+from tests.support.producers import TOPIC, new_producer, results
+
+# -- A producer says how it is doing, and says so once
+
 
 QUICK: dict[str, Any] = {
     "retry_backoff_ms": 10,
@@ -125,3 +135,26 @@ def test_a_throttle_longer_than_a_request_may_take_is_no_outage() -> None:
                 return states
 
     assert simulate(main) == {ProducerState.RUNNING}
+
+
+# -- How long the oldest record waits, in virtual time
+
+
+def test_the_age_is_that_of_the_oldest() -> None:
+    async def main(simulation: Simulation) -> float | None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions=3)
+            async with new_producer(cluster, request_timeout_ms=60_000) as producer:
+                assert producer.health().pending_age_ms is None
+                cluster.intercept(ProduceRequest, Silence())
+                sent = []
+                for partition in range(3):
+                    sent.append(await producer.send(TOPIC, b"v", partition=partition))
+                    await asyncio.sleep(10)
+                health = producer.health()
+                assert health.pending == 3
+                await producer.stop(0)
+                assert all(isinstance(one, ProducerClosed) for one in await results(sent))
+                return health.pending_age_ms
+
+    assert simulate(main) == pytest.approx(30_000, abs=100)

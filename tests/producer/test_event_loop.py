@@ -1,9 +1,12 @@
-"""What happens in callbacks of the event loop: sending, and settling responses as they are read."""
+"""The event loop: callbacks that send and complete, interrupts, context variables, late loops."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -212,3 +215,205 @@ async def test_a_collector_that_drops_what_waits(cluster: FakeCluster) -> None:
         assert [type(error) for error in dropped] == [KafkaError] * 3
         await producer.send_and_wait(TOPIC, b"later", partition=0)
     assert values(cluster) == [b"first", b"later"]
+
+
+# -- A producer made before its event loop runs
+
+
+def made_outside(loop: asyncio.AbstractEventLoop, **options: Any) -> AIOKafkaProducer:
+    with pytest.warns(DeprecationWarning, match="without a running event loop") as seen:
+        producer = AIOKafkaProducer(loop=loop, **options)
+    assert seen[0].filename == __file__
+    return producer
+
+
+@pytest.mark.parametrize("transactional_id", [None, "id"])
+def test_made_for_a_loop_that_runs_later(transactional_id: str | None) -> None:
+    async def use(cluster: FakeCluster, producer: AIOKafkaProducer) -> None:
+        async with producer:
+            if transactional_id is None:
+                await producer.send_and_wait(TOPIC, b"v", partition=0)
+            else:
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"v", partition=0)
+        assert values(cluster) == [b"v"]
+
+    async def start() -> FakeCluster:
+        cluster = FakeCluster()
+        await cluster.start()
+        await cluster.create_topic(TOPIC)
+        return cluster
+
+    loop = asyncio.new_event_loop()
+    try:
+        cluster = loop.run_until_complete(start())
+        producer = made_outside(
+            loop, bootstrap_servers=cluster.bootstrap_servers, transactional_id=transactional_id
+        )
+        loop.run_until_complete(use(cluster, producer))
+        loop.run_until_complete(cluster.stop())
+    finally:
+        loop.close()
+
+
+def test_no_loop_runs_after_it_was_made() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        made_outside(loop)
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        with pytest.raises(ValueError, match="linger_ms"):
+            AIOKafkaProducer(loop=loop, linger_ms=-1)
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+    finally:
+        loop.close()
+
+
+def test_without_any_loop_the_class_is_named() -> None:
+    with pytest.raises(RuntimeError, match=r"AIOKafkaProducer.*async def"):
+        AIOKafkaProducer()
+
+
+def test_no_loop_is_a_wrong_argument() -> None:
+    with pytest.raises(TypeError, match="loop"):
+        AIOKafkaProducer(loop="uvloop")
+
+
+async def test_the_running_loop_counts(cluster: FakeCluster) -> None:
+    with pytest.warns(DeprecationWarning, match="no effect"):
+        producer = new_producer(cluster, loop=asyncio.get_running_loop())
+    async with producer:
+        await producer.send_and_wait(TOPIC, b"v")
+
+
+# -- What interrupts the program, as Ctrl-C does, while a callback of the event loop runs
+
+
+class WhileSending(ProducerMetricsCollector):
+    def on_batch_dispatched(self, **facts: Any) -> None:
+        raise KeyboardInterrupt
+
+
+class WhileSettling(ProducerMetricsCollector):
+    def on_batch_completed(self, **facts: Any) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("collector", [WhileSending, WhileSettling])
+def test_the_program_hears_of_it_and_no_call_waits_for_ever(
+    collector: type[ProducerMetricsCollector],
+) -> None:
+    outcomes: list[BaseException] = []
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            producer = new_producer(cluster, metrics_collector=collector())
+            await producer.start()
+            try:
+                await producer.send_and_wait(TOPIC, b"value", partition=0)
+            except BaseException as error:
+                outcomes.append(error)
+                raise
+            finally:
+                await producer.stop(timeout=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    (outcome,) = outcomes
+    assert isinstance(outcome, (KafkaError, asyncio.CancelledError))
+
+
+# -- Context variables of the program that sends: they are not kept for work in the background
+
+
+class Request:
+    """What a web application keeps in a context variable while it answers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+REQUEST: ContextVar[Request] = ContextVar("request")
+
+
+def current() -> str:
+    return REQUEST.get(Request("none")).name
+
+
+class Contexts(ProducerMetricsCollector):
+    """Notes in whose name it is called."""
+
+    def __init__(self) -> None:
+        self.dispatched: list[str] = []
+        self.completed: list[str] = []
+
+    def on_batch_dispatched(self, **told: Any) -> None:
+        self.dispatched.append(current())
+
+    def on_batch_completed(self, **told: Any) -> None:
+        self.completed.append(current())
+
+
+async def serve(name: str, producer: AIOKafkaProducer, partition: int) -> weakref.ref[Request]:
+    """Answer one request, whose object nothing else refers to."""
+    request = Request(name)
+    REQUEST.set(request)
+    await producer.send_and_wait(TOPIC, name.encode(), partition=partition)
+    assert current() == name
+    return weakref.ref(request)
+
+
+async def serve_some(producer: AIOKafkaProducer) -> list[weakref.ref[Request]]:
+    """Answer requests in tasks, the first that use the second broker among them."""
+    return [
+        await asyncio.create_task(serve(f"request-{number}", producer, number % 2))
+        for number in range(4)
+    ]
+
+
+@pytest.mark.parametrize("linger_ms", [0, 20])
+async def test_senders_run_in_the_context_of_the_start(linger_ms: int) -> None:
+    collector = Contexts()
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic(TOPIC, assignment={0: (0,), 1: (1,)})
+        options: dict[str, Any] = {"metrics_collector": collector, "linger_ms": linger_ms}
+        producer = new_producer(cluster, max_block_ms=1000, request_timeout_ms=2000, **options)
+        token = REQUEST.set(Request("start"))
+        await producer.start()
+        REQUEST.reset(token)
+        served = await serve_some(producer)
+        assert collector.dispatched == ["start"] * 4
+        # That of the connection; a simulated one has the context of the other side.
+        assert len(collector.completed) == 4 and set(collector.completed) <= {"start", "none"}
+        # asyncio drops the timers of timeouts that were not needed when their time comes.
+        await asyncio.sleep(5)
+        gc.collect()
+        assert [request() for request in served] == [None] * 4
+        await producer.stop()
+
+
+async def test_connections_are_made_in_the_context_of_the_start() -> None:
+    """Functions that give passwords and tokens are called there."""
+    asked: list[str] = []
+
+    def password() -> str:
+        asked.append(current())
+        return "secret"
+
+    security = Security(users={"alice": "secret"})
+    async with FakeCluster(brokers=2, security=security) as cluster:
+        await cluster.create_topic(TOPIC, assignment={0: (0,), 1: (1,)})
+        producer = new_producer(
+            cluster,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_plain_username="alice",
+            sasl_plain_password=password,
+        )
+        token = REQUEST.set(Request("start"))
+        await producer.start()
+        REQUEST.reset(token)
+        await serve_some(producer)
+        assert set(asked) == {"start"} and len(asked) >= 2
+        await producer.stop()

@@ -1,0 +1,70 @@
+"""The names of `aiokafka.codec`: compress and decompress by codec."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiokafka.record.compression import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    XERIAL_BLOCK,
+    ZSTD,
+    Buffer,
+    compress,
+    compress_snappy,
+    decompress,
+    has_codec,
+)
+
+__all__ = [
+    "gzip_decode",
+    "gzip_encode",
+    "has_gzip",
+    "has_lz4",
+    "has_snappy",
+    "has_zstd",
+    "lz4_decode",
+    "lz4_encode",
+    "snappy_decode",
+    "snappy_encode",
+    "zstd_decode",
+    "zstd_encode",
+]
+
+has_gzip = partial(has_codec, "gzip")
+has_snappy = partial(has_codec, "snappy")
+has_lz4 = partial(has_codec, "lz4")
+has_zstd = partial(has_codec, "zstd")
+gzip_decode = partial(decompress, GZIP)
+snappy_decode = partial(decompress, SNAPPY)
+lz4_decode = partial(decompress, LZ4)
+zstd_decode = partial(decompress, ZSTD)
+
+
+def gzip_encode(payload: Buffer, compresslevel: int | None = None) -> bytes:
+    """Compress with gzip, at 1 to 9."""
+    return compress(GZIP, payload, compresslevel)
+
+
+def snappy_encode(
+    payload: Buffer, xerial_compatible: bool = True, xerial_blocksize: int = XERIAL_BLOCK
+) -> bytes:
+    """Compress with snappy: framed as by snappy-java, or as one bare block.
+
+    Args:
+        xerial_blocksize: Number of bytes in each block of the framing.
+    """
+    if xerial_blocksize < 1:
+        raise ValueError(f"xerial_blocksize={xerial_blocksize}: must be at least 1")
+    return compress_snappy(payload, xerial_blocksize if xerial_compatible else None)
+
+
+def lz4_encode(payload: Buffer, level: int | None = None) -> bytes:
+    """Compress with lz4."""
+    return compress(LZ4, payload, level)
+
+
+def zstd_encode(payload: Buffer, level: int | None = None) -> bytes:
+    """Compress with zstd."""
+    return compress(ZSTD, payload, level)

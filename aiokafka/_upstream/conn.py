@@ -1,0 +1,33 @@
+"""The names of `aiokafka.conn`."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import functools
+import logging
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.net.connection import BrokerConnection as AIOKafkaConnection
+
+__all__ = [
+    "AIOKafkaConnection",
+    "AbstractTokenProvider",
+    "CloseReason",
+    "asyncio",
+    "functools",
+    "log",
+]
+
+log = logging.getLogger("aiokafka.conn")
+
+
+class CloseReason(enum.IntEnum):
+    """Why aiokafka closes a connection. Here the error of the failed requests says so."""
+
+    CONNECTION_BROKEN = 0
+    CONNECTION_TIMEOUT = 1
+    OUT_OF_SYNC = 2
+    IDLE_DROP = 3
+    SHUTDOWN = 4
+    AUTH_FAILURE = 5

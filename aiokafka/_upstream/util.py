@@ -1,0 +1,47 @@
+"""The names of `aiokafka.util`, which nothing in the package uses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Any
+
+from packaging.version import Version
+
+__all__ = [
+    "INTEGER_MAX_VALUE",
+    "INTEGER_MIN_VALUE",
+    "NO_EXTENSIONS",
+    "create_future",
+    "create_task",
+    "get_running_loop",
+    "parse_kafka_version",
+]
+
+INTEGER_MAX_VALUE = 2**31 - 1
+INTEGER_MIN_VALUE = -(2**31)
+NO_EXTENSIONS = bool(os.environ.get("AIOKAFKA_NO_EXTENSIONS"))
+
+get_running_loop = asyncio.get_running_loop
+
+
+def create_task(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Start a task in the running loop."""
+    return asyncio.get_running_loop().create_task(coro)
+
+
+def create_future(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Future[Any]:
+    """Make a future of `loop`, by default the running one."""
+    return (loop or asyncio.get_running_loop()).create_future()
+
+
+def parse_kafka_version(api_version: str) -> tuple[int, int, int]:
+    """Return (major, minor, patch) of a text like "2.8.1".
+
+    Raises ValueError unless it has two to four numbers.
+    """
+    version = Version(api_version)
+    if not 2 <= len(version.release) <= 4:
+        raise ValueError(f"{api_version!r} is not a Kafka version like '2.8.1'")
+    return version.major, version.minor, version.micro
