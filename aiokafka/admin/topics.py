@@ -533,8 +533,6 @@ def _creation(topic: wire.CreatableTopicResult) -> TopicCreation:
 
 
 async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float) -> None:
-    """Delete topics by name or id."""
-
     async def ask(left: list[Topic]) -> Outcomes[Topic, bool]:
         def build(version: int) -> wire.DeleteTopicsRequest:
             return delete_request(version, left, deadline)
@@ -625,8 +623,6 @@ Found = dict[str, TopicDescription | KafkaError]
 async def describe_topics(
     router: Router, topics: Iterable[Topic], operations: bool, deadline: float
 ) -> dict[Topic, TopicDescription]:
-    """Describe topics by name or id."""
-
     async def ask(left: list[Topic]) -> Outcomes[Topic, TopicDescription]:
         ids = [topic for topic in left if isinstance(topic, uuid.UUID)]
         names = await _names_of(router, ids, deadline) if ids else {}
