@@ -814,9 +814,9 @@ class OffsetCommitter:
 
     async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
         connection = await self._connection.select(node_id)
-        # By the ids by which the coordinator assigned the topics (KIP-848): it may still have offsets
-        # of a deleted topic, and by name they would be offsets in its successor. Ids of the
-        # metadata may be those of the deleted topic, so without an assignment names are better.
+        # By the ids with which the coordinator assigned the topics (KIP-848). It may still have the
+        # offsets of a deleted topic; by name they would be offsets in its successor. Other ids come
+        # from metadata and may be those of the deleted topic, so otherwise names are better.
         topic_ids = self._subscriptions.assignment.topic_ids
         by_id = topic_ids.keys() >= {tp.topic for tp in wanted}
         version = connection.pick(OffsetFetchRequest, None if by_id else _LAST_VERSION_WITH_NAMES)
