@@ -13,7 +13,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Login", "LoginModule", "parse_jaas", "read_login"]
+__all__ = ["LOGIN_PREFIXES", "Login", "LoginModule", "parse_jaas", "read_login"]
+
+LOGIN_PREFIXES = (
+    "sasl.kerberos.ticket.renew.",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "sasl.oauthbearer.clock.",
+    "sasl.oauthbearer.expected.",
+    "sasl.oauthbearer.jwks.",
+    "sasl.oauthbearer.scope.claim.",
+    "sasl.oauthbearer.sub.claim.",
+)
+"""Prefixes of Java's login settings that have no counterpart here."""
 
 # In Java the comment of a single slash includes the next character, even a line end.
 _SKIP = re.compile(r"(?:[\x00-\x20]+|/\*.*?(?:\*/|\Z)|//[^\r\n]*|/.?[^\r\n]*)+", re.DOTALL)

@@ -1,4 +1,4 @@
-"""What the brokers want to know of a client, how, and how often."""
+"""Subscriptions to metrics, and the encoding of pushes (KIP-714)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from aiokafka.record import compression
 
 __all__ = [
     "DEFAULT_INTERVAL",
-    "CountsTold",
     "Entry",
     "Point",
     "PushPayload",
+    "PushedCounts",
     "Series",
     "Subscription",
     "Told",
@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 
-# -- Metrics as bytes of OpenTelemetry's protocol: the few messages of it that KIP-714 needs
+# -- Encode metrics as OpenTelemetry messages, as far as KIP-714 needs them
 
-# The form is that of protocol buffers (opentelemetry/proto/metrics/v1/metrics.proto, version 1).
+# In protocol buffers (opentelemetry/proto/metrics/v1/metrics.proto, version 1).
 
 
 _DELTA, _CUMULATIVE = 1, 2
@@ -52,9 +52,9 @@ class Point(NamedTuple):
     """One value of a metric."""
 
     labels: tuple[tuple[str, str], ...]
-    """What the value is about."""
+    """The tags of the value."""
     since_ns: int
-    """When counting began, in nanoseconds since 1970."""
+    """Start of counting, in nanoseconds since 1970."""
     value: float | Distribution
 
 
@@ -70,9 +70,9 @@ class Series(NamedTuple):
 def encode_metrics(
     resource: Mapping[str, str], scope: tuple[str, str], series: Iterable[bytes]
 ) -> bytes:
-    """Return the bytes of a MetricsData message with what `encode_series` has returned.
+    """Return a MetricsData message with the results of `encode_series`.
 
-    `resource` describes the client, `scope` is the name and version of what has counted.
+    `resource` describes the client; `scope` is the name and version of the library.
     """
     name, version = scope
     attributes = b"".join(_field(1, _attribute(*pair)) for pair in resource.items())
@@ -82,8 +82,8 @@ def encode_metrics(
 
 
 def encode_series(series: Series, at_ns: int, *, is_delta: bool) -> bytes:
-    """Return a `Metric` with values as of `at_ns`, which count from the last push on if
-    `is_delta`."""
+    """Return a `Metric` with values as of `at_ns`. With `is_delta` they count from the last
+    push."""
     head = _text(1, series.name) + _text(3, series.unit)
     temporality = _tag(2, _VARINT) + bytes((_DELTA if is_delta else _CUMULATIVE,))
     if series.kind is MetricKind.HISTOGRAM:
@@ -137,7 +137,7 @@ def _attribute(key: str, value: str) -> bytes:
 
 
 def _text(number: int, text: str) -> bytes:
-    # Lone surrogates, which a name from a hostile broker cannot have, would end the push.
+    # Without lone surrogates, which may come in names from a hostile broker.
     return _field(number, text.encode("utf-8", "replace")) if text else b""
 
 
@@ -161,29 +161,29 @@ def _varint(value: int) -> bytes:
 
 
 DEFAULT_INTERVAL = 300.0
-"""Seconds between two pushes where no broker has said another time."""
+"""Default interval of pushes in seconds."""
 
 _MOST_NAMES = 1000
-"""Names that are looked at; each of a client's metrics is compared with all of them."""
+"""Limit of subscribed prefixes: each metric is compared with all of them."""
 
 _SHORTEST, _LONGEST = 0.1, 24 * 3600.0
-"""What is made of shorter and longer ones, in seconds."""
+"""Limits of the interval in seconds."""
 
 
 class Subscription(NamedTuple):
-    """One response to GetTelemetrySubscriptions, made safe."""
+    """A response to GetTelemetrySubscriptions, with limits applied."""
 
     id: int
     interval: float
     """Seconds between two pushes."""
     most_bytes: int
-    """Largest size of a push, compressed."""
+    """Limit of the compressed size of a push."""
     is_delta: bool
-    """Whether counts are those since the last push, and not since the client was made."""
+    """Whether counters are relative to the last push. Otherwise they are totals."""
     prefixes: tuple[str, ...]
-    """How the names of the wanted metrics begin."""
+    """Prefixes of the subscribed metric names."""
     codecs: tuple[int, ...]
-    """Numbers of the codecs that the broker accepts, the best first."""
+    """Codec numbers that the broker accepts, the preferred one first."""
 
     @classmethod
     def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription:
@@ -194,18 +194,18 @@ class Subscription(NamedTuple):
             interval=min(max(response.push_interval_ms / 1000, _SHORTEST), _LONGEST),
             most_bytes=max(0, response.telemetry_max_bytes),
             is_delta=response.delta_temporality,
-            # All of them: "*" says the broker, an empty name the KIP.
+            # All metrics: "*" from brokers, an empty name in the KIP.
             prefixes=tuple("" if name == "*" else name for name in names),
             codecs=tuple(response.accepted_compression_types),
         )
 
     def wants(self, name: str) -> bool:
-        """Return whether the metric of this telemetry name is to be pushed."""
+        """Return whether a metric with this telemetry name is subscribed."""
         return name.startswith(self.prefixes)
 
     def codec(self, refused: Collection[int]) -> int:
-        """Return the number of the best codec that there is here, and that is not among
-        `refused`; that of no compression if there is none."""
+        """Return the number of the preferred available codec that is not in `refused`; no
+        compression if there is none."""
         for codec in self.codecs:
             if codec not in refused and _is_usable(codec):
                 return codec
@@ -220,23 +220,23 @@ def _is_usable(codec: int) -> bool:
     return True
 
 
-# -- What of a snapshot is pushed, and what the brokers know already
+# -- Select the subscribed values of a snapshot, and track the pushed counts
 
 
 _MOST_POINTS = 50
-"""Values of one metric that are encoded in one go."""
+"""Limit of values of a metric that are encoded in one step."""
 
 _TURN = 250
-"""Values that are looked at before other tasks get a turn."""
+"""Number of values after which other tasks may run."""
 
 Labels = tuple[tuple[str, str], ...]
 Value = float | Distribution
 Told = dict[tuple[str, Labels], tuple[Value, int]]
-"""Values, and when brokers were told them (nanoseconds since 1970)."""
+"""Pushed values, and when (nanoseconds since 1970)."""
 
 
 class Entry(NamedTuple):
-    """A value that is to be pushed."""
+    """A value to push."""
 
     name: str
     labels: Labels
@@ -244,28 +244,28 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> tuple[str, Labels]:
-        """What it is the value of."""
+        """The name and the labels of the value."""
         return self.name, self.labels
 
 
 Wanted = list[list[Entry]]
-"""Values that are to be pushed, those of each name and each number of labels together."""
+"""Values to push, grouped by name and number of labels."""
 
 
-class CountsTold:
-    """Owns the value of each count that brokers know, and since when they do.
+class PushedCounts:
+    """Owns the pushed value of each counter, and the time of that push.
 
-    It is as large as the latest snapshot: what that lacks is forgotten.
+    It has the counters of the last snapshot; others are forgotten.
     """
 
     def __init__(self, began_ns: int) -> None:
-        """Begin when brokers know nothing of what was counted since `began_ns` (since 1970)."""
+        """Start without pushed values; counting started at `began_ns` (since 1970)."""
         self._began_ns = began_ns
         self._told: Told = {}
 
     def point(self, entry: Entry, *, is_delta: bool) -> Point:
-        """Return the value to push: what was counted since the client was made, or if `is_delta`
-        since brokers were told last."""
+        """Return the value to push: the total, or with `is_delta` the difference to the last
+        push."""
         value = entry.metric.value
         if not is_delta or entry.metric.kind is MetricKind.GAUGE:
             return Point(entry.labels, self._began_ns, value)
@@ -273,8 +273,8 @@ class CountsTold:
         return Point(entry.labels, since, _difference(value, before))
 
     async def after(self, every: Wanted, told: Iterable[Entry], at_ns: int) -> Told:
-        """Return what brokers will know when they were `told` some of `every` value that there is:
-        for `settle`. Other tasks get their turns."""
+        """Return the state after a push of `told` of the values `every`, for `settle`. Other tasks
+        run in between."""
         kept: Told = {}
         for number, entry in enumerate(chain.from_iterable(every), 1):
             if (before := self._told.get(entry.key)) is not None:
@@ -287,19 +287,19 @@ class CountsTold:
         return kept
 
     def settle(self, told: Told) -> None:
-        """Take note that brokers know this."""
+        """Set the state after a successful push."""
         self._told = told
 
 
 async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wanted:
-    """Return what is wanted of a snapshot by name, those of the whole client first.
+    """Return the subscribed values of a snapshot by name, totals of the client first.
 
-    There may be very many, so other tasks get their turns.
+    Other tasks run in between, because there may be very many values.
     """
     wanted: dict[tuple[int, str], list[Entry]] = {}
     names: dict[tuple[str, str], str | None] = {}
     for number, metric in enumerate(metrics, 1):
-        # Of each name there may be one for each of thousands of partitions.
+        # A name may have thousands of partitions.
         key = metric.group, metric.name
         if key not in names:
             name = metric.telemetry_name
@@ -313,27 +313,27 @@ async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wa
 
 
 async def _turn(number: int) -> None:
-    """Give other tasks a turn now and then: `number` of the steps are done."""
+    """Let other tasks run from time to time; `number` steps are done."""
     if number % _TURN == 0:
         await asyncio.sleep(0)
 
 
 def pieces(wanted: Wanted) -> Iterator[list[Entry]]:
-    """Split it into lists of one metric each, none of them long."""
+    """Split the values into short lists of one metric each."""
     for same in wanted:
         for start in range(0, len(same), _MOST_POINTS):
             yield same[start : start + _MOST_POINTS]
 
 
-def series(piece: list[Entry], tally: CountsTold, *, is_delta: bool) -> Series:
-    """Return what is pushed of one list."""
+def series(piece: list[Entry], tally: PushedCounts, *, is_delta: bool) -> Series:
+    """Return the series of one list."""
     first = piece[0].metric
     points = tuple(tally.point(entry, is_delta=is_delta) for entry in piece)
     return Series(piece[0].name, first.unit, first.kind, points)
 
 
 def _labels(metric: Metric) -> Labels:
-    # The broker knows the client id by itself.
+    # The broker adds the client id itself.
     tags = metric.tags
     return tuple([(_label(name), tags[name]) for name in sorted(tags) if name != "client-id"])
 
@@ -344,7 +344,7 @@ def _label(tag: str) -> str:
 
 
 def _difference(value: Value, before: Value | None) -> Value:
-    """Return what was counted since; all of it, if it was counted from zero again."""
+    """Return the difference to the last push; the total after a restart of the counter."""
     if isinstance(value, Distribution):
         if not isinstance(before, Distribution) or before.count > value.count:
             return value
@@ -356,31 +356,31 @@ def _difference(value: Value, before: Value | None) -> Value:
     return value - before
 
 
-# -- Make the bytes of one push, as large as the broker takes it
+# -- Encode one push, up to the size limit of the broker
 
 
 _SCOPE = ("aiokafka", __version__)
 _LARGE = 64 * 1024
-"""Bytes from which on they are compressed in a thread."""
+"""Size in bytes from which compression runs in a thread."""
 _RATIO = 10
-"""How many times smaller compression makes them at the very best."""
+"""Best compression ratio to expect."""
 _SPARE = 0.9
 _PAYLOAD_TURN = 5
-"""Pieces that are encoded before other tasks get a turn."""
+"""Number of lists after which other tasks may run."""
 
 
 class PushPayload(NamedTuple):
-    """Metrics that are ready to be pushed."""
+    """An encoded push."""
 
     data: bytes
     codec: int
     told: list[Entry]
-    """What is in it."""
+    """The values of the push."""
 
 
 async def make_payload(
     wanted: Wanted,
-    tally: CountsTold,
+    tally: PushedCounts,
     subscription: Subscription,
     resource: Mapping[str, str],
     at_ns: int,
@@ -388,8 +388,8 @@ async def make_payload(
     codec: int,
     most_bytes: int,
 ) -> PushPayload | None:
-    """Return as much of `wanted`, from its beginning, as fits into `most_bytes`; None if nothing
-    does."""
+    """Return a push of the first values of `wanted` that fit into `most_bytes`; None if none
+    fits."""
     parts: list[tuple[bytes, list[Entry]]] = []
     size = 0
     room = most_bytes * (_RATIO if codec else 1)

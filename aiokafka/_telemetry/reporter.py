@@ -1,4 +1,4 @@
-"""Ask the brokers what they want to know, and tell them, again and again (KIP-714)."""
+"""Push metrics to the brokers that subscribe to them (KIP-714)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import _clock
 from aiokafka._compat import timeout
@@ -36,7 +36,8 @@ from aiokafka.protocol.schema import ZERO_UUID
 if TYPE_CHECKING:
     import uuid
 
-    from aiokafka._telemetry.push import CountsTold, PushPayload, Subscription
+    from aiokafka._metadata.loop import MetadataLoop
+    from aiokafka._telemetry.push import PushedCounts, PushPayload, Subscription
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
@@ -45,44 +46,28 @@ __all__ = ["Reporting", "TelemetryReporter"]
 log = logging.getLogger("aiokafka")
 
 _LOOK_AGAIN = 300.0
-"""Seconds after which brokers that offered no telemetry may do so."""
+"""Seconds until brokers without telemetry are asked again."""
 _LONGEST_BACKOFF = 30.0
 _KEY_OF_SUBSCRIPTIONS = 71
-"""The API key of GetTelemetrySubscriptions, by which few brokers can be asked."""
-_FAREWELL = 1.0
-"""Seconds that the last push may take."""
-
-
-class _Cluster(Protocol):
-    """What says which brokers there are."""
-
-    @property
-    def node_ids(self) -> tuple[int, ...]:
-        """Their ids."""
-
-
-class _Metadata(Protocol):
-    """What knows the cluster."""
-
-    @property
-    def cluster(self) -> _Cluster:
-        """The cluster as it is known now."""
+"""API key of GetTelemetrySubscriptions, which few brokers support."""
+_LAST_PUSH_TIMEOUT = 1.0
+"""Timeout of the last push in seconds."""
 
 
 class TelemetryReporter:
-    """Pushes the metrics of one client, while its brokers want that.
+    """Pushes the metrics of one client while brokers subscribe to them.
 
-    Owns: the id that a broker has given to the client, the subscription, and what was pushed. The
-    task that runs it refers to no client, so that one which is forgotten is noticed.
+    Owns the client instance id, the subscription, and the pushed counts. Its task does not refer to
+    the client, so that the garbage collector finds an unclosed client.
     """
 
-    def __init__(self, config: ClientConfig, metadata: _Metadata) -> None:
+    def __init__(self, config: ClientConfig, metadata: MetadataLoop) -> None:
         self._config = config
         self._metadata = metadata
         self._read: Callable[[], MetricsSnapshot | None] = _nothing
         self._labels: Callable[[], Mapping[str, str]] = dict
         self._began_at_ns = _now_ns()
-        self._tally: CountsTold | None = None
+        self._tally: PushedCounts | None = None
         self._id = ZERO_UUID
         self._is_settled = asyncio.Event()
         self._failure: KafkaError = IllegalStateError("the client is not started")
@@ -96,12 +81,12 @@ class TelemetryReporter:
     def watch(
         self, read: Callable[[], MetricsSnapshot | None], labels: Callable[[], Mapping[str, str]]
     ) -> None:
-        """Push what `read` returns, until it returns None; `labels` describe the client."""
+        """Set the source of the metrics, until it returns None; `labels` describe the client."""
         self._read = read
         self._labels = labels
 
     async def instance_id(self, timeout_s: float) -> uuid.UUID:
-        """Return the id that the brokers know the client by, after waiting so long for it.
+        """Return the client instance id; wait up to `timeout` seconds for it.
 
         Raises KafkaTimeoutError, IllegalStateError if nothing is pushed, UnsupportedVersionError.
         """
@@ -122,10 +107,10 @@ class TelemetryReporter:
 
         return UUID(bytes=self._id)
 
-    # -- what goes on in the background
+    # -- the background task
 
     def run(self, pool: ConnectionPool) -> Coroutine[Any, Any, None]:
-        """Subscribe and push, until brokers want no more of it, or cancelled. Raises nothing."""
+        """Subscribe and push, until no broker subscribes or cancelled. Raises nothing."""
         self._is_running = self._read is not _nothing and self._config.enable_metrics_push
         self._is_settled.clear()
         return self._run(pool)
@@ -142,14 +127,13 @@ class TelemetryReporter:
             self._give_up(KafkaError(f"pushing metrics has failed: {error!r}"))
 
     async def finish(self, pool: ConnectionPool) -> None:
-        """Push for the last time, over a connection that is open, within a second. The client must
-        have ended `run()`."""
+        """Send the last push, over an open connection, within a second. `run()` must have ended."""
         subscription = self._subscription
         if subscription is not None:
             try:
                 connection = self._open_connection(pool)
                 if connection is not None:
-                    async with timeout(_FAREWELL):
+                    async with timeout(_LAST_PUSH_TIMEOUT):
                         await self._push(connection, subscription, is_last=True)
             except (KafkaError, asyncio.TimeoutError) as error:
                 log.debug("%s: the last push has failed: %r", self._config.client_id, error)
@@ -162,7 +146,7 @@ class TelemetryReporter:
         self._is_settled.set()
 
     async def _turn(self, pool: ConnectionPool) -> float | None:
-        """Do what is due; return the seconds until the next time, None for never."""
+        """Subscribe or push; return the seconds until the next step, None for never."""
         subscription = self._subscription
         try:
             connection = await self._connection(pool)
@@ -186,18 +170,21 @@ class TelemetryReporter:
             return None
 
     async def _connection(self, pool: ConnectionPool) -> BrokerConnection | None:
-        """Return a connection to a broker that takes metrics, an open one if there is one; None if
-        no broker does. No connection is made to find that out."""
+        """Return a connection to a broker that supports telemetry, preferably an open one; None
+        without such a broker.
+
+        Does not connect to a broker only to find out.
+        """
         connection = self._open_connection(pool)
         if connection is not None:
             return connection
         nodes = self._metadata.cluster.node_ids
         if all(pool.versions(node) is None for node in nodes):
-            # The bootstrap servers may have other addresses, such as that of a load balancer.
+            # The addresses of bootstrap servers may differ, such as that of a load balancer.
             raise NodeNotReadyError("no broker was connected to yet")
         able = [node for node in nodes if _takes_metrics(pool, node)]
         if self._id != ZERO_UUID:
-            # One broker does, so it is worth asking those that were never connected to.
+            # A broker has sent a subscription, so unknown brokers may support telemetry as well.
             able += [node for node in nodes if pool.versions(node) is None]
         elif not able:
             return None
@@ -211,7 +198,7 @@ class TelemetryReporter:
         return connection
 
     def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:
-        """Return the connection that was used last, another one if that is closed."""
+        """Return the last used connection, or another one if that is closed."""
         found = {
             node_id: connection
             for node_id in self._metadata.cluster.node_ids
@@ -222,7 +209,7 @@ class TelemetryReporter:
         return None if self._node_id is None else found.get(self._node_id)
 
     async def _subscribe(self, connection: BrokerConnection) -> float:
-        # Loaded for those brokers only that take metrics.
+        # Loaded only if a broker supports telemetry.
         from aiokafka._telemetry.push import DEFAULT_INTERVAL, Subscription
         from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
 
@@ -244,7 +231,7 @@ class TelemetryReporter:
             return subscription.interval
         self._subscription = subscription
         self._most_bytes = subscription.most_bytes
-        # Clients that were started together do not push together.
+        # Random, so that clients started together do not push together.
         return subscription.interval * random.uniform(0.5, 1.5)
 
     # -- a push
@@ -252,9 +239,9 @@ class TelemetryReporter:
     async def _push(
         self, connection: BrokerConnection, subscription: Subscription, *, is_last: bool = False
     ) -> float | None:
-        """Push once; return the seconds until the next turn."""
-        # Loaded for those brokers only that want metrics.
-        from aiokafka._telemetry.push import CountsTold, PushPayload, entries, make_payload
+        """Push once; return the seconds until the next step."""
+        # Loaded only if a broker subscribes.
+        from aiokafka._telemetry.push import PushedCounts, PushPayload, entries, make_payload
         from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
         snapshot = self._read()
@@ -262,7 +249,7 @@ class TelemetryReporter:
             return None
         at_ns = _now_ns()
         every = await entries(snapshot, subscription.wants)
-        tally = self._tally = self._tally or CountsTold(self._began_at_ns)
+        tally = self._tally = self._tally or PushedCounts(self._began_at_ns)
         payload = await make_payload(
             every,
             tally,
@@ -287,18 +274,18 @@ class TelemetryReporter:
         return self._after_push(code, payload, subscription)
 
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
-        """Return the seconds until the next turn. Raises the errors that a retry does not mend."""
+        """Return the seconds until the next step. Raises fatal errors."""
         error = for_code(code)
-        # What is wanted has changed, or is not known any more: ask at once, and push in time.
+        # The subscription has changed or is unknown: get it at once, and push in time.
         if error is UnknownSubscriptionId or error is UnsupportedCompressionType:
             if error is UnsupportedCompressionType:
                 self._refused.add(payload.codec)
             self._subscription = None
             return 0.0
         if error is TelemetryTooLarge:
-            # Halved until it passes; the next subscription sets it again.
+            # Halve the size until a push succeeds; the next subscription resets it.
             self._most_bytes = len(payload.data) // 2
-        # Too soon is no reason to end: the interval goes on, and nothing was told.
+        # Pushed too soon: keep the interval. Nothing was accepted.
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval
@@ -307,8 +294,11 @@ class TelemetryReporter:
 async def _send(
     connection: BrokerConnection, request: PushTelemetryRequest, tell: Callable[[], None]
 ) -> int:
-    """Send it; return the error code. What was perhaps received counts as told: a receiver adds up,
-    and cannot notice what it is told twice."""
+    """Send a push; return the error code.
+
+    A push that may have been received counts as pushed: receivers add up deltas, and cannot detect
+    duplicates.
+    """
     answer = connection.send_nowait(request)
     try:
         code = (await answer).error_code
@@ -325,7 +315,7 @@ def _now_ns() -> int:
 
 
 def _nothing() -> None:
-    """Read nothing: no role has said what to push."""
+    """The source before `watch`."""
 
 
 def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
@@ -337,7 +327,7 @@ def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
     return versions.has(GetTelemetrySubscriptionsRequest)
 
 
-# -- What producers, consumers and admin clients have in common: their metrics are pushed
+# -- The common base of producers, consumers and admin clients
 
 
 if TYPE_CHECKING:
@@ -367,21 +357,24 @@ class Reporting:
         telemetry: TelemetryReporter,
         labels: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Begin to. `read` is the `metrics` of our class: a program's subclass may have something
-        else of that name. `labels` describe the client; those that are empty do not."""
+        """Start to collect and push metrics.
+
+        `read` is the `metrics` method of our class, because a subclass may override that name.
+        `labels` describe the client; empty ones are left out.
+        """
         register(self)
         self._telemetry = telemetry
-        # What is in the background must not keep a client from being missed.
+        # A background task must not keep the client in memory.
         client = weakref.ref(self)
         telemetry.watch(lambda: _read(client, read), labels)
 
     async def client_instance_id(self, timeout_ms: float = 60_000) -> UUID:
-        """Return the id that the brokers have given to this client, by which they name the metrics
-        that it pushes (KIP-714). Waits for it for `timeout_ms`, from `start()` on.
+        """Return the client instance id that the brokers assigned, which identifies the pushed
+        metrics (KIP-714). Waits for it for `timeout_ms`.
 
         Raises ValueError for a negative time, KafkaTimeoutError, UnsupportedVersionError if no
-        broker takes metrics, IllegalStateError with `enable_metrics_push=False`, and for a client
-        that does not run.
+        broker supports telemetry, IllegalStateError with `enable_metrics_push=False`, and for a
+        client that is not running.
         """
         if not timeout_ms >= 0:  # NaN is neither
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")

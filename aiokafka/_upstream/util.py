@@ -7,6 +7,8 @@ import os
 from collections.abc import Coroutine
 from typing import Any
 
+from packaging.version import Version
+
 __all__ = [
     "INTEGER_MAX_VALUE",
     "INTEGER_MIN_VALUE",
@@ -39,8 +41,7 @@ def parse_kafka_version(api_version: str) -> tuple[int, int, int]:
 
     Raises ValueError unless it has two to four numbers.
     """
-    parts = tuple(map(int, api_version.split(".")))
-    if not 2 <= len(parts) <= 4:
+    version = Version(api_version)
+    if not 2 <= len(version.release) <= 4:
         raise ValueError(f"{api_version!r} is not a Kafka version like '2.8.1'")
-    major, minor, patch = (*parts, 0)[:3]
-    return major, minor, patch
+    return version.major, version.minor, version.micro

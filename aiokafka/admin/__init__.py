@@ -47,8 +47,8 @@ _NAMES = {
     ),
     "users": "NewScramCredential ScramCredential Users",
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-_SUBMODULES = {home for home in _NAMES if not home.startswith("_")}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+_SUBMODULES = {module for module in _NAMES if not module.startswith("_")}
 
 if TYPE_CHECKING:  # type checkers take these imports for __all__
     from aiokafka.admin._group_descriptions import GroupDescription as GroupDescription
@@ -131,13 +131,13 @@ if TYPE_CHECKING:  # type checkers take these imports for __all__
     from aiokafka.admin.users import ScramCredential as ScramCredential
     from aiokafka.admin.users import Users as Users
 else:
-    __all__ = sorted(_HOMES)
+    __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is not None:
-        value = getattr(importlib.import_module(f"aiokafka.admin.{home}"), name)
+    module = _MODULE_OF.get(name)
+    if module is not None:
+        value = getattr(importlib.import_module(f"aiokafka.admin.{module}"), name)
     elif name in _SUBMODULES:
         value = importlib.import_module(f"aiokafka.admin.{name}")
     else:
@@ -147,4 +147,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_SUBMODULES})
+    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES})

@@ -284,16 +284,16 @@ async def by_leader(
     *,
     fail_fast: bool = False,
     final: tuple[type[KafkaError], ...] = (),
-    patience: float = _NEW_TOPIC,
+    missing_for: float = _NEW_TOPIC,
 ) -> dict[TopicPartition, V]:
     """Ask the leader of each partition, all leaders at once.
 
     `send` asks one node about its partitions. Partitions with a retriable error are asked for
     again, at the leader in new metadata. A partition that is not in the metadata is retried for
-    `patience` seconds, at most half of the time until the deadline, so that one that does not exist
-    fails with UnknownTopicOrPartitionError, not with a timeout. A partition without a leader is
-    retried for 3 s, so that it does not delay others, or until the deadline if there are no others.
-    Raises as `settle`.
+    `missing_for` seconds, at most half of the time until the deadline. So a partition that does not
+    exist fails with UnknownTopicOrPartitionError, not with a timeout. A partition without a leader
+    is retried for 3 s, so that it does not delay others; a single one until the deadline. Raises as
+    `settle`.
     """
     partitions = list(partitions)
     loop = asyncio.get_running_loop()
@@ -308,7 +308,7 @@ async def by_leader(
         retried_until.clear()
         for tp, each in leaders.items():
             if isinstance(each, UnknownTopicOrPartitionError):
-                retried_until[tp] = began + patience
+                retried_until[tp] = began + missing_for
             elif isinstance(each, LeaderNotAvailableError) and len(partitions) > 1:
                 retried_until[tp] = began + _ELECTION
         return await _at_nodes(leaders, send)

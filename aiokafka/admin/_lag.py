@@ -114,12 +114,12 @@ async def lag_of_groups(
     not fail the groups and partitions of others.
     """
     wanted = list(group_ids)
-    soon = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
+    step_deadline = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
     described, committed = await both(
-        attempt(describe_groups(router, wanted, False, soon), wanted),
-        attempt(fetch_offsets(router, dict.fromkeys(wanted), False, soon), wanted),
+        attempt(describe_groups(router, wanted, False, step_deadline), wanted),
+        attempt(fetch_offsets(router, dict.fromkeys(wanted), False, step_deadline), wanted),
     )
-    shares = await _share_offsets(router, described, soon)
+    shares = await _share_offsets(router, described, step_deadline)
     committed |= {group_id: _as_committed(each) for group_id, each in shares.items()}
     found: dict[str, GroupLag | KafkaError] = {}
     known: dict[str, tuple[GroupDescription, Offsets]] = {}
@@ -132,8 +132,8 @@ async def lag_of_groups(
         else:
             known[group_id] = (group, offsets)
     partitions = {tp for group, offsets in known.values() for tp in _partitions(group, offsets)}
-    soon = _part_of(deadline, 2 / 3) if with_times and len(partitions) > 1 else deadline
-    ends = await find_ends(router, partitions, soon)
+    step_deadline = _part_of(deadline, 2 / 3) if with_times and len(partitions) > 1 else deadline
+    ends = await find_ends(router, partitions, step_deadline)
     unread = {place for _, offsets in known.values() for place in _unread(offsets, ends)}
     times = await first_timestamps(router, unread, deadline) if with_times else {}
     for group_id, (group, offsets) in known.items():
@@ -228,7 +228,7 @@ async def _all_at(
     return await attempt(list_offsets(router, places, read_committed, deadline), partitions)
 
 
-def _unread(offsets: Offsets, ends: Ends) -> list[Place]:
+def _unread(offsets: Offsets, ends: Ends) -> list[Position]:
     """Return the offset of the first unread record of a group in each partition that has one."""
     found = []
     for tp, committed in offsets.items():
@@ -240,7 +240,7 @@ def _unread(offsets: Offsets, ends: Ends) -> list[Place]:
 
 
 def _lag(
-    group: GroupDescription, offsets: Offsets, ends: Ends, times: Mapping[Place, int]
+    group: GroupDescription, offsets: Offsets, ends: Ends, times: Mapping[Position, int]
 ) -> GroupLag:
     now = int(_clock.wall_time() * 1000)
     owners = {
@@ -268,7 +268,7 @@ def _one(
     tp: TopicPartition,
     committed: int | None,
     ends: Ends,
-    times: Mapping[Place, int],
+    times: Mapping[Position, int],
     now: int,
     owner: PartitionOwner | None,
 ) -> PartitionLag:
@@ -301,7 +301,7 @@ def _distance(committed: int | None, end: int | None) -> int | None:
 
 # -- Timestamps of single records, by small fetches
 
-Place = tuple[TopicPartition, int]
+Position = tuple[TopicPartition, int]
 """A partition and an offset in it."""
 Found = dict[TopicPartition, "int | KafkaError | None"]
 Read = dict[int, "int | None"]
@@ -316,15 +316,15 @@ _FIRST_THAT_COMES_WHOLE = 3
 
 
 async def first_timestamps(
-    router: Router, places: Iterable[Place], deadline: float
-) -> dict[Place, int]:
+    router: Router, positions: Iterable[Position], deadline: float
+) -> dict[Position, int]:
     """Return the timestamp of the first record at or after each offset, in milliseconds.
 
     The result leaves out offsets where no record can be read. Each broker gets one request at a
     time, independent of other brokers; a response has about a megabyte.
     """
     offsets: dict[TopicPartition, list[int]] = {}
-    for tp, offset in sorted(set(places)):
+    for tp, offset in sorted(set(positions)):
         offsets.setdefault(tp, []).append(offset)
 
     async def send(node_id: int, part: list[TopicPartition]) -> Outcomes[TopicPartition, Read]:
@@ -344,7 +344,7 @@ async def first_timestamps(
                     read[tp][wanted[tp]] = each if isinstance(each, int) else None
         return {**read, **failed}
 
-    timestamps = await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
+    timestamps = await attempt(by_leader(router, offsets, send, deadline, missing_for=0), offsets)
     return {
         (tp, offset): timestamp
         for tp, read in timestamps.items()

@@ -588,10 +588,10 @@ class AIOKafkaAdminClient(Reporting):
             group_coordinator_id: the broker to ask; by default the coordinator is looked up.
             include_authorized_operations: also return the operations that the user may do.
         """
-        from aiokafka.admin import _upstream_calls
+        from aiokafka.admin import _upstream_groups
 
         refuse_other_names("group_ids", group_ids)
-        return await _upstream_calls.describe_groups(
+        return await _upstream_groups.describe_groups(
             self._router,
             group_ids,
             group_coordinator_id,
@@ -603,16 +603,16 @@ class AIOKafkaAdminClient(Reporting):
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
         """Return (group, protocol type) of the groups on these brokers (default: all)."""
-        from aiokafka.admin import _upstream_calls
+        from aiokafka.admin import _upstream_groups
 
-        return await _upstream_calls.list_groups(self._router, broker_ids, self._deadline())
+        return await _upstream_groups.list_groups(self._router, broker_ids, self._deadline())
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
         """Return the id of the broker that coordinates a group (type 0) or transactional id (1)."""
-        from aiokafka.admin import _upstream_calls
+        from aiokafka.admin import _upstream_groups
 
         deadline = self._deadline()
-        return await _upstream_calls.find_coordinator(
+        return await _upstream_groups.find_coordinator(
             self._router, group_id, coordinator_type, deadline
         )
 
@@ -631,10 +631,10 @@ class AIOKafkaAdminClient(Reporting):
         group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
         2.5).
         """
-        from aiokafka.admin import _upstream_calls
+        from aiokafka.admin import _upstream_groups
 
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await _upstream_calls.list_offsets(
+        return await _upstream_groups.list_offsets(
             self._router, group_id, tps, require_stable, group_coordinator_id, self._deadline()
         )
 
@@ -649,10 +649,10 @@ class AIOKafkaAdminClient(Reporting):
         Raises UnknownMemberIdError for a name that is not in the group, after the others were
         removed.
         """
-        from aiokafka.admin import _upstream_calls
+        from aiokafka.admin import _upstream_groups
 
         refuse_other_names("group_instance_ids", group_instance_ids)
-        await _upstream_calls.remove_members(
+        await _upstream_groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
 

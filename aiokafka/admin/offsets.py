@@ -160,7 +160,7 @@ async def list_offsets(
         )
         return {tp: one for found in await together(each) for tp, one in found.items()}
 
-    return await by_leader(router, places, router.in_half(send, deadline), deadline, patience=0)
+    return await by_leader(router, places, router.in_half(send, deadline), deadline, missing_for=0)
 
 
 def _needs(place: int) -> tuple[int, str]:

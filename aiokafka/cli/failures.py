@@ -51,7 +51,7 @@ _MISSING = (
     errors.VoterNotFound,
 )
 
-_ANSWERS = (*_REFUSED, *_MISSING)
+_RESPONSES = (*_REFUSED, *_MISSING)
 _WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueError, TypeError)
 
 
@@ -88,7 +88,7 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, errors.AdminItemsError):
         codes = {code_of(each) for each in error.errors.values()}
         return codes.pop() if len(codes) == 1 else 1
-    if isinstance(error, errors.KafkaTimeoutError) and isinstance(error.__cause__, _ANSWERS):
+    if isinstance(error, errors.KafkaTimeoutError) and isinstance(error.__cause__, _RESPONSES):
         return code_of(error.__cause__)  # brokers responded with this error until the deadline
     if isinstance(error, _LATE):
         return 3

@@ -72,15 +72,15 @@ class Sending:
         producer: AIOKafkaProducer,
         topic: str,
         progress: Progress,
-        partition: int | None = None,
-        takes_batches: Callable[[], Awaitable[bool]] | None = None,
+        partition: int | None,
+        session: Session,
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._progress = progress
         self._partition = partition
-        self._takes_batches = takes_batches
-        self._batches_fit = True
+        self._session = session
+        self._batches_fit: bool | None = None
         self._turn = random.randrange(1_000_000)
         # Open batches by partition, with the number of their first record. ANY is for records
         # without a key.
@@ -124,9 +124,8 @@ class Sending:
 
         The producer splits batches that are too large only if it has built them itself.
         """
-        ask, self._takes_batches = self._takes_batches, None
-        if ask is not None:
-            self._batches_fit = await ask()
+        if self._batches_fit is None:
+            self._batches_fit = await _takes_batches(self._session, self._topic)
         return self._batches_fit
 
     async def _batch(self, columns: LineColumns) -> None:
@@ -404,8 +403,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     options = {**_producer_options(given), "max_batch_size": _batch_size(session)}
     producer = session.producer(**options)
     await producer.start()
-    takes_batches = functools.partial(_takes_batches, session, topic)
-    sending = Sending(producer, topic, progress, given["partition"], takes_batches)
+    sending = Sending(producer, topic, progress, given["partition"], session)
     found = functools.partial(find_to_send, session, producer, topic)
     try:
         if given["transactional_id"] is None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from aiokafka._jaas import read_login
+from aiokafka._jaas import LOGIN_PREFIXES, read_login
 from aiokafka.errors import KafkaConfigurationError
 
 log = logging.getLogger("aiokafka.cli")
@@ -129,17 +129,7 @@ _WITHOUT_EFFECT = frozenset(
         *("reconnect.backoff.jitter.ms", "request.required.acks", "acks", "group.id"),
     }
 )
-_PREFIXES_WITHOUT_EFFECT = (
-    "sasl.kerberos.ticket.renew.",
-    "sasl.login.refresh.",
-    "sasl.login.retry.",
-    "sasl.oauthbearer.clock.",
-    "sasl.oauthbearer.expected.",
-    "sasl.oauthbearer.jwks.",
-    "sasl.oauthbearer.scope.claim.",
-    "sasl.oauthbearer.sub.claim.",
-    "sasl.server.",
-)
+_PREFIXES_WITHOUT_EFFECT = (*LOGIN_PREFIXES, "sasl.server.")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer._context import ConsumerMeter
     from aiokafka.consumer._partition_state import PartitionState
-    from aiokafka.consumer._shared import ConsumerMeter
     from aiokafka.consumer.fetch.fetcher import FetchTargets
     from aiokafka.consumer.fetch.record_queue import RecordQueue
     from aiokafka.consumer.group.group import GroupMembership
@@ -279,7 +279,7 @@ class ConsumerHealthMonitor:
             if state.is_withheld:
                 continue
             since = targets.silent_since(state, outages) if is_any_away else None
-            node_id = state.home.node_id
+            node_id = state.target.node_id
             if since is not None and state.tp in absent:
                 yield self._absence(state, since)
             elif since is not None and node_id is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.consumer._context import ConsumerContext, intercepting
 from aiokafka.consumer._partition_state import Phase
-from aiokafka.consumer._shared import Shared, intercepting
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["intercept", "intercept_one"]
 
 
 async def intercept(
-    shared: Shared, records: Records, began_at: float, deadline: float | None
+    context: ConsumerContext, records: Records, began_at: float, deadline: float | None
 ) -> Records:
     """Return `records` as changed by the interceptors. The reading call began at `began_at` (loop
     time).
@@ -36,19 +36,19 @@ async def intercept(
     At `deadline` (loop time; None = never), and when the consumer stops or fails, the position of
     all partitions moves back.
     """
-    interception = shared.interception
+    interception = context.interception
     if interception is None:
         return records
-    assignment = shared.subscriptions.assignment
+    assignment = context.subscriptions.assignment
     # Count first, because interceptors may change the lists.
     counts = {state: len(some) for tp, some in records.items() if (state := assignment.get(tp))}
-    with shared.desk.intercepting(), intercepting(shared.desk):
+    with context.queue.intercepting(), intercepting(context.queue):
         try:
             for state in counts:
                 state.show(records[state.tp][0].offset)
             interception.tell("on_poll", asyncio.get_running_loop().time() - began_at)
             result = await interception.pass_on("on_consume", records, _are_records)
-            is_free = await shared.desk.wait_for_release(deadline)
+            is_free = await context.queue.wait_for_release(deadline)
         except BaseException:
             for state, count in counts.items():
                 state.give_back(count)
@@ -58,17 +58,17 @@ async def intercept(
                 state.give_back(count)
             return {}
         for state in counts:
-            state.hand_over(shared.desk.buffer.call)
+            state.hand_over(context.queue.buffer.call)
     gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
     return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
 
 
 async def intercept_one(
-    shared: Shared, record: ConsumerRecord[Any, Any], began_at: float
+    context: ConsumerContext, record: ConsumerRecord[Any, Any], began_at: float
 ) -> ConsumerRecord[Any, Any] | None:
     """Return one record as changed by the interceptors; None if they drop it."""
     place = TopicPartition(record.topic, record.partition)
-    records = await intercept(shared, {place: [record]}, began_at, None)
+    records = await intercept(context, {place: [record]}, began_at, None)
     return next((one for some in records.values() for one in some), None)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from aiokafka.consumer._context import ConsumerContext, ConsumerMeter
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.consumer._shared import ConsumerMeter, Shared
 from aiokafka.metrics import Metric, MetricKind, MetricsSnapshot
 from aiokafka.metrics._values import GroupWriter
 from aiokafka.structs import TopicPartition
@@ -32,21 +32,21 @@ _Row = tuple[TopicPartition, int, int | None, int | None, int | None, bool]
 
 
 def read_consumer(
-    shared: Shared, group: GroupMembership | None, buffered: int, now: float
+    context: ConsumerContext, group: GroupMembership | None, buffered: int, now: float
 ) -> MetricsSnapshot:
     """Return all metrics of a consumer at `now` (loop time). `buffered` is the number of bytes of
     unread responses."""
-    states = list(shared.subscriptions.assignment.states())
-    root = GroupWriter("consumer-metrics", {"client-id": shared.config.client.client_id})
+    states = list(context.subscriptions.assignment.states())
+    root = GroupWriter("consumer-metrics", {"client-id": context.config.client.client_id})
     fetch = root.tagged(_FETCH)
-    metrics = [*shared.client.metrics("consumer"), *_fetches(fetch, shared.meter, states)]
-    metrics += root.gauges(**shared.client.waits.gauges())
+    metrics = [*context.client.metrics("consumer"), *_fetches(fetch, context.meter, states)]
+    metrics += root.gauges(**context.client.waits.gauges())
     metrics += fetch.gauges(fetch_buffer_bytes=buffered)
-    partitions = _PartitionRows(fetch.tags, states, shared.config.read_committed)
+    partitions = _PartitionRows(fetch.tags, states, context.config.read_committed)
     metrics += fetch.gauges(records_lag_max=partitions.largest_lag())
     if group is not None:
         coordinator = root.tagged("consumer-coordinator-metrics")
-        metrics += _coordinator(coordinator, shared.meter, group, len(states), now)
+        metrics += _coordinator(coordinator, context.meter, group, len(states), now)
     return MetricsSnapshot(metrics, partitions)
 
 

@@ -17,7 +17,7 @@ cdef class PartitionState:
     cdef public object phase
     cdef public object reset_to
     cdef public object cursor
-    cdef public object home
+    cdef public object target
     cdef public object retry
     cdef public object fetcher
     cdef public object highwater

@@ -25,7 +25,7 @@ __all__ = [
     "OUTDATED",
     "PATIENCE_WITH_UNKNOWN",
     "FetchCursor",
-    "Home",
+    "FetchTarget",
     "LeaderEpochs",
     "PartitionState",
     "Phase",
@@ -174,7 +174,7 @@ class FetchCursor:
         self.leader_epoch = epoch
 
 
-class Home:
+class FetchTarget:
     """The broker that one partition is fetched from. Written by `FetchTargets` only."""
 
     __slots__ = ("node_id", "preferred", "preferred_until")
@@ -342,7 +342,7 @@ class PartitionState:
     phase: Phase
     reset_to: object
     cursor: FetchCursor
-    home: Home
+    target: FetchTarget
     retry: Retry
     fetcher: Fetcher | None
     highwater: int | None
@@ -366,7 +366,7 @@ class PartitionState:
         self.phase = Phase.UNSET
         self.reset_to = None  # an OffsetSpec while RESETTING
         self.cursor = FetchCursor()
-        self.home = Home()
+        self.target = FetchTarget()
         self.retry = Retry()
         self.fetcher = None
         self.highwater = None
@@ -623,7 +623,7 @@ class PartitionState:
 
     def leave_replica(self) -> bool:
         """Fetch from the leader instead of the preferred replica; return whether there was one."""
-        if self.home.preferred is None or self.fetcher is None:
+        if self.target.preferred is None or self.fetcher is None:
             return False
         self.fetcher.refuse_replica(self)
         return True

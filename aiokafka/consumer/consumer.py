@@ -44,9 +44,9 @@ from aiokafka.consumer._arguments import (
     to_assign,
     topic_names,
 )
+from aiokafka.consumer._context import ConsumerContext, refuse_in_listener, telemetry_labels
 from aiokafka.consumer._health import ConsumerHealthMonitor
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.consumer._shared import Shared, refuse_in_listener, telemetry_labels
 from aiokafka.consumer.fetch.buffer import RecordIterator
 from aiokafka.consumer.fetch.fetcher import Fetcher, FetchTargets
 from aiokafka.consumer.fetch.record_queue import RecordQueue
@@ -162,19 +162,20 @@ _NO_PARTITIONS = "partitions must be TopicPartition namedtuples"
 class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     """Reads records from a Kafka cluster.
 
-    Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
-    pattern. The members of a group share them; without `group_id` every partition is read.
+    Subscribe to topics with the arguments, or with `subscribe()` by name or pattern; or choose
+    partitions with `assign()`. The members of a group divide the partitions of their topics among
+    them; without `group_id` the consumer reads all partitions.
 
-    A consumer belongs to the event loop it was made in. It fetches ahead in the background, up to
-    `fetch_buffer_memory` bytes over all brokers; records are decoded in the task that asks for
-    them. A call that is cancelled or times out has taken no records: the next one gets them.
+    A consumer belongs to the event loop in which it was created. It fetches ahead in the
+    background, up to `fetch_buffer_memory` bytes over all brokers; the reading task decodes the
+    records. A call that is cancelled or times out consumes no records: the next call returns them.
 
-    The types of keys and values are those that the deserializers return, else `bytes | None`:
+    The deserializers determine the types of keys and values, by default `bytes | None`:
     `AIOKafkaConsumer(value_deserializer=as_order)` is an `AIOKafkaConsumer[bytes | None, Order]`.
 
-    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop;
-    `loop` is the one that it will be used in, where none is running yet, which is deprecated.
-    `api_version` is accepted, without effect.
+    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
+    The deprecated `loop` is the future event loop, for a consumer created before the loop runs.
+    `api_version` is accepted without effect.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -326,10 +327,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription = subscription
         self._queue = queue = RecordQueue()
         self._monitor = health = ConsumerHealthMonitor(client, config, self._subscription)
-        self._shared = shared = Shared(client, config, self._subscription, queue, health.look)
+        self._context = context = ConsumerContext(client, config, self._subscription, queue, health)
         # The tasks must not refer to the consumer, or `__del__` could not warn of an unclosed one.
-        self._owner = tasks = TaskOwner(config.client.client_id, shared.fail)
-        targets = FetchTargets(shared)
+        self._owner = tasks = TaskOwner(config.client.client_id, context.fail)
+        targets = FetchTargets(context)
         self._committer: OffsetCommitter | None = None
         self._joined: GroupMembership | None = None
         self._group_view: GroupView | None = None
@@ -337,15 +338,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             # Imported here, so that a consumer without a group does not load it.
             from aiokafka.consumer.group import group
 
-            self._committer = group.make_committer(shared, config.group_id)
-        self._resolver = OffsetResolver(shared, tasks, targets, self._committer)
-        self._fetch = Fetcher(shared, tasks, targets, self._resolver)
+            self._committer = group.make_committer(context, config.group_id)
+        self._resolver = OffsetResolver(context, tasks, targets, self._committer)
+        self._fetch = Fetcher(context, tasks, targets, self._resolver)
         if self._committer is not None:
-            self._joined = group.GroupMembership(shared, self._fetch, self._committer)
-            self._group_view = group.GroupView(shared, self._joined)
+            self._joined = group.GroupMembership(context, self._fetch, self._committer)
+            self._group_view = group.GroupView(context, self._joined)
             add_reader(self._loop, self._group_view)
-        self._coordinator = self._joined or NoGroup(shared, self._fetch)
-        health.begin(queue, tasks, targets, self._coordinator, shared.meter)
+        self._coordinator = self._joined or NoGroup(context, self._fetch)
+        health.begin(queue, tasks, targets, self._coordinator, context.meter)
         self._all_topics: AllTopics | None = None
         self._is_started = False
         self._yielded_at = 0.0
@@ -376,15 +377,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         the first assignment, and start to fetch. With `auto_offset_reset="latest"`, all records
         written after it returns are read.
 
-        Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when such a
-        topic does not come into being within `request_timeout_ms`, TopicAuthorizationFailedError
-        when all of them are denied, AuthenticationFailedError; KafkaTimeoutError when the group has
-        no coordinator for so long, or gives this member no assignment within `max_poll_interval_ms`
-        (which other members may take for a rebalance), 5/4 of `rebalance_timeout_ms` or
+        Raises KafkaConnectionError if no broker responds, UnknownTopicOrPartitionError if a topic
+        does not exist after `request_timeout_ms`, TopicAuthorizationFailedError if all topics are
+        denied, AuthenticationFailedError; KafkaTimeoutError if the group has no coordinator for
+        `request_timeout_ms`, or no assignment for this member within `max_poll_interval_ms` (which
+        other members may take to rejoin), 5/4 of `rebalance_timeout_ms` or
         `default_api_timeout_ms`, whichever is longest; GroupAuthorizationFailedError;
-        ConsumerStoppedError when another task calls `stop()`; IllegalStateError, also an
-        AssertionError, when it was started before, or in another loop. After a failure or a
-        cancellation everything is closed; the next call begins again, with the same subscription.
+        ConsumerStoppedError if another task calls `stop()`; IllegalStateError (also an
+        AssertionError) if the consumer was started before, or in another event loop. After a
+        failure or a cancellation everything is closed, and `start()` may be called again, with the
+        same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise WrongStart("start() is called in another event loop than the constructor")
@@ -428,8 +430,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._fetch.start()
         self._coordinator.on_metadata()
         self._owner.start(self._resolver.run(), name="offsets")
-        if self._shared.interception is not None:
-            self._owner.start(self._shared.interception.run(), name="interceptors")
+        if self._context.interception is not None:
+            self._owner.start(self._context.interception.run(), name="interceptors")
         await self._coordinator.start(self._owner)
         await self._await_positions(deadline)
 
@@ -521,9 +523,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             await self._coordinator.stop(deadline)
         limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
         await self._coordinator.close(limit)
-        if self._shared.interception is not None:
-            await self._shared.interception.finish(limit)
-            self._shared.interception.close()
+        if self._context.interception is not None:
+            await self._context.interception.finish(limit)
+            self._context.interception.close()
         await self._owner.stop(limit)
         await self._fetch.close()
         self._monitor.close()
@@ -550,8 +552,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._monitor.close()
         self._coordinator.abandon()
         self._owner.cancel()
-        if self._shared.interception is not None:
-            self._shared.interception.close()
+        if self._context.interception is not None:
+            self._context.interception.close()
         self._client.abort()
 
     def _check(self) -> None:
@@ -691,12 +693,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 await self._fetch.wait_for_records(wanted, self._next_look(told_at))
                 self._yielded_at = self._loop.time()
                 self._check_can_read()
-            elif self._shared.interception is None:
+            elif self._context.interception is None:
                 return record
             else:
                 from aiokafka.consumer._interception import intercept_one
 
-                record = await intercept_one(self._shared, record, began_at)
+                record = await intercept_one(self._context, record, began_at)
                 if record is not None:
                     return record
                 await self._maybe_yield()
@@ -745,11 +747,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             if not in_time and until == deadline:
                 break
         result = records
-        if records and self._shared.interception is not None:
+        if records and self._context.interception is not None:
             from aiokafka.consumer._interception import intercept
 
             limit_at = began_at + timeout_ms / 1000
-            result = await intercept(self._shared, records, began_at, limit_at)
+            result = await intercept(self._context, records, began_at, limit_at)
         self._fetch.settle(records)
         return result
 
@@ -1173,7 +1175,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         from aiokafka.consumer._metrics import read_consumer
 
         buffered = self._fetch.buffered_bytes
-        return read_consumer(self._shared, self._joined, buffered, self._loop.time())
+        return read_consumer(self._context, self._joined, buffered, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -1225,7 +1227,7 @@ _ANEXT = AIOKafkaConsumer.__anext__
 def _with_epochs(
     assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return `offsets`, each with the leader epoch of the record before it, if known."""
+    """Add the leader epoch of the record before each offset, if known."""
     return {
         tp: entry
         if entry.leader_epoch >= 0

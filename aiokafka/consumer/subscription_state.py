@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from aiokafka._partitions import as_partition
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.consumer._context import Signal
 from aiokafka.consumer._partition_state import PartitionState
-from aiokafka.consumer._shared import Signal
 from aiokafka.errors import IllegalStateError, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
 
@@ -27,8 +27,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer._partition_state import PartitionState as TopicPartitionState
-    from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.fetch.fetcher import Fetcher
 else:
     TopicPartitionState = PartitionState  # aiokafka's name
@@ -377,12 +377,12 @@ class SubscribedTopics:
     which the error is reported for, since the topic's partitions are unknown.
     """
 
-    def __init__(self, shared: Shared) -> None:
-        self._client = shared.client
-        self._config = shared.config
-        self._subscriptions = shared.subscriptions
-        self._queue = shared.desk
-        self._on_change = shared.on_change
+    def __init__(self, context: ConsumerContext) -> None:
+        self._client = context.client
+        self._config = context.config
+        self._subscriptions = context.subscriptions
+        self._queue = context.queue
+        self._health = context.health
         self._denied: dict[str, PartitionState] = {}
 
     async def follow(self, on_metadata: Callable[[], None]) -> None:
@@ -391,7 +391,7 @@ class SubscribedTopics:
             # Get the future first, so that a snapshot during the calls is not missed.
             changed = self._client.metadata_changed()
             on_metadata()
-            self._on_change()
+            self._health.look()
             await changed
 
     def request(self) -> None:

@@ -1,6 +1,279 @@
-"""The current state of clients, as data for JSON and over HTTP."""
+"""The current state of clients: `snapshot`, and `DebugApp`, which serves it over HTTP.
 
-from aiokafka.debug._app import DebugApp, snapshot
+`LoopLag` measures the lag of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from datetime import datetime, timezone
+from typing import Any
+
+from aiokafka import _clock
+from aiokafka._version import __version__
 from aiokafka.debug._loop_lag import LoopLag
+from aiokafka.metrics import Distribution, Metric
+from aiokafka.metrics._clients import as_clients, clients
+from aiokafka.metrics.prometheus import KafkaCollector
 
 __all__ = ["DebugApp", "LoopLag", "snapshot"]
+
+
+# -- Snapshots
+
+
+_KINDS = (("consumer-metrics", "consumer"), ("producer-metrics", "producer"))
+_BUFFERS = {
+    "buffer-total-bytes",
+    "buffer-available-bytes",
+    "fetch-buffer-bytes",
+    "waiting-threads",
+    "batches-pending",
+    "requests-in-flight",
+}
+_PARALLEL = ("running", "unfinished", "unfinished_bytes", "waiting")
+
+
+def snapshot(client: Any) -> dict[str, Any]:
+    """Return the current state of a producer, consumer, admin client or `ParallelConsumer`.
+
+    The result is data for JSON: `json.dumps(snapshot(client))` works at any time, even before
+    `start()` and after `stop()`. No request is sent, and no state changes. Times are in seconds,
+    those with `_ms` in milliseconds; unknown values are None or left out. The result has neither
+    passwords nor contents of records. Call it in the event loop of the client.
+    """
+    if hasattr(client, "unfinished"):
+        return _of_parallel(client)
+    metrics = list(client.metrics())
+    kind = _kind_of(metrics)
+    taken = datetime.fromtimestamp(_clock.wall_time(), timezone.utc).isoformat()
+    found: dict[str, Any] = {
+        "kind": kind,
+        "client_id": next((m.tags["client-id"] for m in metrics if "client-id" in m.tags), None),
+        "taken_at": taken,
+        "version": __version__,
+    }
+    if hasattr(client, "health"):
+        found["health"] = client.health().as_dict()
+    own = f"{kind}-metrics".replace(" ", "-")
+    found["metadata_age"] = _one(metrics, own, "metadata-age")
+    if kind == "consumer":
+        found.update(_reading(client, metrics))
+    if kind == "producer":
+        found["transactional_id"] = client.transactional_id
+        found["topics"] = _by_tag(metrics, "producer-topic-metrics", "topic")
+    found["buffers"] = {_key(m.name): m.value for m in metrics if m.name in _BUFFERS}
+    found["connections"] = {
+        "all": {
+            _key(m.name): m.value
+            for m in metrics
+            if m.group == own and m.name.startswith(("connection-", "request-", "response-"))
+            if not isinstance(m.value, Distribution)
+        },
+        "nodes": _by_tag(metrics, own.replace("-metrics", "-node-metrics"), "node-id"),
+    }
+    return found
+
+
+def _kind_of(metrics: Iterable[Metric]) -> str:
+    """Return the kind of the client with these metrics."""
+    groups = {metric.group for metric in metrics}
+    return next((kind for group, kind in _KINDS if group in groups), "admin client")
+
+
+def _of_parallel(parallel: Any) -> dict[str, Any]:
+    failure = parallel.failure
+    return {
+        "kind": "parallel consumer",
+        **{name: getattr(parallel, name) for name in _PARALLEL},
+        "failure": None if failure is None else repr(failure),
+        "consumer": snapshot(parallel.consumer),
+    }
+
+
+def _reading(consumer: Any, metrics: list[Metric]) -> dict[str, Any]:
+    """Return the subscription, the assignment and the group of a consumer."""
+    partitions = [
+        {"topic": topic, "partition": int(number), **values}
+        for (topic, number), values in sorted(_of_partitions(metrics).items())
+    ]
+    group = {
+        _key(metric.name): _plain(metric)
+        for metric in metrics
+        if metric.group == "consumer-coordinator-metrics"
+    }
+    return {
+        "subscription": sorted(consumer.subscription()),
+        "assignment": partitions,
+        "group": {"group_id": consumer.group_id, **group} if consumer.group_id else None,
+    }
+
+
+def _of_partitions(metrics: list[Metric]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return position, lag and other values of the assigned partitions."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for metric in metrics:
+        if metric.group == "consumer-fetch-manager-metrics" and "partition" in metric.tags:
+            place = (metric.tags["topic"], metric.tags["partition"])
+            unknown = {"position": None, "lag": None, "lead": None}
+            values = found.setdefault(place, unknown)
+            name = _key(metric.name).removeprefix("records_")
+            values[name] = bool(metric.value) if name == "paused" else metric.value
+    return found
+
+
+def _by_tag(metrics: list[Metric], group: str, tag: str) -> list[dict[str, Any]]:
+    """Return the metrics of a group, one dict for each value of `tag`."""
+    found: dict[str, dict[str, Any]] = {}
+    for metric in metrics:
+        if metric.group == group and tag in metric.tags:
+            one = found.setdefault(metric.tags[tag], {_key(tag): metric.tags[tag]})
+            one[_key(metric.name)] = _plain(metric)
+    return list(found.values())
+
+
+def _one(metrics: list[Metric], group: str, name: str) -> Any:
+    return next((m.value for m in metrics if m.group == group and m.name == name), None)
+
+
+def _plain(metric: Metric) -> Any:
+    value = metric.value
+    if isinstance(value, Distribution):
+        return {"count": value.count, "mean": value.mean, "max": value.max}
+    return value
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Response = tuple[int, str, bytes]
+
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+_READY = {"running", "rebalancing", "unsubscribed"}
+"""States of a client that works, or will work without intervention."""
+
+
+class DebugApp:
+    """Serves the state of the clients of a process. It is an ASGI application without a framework.
+
+    ================== ==================================================================
+    ``/health/live``   503 if a client has failed and needs a restart
+    ``/health/ready``  503 if a client does not work at the moment
+    ``/metrics``       metrics for Prometheus (needs prometheus-client)
+    ``/debug``         `snapshot` of each client
+    ================== ==================================================================
+
+    Run it with any ASGI server, in the event loop of the clients, or mount it in an application::
+
+        app = FastAPI(lifespan=...)
+        app.mount("/kafka", DebugApp())
+
+    It has no access control: keep it from the public.
+    """
+
+    def __init__(self, *only: Any) -> None:
+        """Serve `only` these clients, or by default all clients of the process.
+
+        Clients that are created later are included by default, and stopped clients are left out.
+        Given clients are served even when they are stopped.
+        """
+        self._only = as_clients("only", only)
+        self._registry: Any = None
+        self._routes: dict[str, Callable[[], Response]] = {
+            "/health/live": self._live,
+            "/health/ready": self._ready,
+            "/metrics": self._metrics,
+            "/debug": self._debug,
+        }
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Respond to an ASGI request."""
+        if scope["type"] == "lifespan":
+            return await _lifespan(receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1003})
+        status, kind, body = await self._respond(scope)
+        headers = [
+            (b"content-type", kind.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+        ]
+        if status == 405:
+            headers.append((b"allow", b"GET, HEAD"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        is_head = scope["method"] == "HEAD"
+        await send({"type": "http.response.body", "body": b"" if is_head else body})
+
+    async def _respond(self, scope: Message) -> Response:
+        # Some frameworks leave the mount point in the path.
+        root = scope.get("root_path", "").rstrip("/")
+        path = scope["path"].removeprefix(root).rstrip("/")
+        route = self._routes.get(path)
+        if route is None:
+            return 404, _TEXT, f"There are {', '.join(self._routes)}\n".encode()
+        if scope["method"] not in ("GET", "HEAD"):
+            return 405, _TEXT, b"GET it\n"
+        if path == "/metrics":
+            # Formatting tens of thousands of series takes a second.
+            return await asyncio.to_thread(route)
+        return route()
+
+    def _clients(self) -> list[Any]:
+        return list(self._only) if self._only else list(clients())
+
+    def _states(self) -> list[dict[str, str]]:
+        """Return the health of each client that has `health`."""
+        found = []
+        for client in self._clients():
+            if not hasattr(client, "health"):
+                continue
+            health = client.health()
+            if health.state != "closed" or self._only:
+                state = {"state": str(health.state), "reason": health.reason}
+                found.append({"client": repr(client), **state})
+        return found
+
+    def _probe(self, states: list[dict[str, str]], is_good: bool) -> Response:
+        body = {"ok": is_good, "clients": states}
+        return 200 if is_good else 503, _JSON, json.dumps(body).encode()
+
+    def _live(self) -> Response:
+        states = self._states()
+        return self._probe(states, all(state["state"] != "failed" for state in states))
+
+    def _ready(self) -> Response:
+        states = self._states()
+        return self._probe(states, all(state["state"] in _READY for state in states))
+
+    def _metrics(self) -> Response:
+        try:
+            prometheus: Any = importlib.import_module("prometheus_client")
+        except ImportError:
+            text = b"Prometheus' client is missing: pip install aiokafka[prometheus]\n"
+            return 501, _TEXT, text
+        if self._registry is None:
+            registry = prometheus.CollectorRegistry()
+            registry.register(KafkaCollector(self._only or None))
+            self._registry = registry
+        return 200, prometheus.CONTENT_TYPE_LATEST, prometheus.generate_latest(self._registry)
+
+    def _debug(self) -> Response:
+        found = [snapshot(each) for each in self._clients() if not isinstance(each, LoopLag)]
+        return 200, _JSON, json.dumps({"clients": found}).encode()
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Acknowledge start-up and shutdown of the server."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

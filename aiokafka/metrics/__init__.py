@@ -1,5 +1,4 @@
-"""What a program gets to know of its clients' work: snapshots of numbers, and collectors that are
-called with events."""
+"""Metrics of clients: snapshots of numbers, and collectors that are called with events."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Snapshots are dataclasses, which take time to make: only who asks for one needs them.
+    # Imported on demand: dataclasses take time to create.
     if name not in __all__:
         raise AttributeError(f"module 'aiokafka.metrics' has no attribute {name!r}")
     from aiokafka.metrics import _values

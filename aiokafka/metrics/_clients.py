@@ -1,4 +1,4 @@
-"""The clients of this process that have metrics, for what exports them."""
+"""Histograms, and the registry of clients with metrics, for exporters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 
-# -- Count values by size: all that runs of the metrics while no snapshot is asked for
+# -- Histograms
 
 
 LATENCY_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
-"""Bounds in milliseconds for whatever takes time."""
+"""Bounds of durations in milliseconds."""
 
 SIZE_BYTES = tuple(2**power for power in range(7, 27, 2))
-"""Bounds for sizes, from 128 bytes to 32 MiB."""
+"""Bounds of sizes, from 128 bytes to 32 MiB."""
 
 
 class Histogram:
@@ -38,7 +38,7 @@ class Histogram:
     __slots__ = ("_bounds", "_counts", "_max", "_sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """Begin empty. `bounds` are the upper ends of the buckets, in ascending order."""
+        """`bounds` are the upper bounds of the buckets, in ascending order."""
         self._bounds = tuple(bounds)
         self._counts = [0] * (len(self._bounds) + 1)
         self._sum = 0.0
@@ -53,17 +53,17 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were counted."""
+        """The number of values."""
         return sum(self._counts)
 
     def absorb(self, other: Histogram) -> None:
-        """Count what `other`, which has the same bounds, has counted."""
+        """Add the counts of `other`, which has the same bounds."""
         self._counts = [sum(pair) for pair in zip(self._counts, other._counts, strict=True)]
         self._sum += other._sum
         self._max = max(self._max, other._max)
 
     def read(self) -> tuple[int, float, float, tuple[tuple[float, int], ...]]:
-        """Return what was counted so far: the fields of a `Distribution`, in their order."""
+        """Return the fields of a `Distribution`, in order."""
         total = 0
         buckets = []
         for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
@@ -73,29 +73,31 @@ class Histogram:
 
 
 class MeasuredClient(Protocol):
-    """A producer, a consumer, an admin client."""
+    """A client with `metrics()`."""
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the numbers of its work so far."""
+        """Return the current metrics."""
 
 
-# Not a WeakSet: another thread may list them while clients are made. A dict is listed in one go.
+# Not a WeakSet: another thread may list the clients while clients are created. Listing a dict is
+# atomic.
 _CLIENTS: dict[int, weakref.ref[MeasuredClient]] = {}
 
 
 def register(client: MeasuredClient) -> None:
-    """Count `client` in, for as long as the program refers to it."""
+    """Register `client`, by a weak reference."""
     number = id(client)
     _CLIENTS[number] = weakref.ref(client, lambda _: _CLIENTS.pop(number, None))
 
 
 def unregister(client: MeasuredClient) -> None:
-    """Count `client` in no more."""
+    """Remove `client`."""
     _CLIENTS.pop(id(client), None)
 
 
 def as_clients(argument: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return clients that have metrics. Raises TypeError for what is none, or for a single one."""
+    """Return a list of clients with metrics. Raises TypeError for other objects, and for a single
+    client."""
     if not isinstance(values, Iterable):
         raise TypeError(f"{argument}: must be several clients, not one {type(values).__name__}")
     found = tuple(values)
@@ -106,6 +108,6 @@ def as_clients(argument: str, values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def clients() -> list[MeasuredClient]:
-    """Return the clients that there are now."""
+    """Return the existing clients."""
     found = [reference() for reference in list(_CLIENTS.values())]
     return [client for client in found if client is not None]

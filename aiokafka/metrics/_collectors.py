@@ -1,4 +1,4 @@
-"""Base classes of what `metrics_collector=` takes: their methods are called with events."""
+"""Base classes for `metrics_collector=`, whose methods are called with events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class _Collector:
-    """What both collectors have in common: a warning for a method that would never be called."""
+    """The common base, which warns about methods that are never called."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -26,7 +26,7 @@ class _Collector:
             for name in sorted(vars(cls))
             if name.startswith("on_") and not any(name in vars(base) for base in cls.__mro__[1:])
         ]
-        # The classes here declare the events.
+        # Not for the classes of this module, which declare the events.
         if unknown and cls.__module__ != __name__:
             warnings.warn(
                 f"{cls.__name__} has methods that no client calls, perhaps misspelt: "
@@ -37,13 +37,12 @@ class _Collector:
 
 
 class ProducerMetricsCollector(_Collector):
-    """Gets told what becomes of the batches of a producer: `metrics_collector=` takes an instance.
+    """Receives events of a producer's batches: `metrics_collector=` takes an instance.
 
-    Each method does nothing here; a subclass overrides those it wants. They are called with
-    keyword arguments, from the event loop, and the producer goes on when they return: they have to
-    be quick. What one raises is logged, once a minute, and changes nothing. Times are in seconds.
-
-    A producer without a collector, or with this class itself, calls nothing.
+    Override the methods for the events of interest; by default they do nothing. They are called
+    with keyword arguments in the event loop, so they must be fast. Their exceptions are logged once
+    a minute and otherwise ignored. Times are in seconds. A producer with this class itself, or
+    without a collector, makes no calls.
     """
 
     def on_batch_dispatched(
@@ -56,11 +55,10 @@ class ProducerMetricsCollector(_Collector):
         record_count: int,
         attempt: int,
     ) -> None:
-        """Take note that a batch goes into a request, for the first time or again.
+        """Called when a batch is put into a request, at the first or a later attempt.
 
-        `queue_time_seconds` is how long it has waited for this attempt: since its first record, or
-        since the last attempt failed. `batch_size_bytes` is its size before compression. `attempt`
-        counts from 1.
+        `queue_time_seconds` is the time since the first record or the last failed attempt.
+        `batch_size_bytes` is the size before compression. `attempt` starts at 1.
         """
 
     def on_batch_completed(
@@ -73,10 +71,10 @@ class ProducerMetricsCollector(_Collector):
         acknowledged: bool,
         batch_age_seconds: float,
     ) -> None:
-        """Take note that a batch was written, and that its futures have their results.
+        """Called when a batch was written, after its futures were resolved.
 
-        `acknowledged` is False with `acks=0`, where no broker says so. `send_to_completion_seconds`
-        counts from the last dispatch, `batch_age_seconds` from the first record, retries included.
+        `acknowledged` is False with `acks=0`. `send_to_completion_seconds` counts from the last
+        dispatch, `batch_age_seconds` from the first record, including retries.
         """
 
     def on_batch_failed(
@@ -88,31 +86,30 @@ class ProducerMetricsCollector(_Collector):
         record_count: int,
         batch_age_seconds: float,
     ) -> None:
-        """Take note that a batch was given up, and that its futures raise.
+        """Called when a batch has failed, after its futures were resolved.
 
-        `batch_age_seconds` counts from the first record, retries included.
+        `batch_age_seconds` counts from the first record, including retries.
         """
 
     def on_buffer_wait(self, *, topic: str, partition: int, wait_seconds: float) -> None:
-        """Take note that a call of `send` or `send_batch` waited for memory, and for how long.
+        """Called when a call of `send` or `send_batch` has waited for buffer memory.
 
-        It is called once for each such call, when the wait is over, also by an error or a
-        cancellation. `partition` is -1 if that came before a partition was chosen.
+        It is called once for each such call, at the end of the wait, also by an error or a
+        cancellation. `partition` is -1 if no partition was chosen yet.
         """
 
 
 class NullProducerMetricsCollector(ProducerMetricsCollector):
-    """Does nothing, for programs that want to name a collector in any case."""
+    """Does nothing; for programs that always pass a collector."""
 
 
 class ConsumerMetricsCollector(_Collector):
-    """Gets told what a consumer does: `metrics_collector=` takes an instance.
+    """Receives events of a consumer: `metrics_collector=` takes an instance.
 
-    Each method does nothing here; a subclass overrides those it wants. They are called with
-    keyword arguments, from the event loop, and the consumer goes on when they return: they have to
-    be quick. What one raises is logged, once a minute, and changes nothing. Times are in seconds.
-
-    A consumer without a collector, or with this class itself, calls nothing.
+    Override the methods for the events of interest; by default they do nothing. They are called
+    with keyword arguments in the event loop, so they must be fast. Their exceptions are logged once
+    a minute and otherwise ignored. Times are in seconds. A consumer with this class itself, or
+    without a collector, makes no calls.
     """
 
     def on_fetch_completed(
@@ -124,38 +121,37 @@ class ConsumerMetricsCollector(_Collector):
         record_count: int,
         size_bytes: int,
     ) -> None:
-        """Take note that a broker has responded to a fetch of a partition.
+        """Called when a broker has responded to a fetch of a partition.
 
-        `fetch_seconds` is the time from the request to the response, and includes the time that the
-        broker waits for records. `record_count` and `size_bytes` are those of the batches in the
-        response, compressed: records that were fetched for nothing are among them, such as those
-        before the position, or of aborted transactions.
+        `fetch_seconds` is the response time, including the wait of the broker for records.
+        `record_count` and `size_bytes` are those of the compressed batches in the response,
+        including records before the position and of aborted transactions.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:
-        """Take note that a fetch got no response, or an error that the next call raises.
+        """Called when a fetch got no response, or an error that the next call raises.
 
-        Errors that pass by themselves, such as a leader that has moved, are not among them.
+        Not called for passing errors, such as a moved leader.
         """
 
     def on_records_consumed(self, *, topic: str, partition: int, record_count: int) -> None:
-        """Take note that records were handed to the application.
+        """Called when records were returned to the application.
 
-        It is called with the records since the last call, at the end of every `getmany`, and when
-        the records of a response are all returned: for the records of `getone` it is late.
+        It is called at the end of every `getmany`, and when all records of a response were
+        returned. For records of `getone` the call is late.
         """
 
     def on_records_lag(self, *, topic: str, partition: int, lag: int) -> None:
-        """Take note how many offsets are between the position and the end of a partition.
+        """Called with the offsets between the position and the end of a partition.
 
-        It is called when a broker has responded to a fetch of the partition, before the application
-        takes the records of that response.
+        It is called with each response to a fetch of the partition, before the application gets the
+        records of that response.
         """
 
     def on_commit_completed(
         self, *, offsets: Mapping[TopicPartition, int], commit_seconds: float
     ) -> None:
-        """Take note that offsets were committed, by the application or in the background."""
+        """Called when offsets were committed, by the application or in the background."""
 
     def on_commit_failed(
         self,
@@ -164,8 +160,8 @@ class ConsumerMetricsCollector(_Collector):
         exception: BaseException,
         commit_seconds: float,
     ) -> None:
-        """Take note that a commit has failed, after its retries."""
+        """Called when a commit has failed, after its retries."""
 
 
 class NullConsumerMetricsCollector(ConsumerMetricsCollector):
-    """Does nothing, for programs that want to name a collector in any case."""
+    """Does nothing; for programs that always pass a collector."""

@@ -1,4 +1,4 @@
-"""Numbers that clients count, and a snapshot of them as plain data."""
+"""Metrics of clients as plain data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-# -- The totals that clients have by nature, and what to say of a name that finds no metric
+# -- Totals that exist before their first event, and errors for unknown names
 
 
 _OF_NODES = ("request-total", "response-total", "outgoing-byte-total", "incoming-byte-total")
@@ -90,8 +90,8 @@ _TOTALS: dict[str, dict[str, str]] = {
         "record-dead-letter-total": "topic",
     },
 }
-"""The tags that a total may have, by group and name. Some totals appear with the first record of a
-topic, the first partition or the first connection."""
+"""The tags of each total, by group and name. Some totals appear with the first record of a topic,
+the first partition or the first connection."""
 
 _UNKNOWN_AT_FIRST = frozenset(
     {
@@ -108,11 +108,11 @@ _UNKNOWN_AT_FIRST = frozenset(
         "last-heartbeat-seconds-ago",
     }
 )
-"""What is not there from the start, and is not 0 either."""
+"""Metrics that have no value at first, not even 0."""
 
 
 def is_total(name: str, group: str | None, tags: Collection[str], groups: Collection[str]) -> bool:
-    """Tell whether a client that has metrics of `groups` counts this, be it nothing so far."""
+    """Return whether a client with metrics of `groups` has this total, perhaps not yet counted."""
     return any(
         name in totals
         and group in (None, counted)
@@ -125,7 +125,7 @@ def is_total(name: str, group: str | None, tags: Collection[str], groups: Collec
 def not_found(
     name: str, group: str | None, tags: Mapping[str, str], here: Collection[str]
 ) -> KeyError:
-    """Return the error for a name that finds no metric; `here` are the names of all there are."""
+    """Return the KeyError for an unknown name; `here` are the existing names."""
     known = {*here, *_UNKNOWN_AT_FIRST}.union(*_TOTALS.values())
     if name not in known:
         import difflib  # nothing else needs it
@@ -140,21 +140,21 @@ def not_found(
 
 
 def _always_there(group: str) -> str:
-    """Return the group that a client has from the start, if it counts this one."""
+    """Return the group in which a client always has this metric, if there is one."""
     return group.replace("-node-metrics", "-metrics").replace("-topic-metrics", "-metrics")
 
 
 class MetricKind(str, enum.Enum):
-    """How a number behaves. Each is a string, such as `"counter"`."""
+    """The kinds of metrics; strings such as `"counter"`."""
 
     COUNTER = "counter"
-    """It only grows, from the making of the client on."""
+    """A total since the client was created."""
 
     GAUGE = "gauge"
-    """It is what it is at the moment of the snapshot."""
+    """A value at the moment of the snapshot."""
 
     HISTOGRAM = "histogram"
-    """It is a `Distribution`."""
+    """A `Distribution`."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -162,19 +162,19 @@ class MetricKind(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Values that were observed, by size."""
+    """A histogram of observed values."""
 
     count: int
-    """How many there were."""
+    """The number of values."""
 
     sum: float
-    """What they add up to."""
+    """The sum of the values."""
 
     max: float
-    """The largest; 0 without any."""
+    """The largest value; 0 without values."""
 
     buckets: tuple[tuple[float, int], ...]
-    """Pairs of a bound and how many values were at most that; the last bound is infinite."""
+    """Pairs of an upper bound and the number of values up to it; the last bound is infinite."""
 
     @property
     def mean(self) -> float:
@@ -184,33 +184,33 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number of a client at one moment."""
+    """One metric of a client at one moment."""
 
     group: str
-    """The group of Java's client that the metric belongs to, such as `"producer-metrics"`."""
+    """The group in the Java client, such as `"producer-metrics"`."""
 
     name: str
-    """The name that Java's client gives it, such as `"record-send-total"`."""
+    """The name in the Java client, such as `"record-send-total"`."""
 
     value: float | Distribution
-    """The number; of a histogram its distribution."""
+    """The value; a Distribution for a histogram."""
 
     kind: MetricKind
     unit: str
-    """What is counted: `"records"`, `"bytes"`, `"ms"`, or `""` for things that the name names."""
+    """The unit: `"records"`, `"bytes"`, `"ms"`, or `""` if the name tells."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
-    """What it is about: `client-id`, and `topic`, `partition` or `node-id` where it is one of
-    several."""
+    """The tags: `client-id`, and `topic`, `partition` or `node-id` where the metric is per topic,
+    partition or node."""
 
     @property
     def telemetry_name(self) -> str:
-        """The name by the rules of KIP-714: `"org.apache.kafka.producer.record.send.total"`."""
+        """The name by KIP-714, such as `"org.apache.kafka.producer.record.send.total"`."""
         group = self.group.removesuffix("-metrics")
         return f"org.apache.kafka.{group}.{self.name}".replace("-", ".")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as data for JSON, in which the last bound of a histogram is None."""
+        """Return JSON data; the last bound of a histogram is None."""
         value: Any = self.value
         if isinstance(value, Distribution):
             finite = [[bound, count] for bound, count in value.buckets[:-1]]
@@ -226,22 +226,21 @@ class Metric:
 
 
 class MetricRows(Protocol):
-    """Metrics of many partitions, of which the numbers are known; the rest is made when it is
-    asked for."""
+    """Metrics of many partitions as numbers; the Metric objects are created on demand."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Metric]: ...
 
     def named(self, name: str) -> Iterator[Metric]:
-        """Return those of one name."""
+        """Return the metrics of one name."""
 
 
 class MetricsSnapshot(Sequence[Metric]):
-    """All metrics of a client at one moment; it does not change any more.
+    """All metrics of a client at one moment. Immutable.
 
-    The numbers are read when the snapshot is made. The `Metric` objects of single partitions, of
-    which there may be very many, are made when they are asked for.
+    The numbers are read when the snapshot is taken. The `Metric` objects of partitions, of which
+    there may be very many, are created on demand.
     """
 
     def __init__(self, metrics: Iterable[Metric], partitions: MetricRows | None = None) -> None:
@@ -270,10 +269,10 @@ class MetricsSnapshot(Sequence[Metric]):
         return MetricsSnapshot(self._metrics)
 
     def find(self, name: str, group: str | None = None, **tags: str | int) -> list[Metric]:
-        """Return the metrics of this name, group and tags; of any, where none is given.
+        """Return the metrics with this name, group and tags, as far as these are given.
 
-        A tag is written with underscores: `find("records-lag", topic="orders", partition=0)`. A
-        metric without a tag that is asked for is not among them.
+        Tags are written with underscores: `find("records-lag", topic="orders", partition=0)`. A
+        metric must have all given tags.
         """
         wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
         of_partitions = () if self._partitions is None else self._partitions.named(name)
@@ -286,11 +285,11 @@ class MetricsSnapshot(Sequence[Metric]):
         ]
 
     def value(self, name: str, group: str | None = None, **tags: str | int) -> Any:
-        """Return the value of the one metric that `find` finds.
+        """Return the value of the metric that `find` finds.
 
-        Of several it takes the one with the fewest tags: without `topic=`, that of the client. A
-        total of which nothing has been counted is 0, as that of a topic to which no record was
-        sent. Raises KeyError for any other that there is not, naming what is called nearly so.
+        Of several metrics, the one with the fewest tags counts: without `topic=`, the total of the
+        client. A total without an event is 0, such as that of a topic without records. Raises
+        KeyError, with similar names, for an unknown metric.
         """
         found = sorted(self.find(name, group, **tags), key=_tag_count)
         if found:
@@ -306,7 +305,7 @@ class MetricsSnapshot(Sequence[Metric]):
         raise not_found(name, group, wanted, {one.name for one in self._metrics})
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Return all of it as data for JSON."""
+        """Return JSON data of all metrics."""
         return [metric.as_dict() for metric in self]
 
 
@@ -314,7 +313,7 @@ def _tag_count(metric: Metric) -> int:
     return len(metric.tags)
 
 
-# -- What each metric is: its kind and unit, by group and name
+# -- The kind and unit of each metric, by group and name
 
 
 _UNITS = {
@@ -336,7 +335,7 @@ _TIMES = {
 
 
 class GroupWriter(NamedTuple):
-    """Makes the metrics of one group, with the same tags."""
+    """Creates the metrics of one group, with the same tags."""
 
     group: str
     tags: Mapping[str, str]
@@ -346,17 +345,17 @@ class GroupWriter(NamedTuple):
         return self._each(MetricKind.COUNTER, values)
 
     def gauges(self, **values: float | None) -> Iterator[Metric]:
-        """Yield a gauge for each value that is known."""
+        """Yield a gauge for each value that is not None."""
         return self._each(MetricKind.GAUGE, {n: v for n, v in values.items() if v is not None})
 
     def histograms(self, **values: Histogram) -> Iterator[Metric]:
-        """Yield what each histogram has counted."""
+        """Yield a metric for each histogram."""
         return self._each(
             MetricKind.HISTOGRAM, {n: Distribution(*v.read()) for n, v in values.items()}
         )
 
     def tagged(self, group: str, **tags: str | int) -> GroupWriter:
-        """Return a writer for `group`, with these tags besides."""
+        """Return a writer for `group` with additional tags."""
         named = {name.replace("_", "-"): str(value) for name, value in tags.items()}
         return GroupWriter(group, {**self.tags, **named})
 
@@ -377,7 +376,7 @@ def _name_and_unit(key: str) -> tuple[str, str]:
     return name, next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")
 
 
-# -- Sums over clients that share their labels, which do not fall when one of them is gone
+# -- Sums over clients with the same labels, which do not decrease when a client is gone
 
 
 K = TypeVar("K", bound=Hashable)
@@ -400,10 +399,10 @@ class LastingSums:
         self._sums: dict[Any, Value] = {}
 
     def look(self, seen: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
-        """Return what has to be added to the sums of `seen`: what each client counts now."""
+        """Return the amounts to add to the sums of `seen`, the current values of each client."""
         now = {id(client): (weakref.ref(client), counts) for client, counts in seen}
         for number, (client, before) in self._last.items():
-            # An id may belong to another object by now.
+            # The id may have been reused for another object.
             counts = now[number][1] if number in now and now[number][0]() is client() else {}
             for key in before.keys() - counts.keys():
                 self._sums[key] = added(self._sums.get(key), before[key])

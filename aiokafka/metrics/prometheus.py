@@ -1,4 +1,4 @@
-"""The metrics of all clients of a process, for Prometheus (`pip install aiokafka[prometheus]`)."""
+"""Metrics of all clients of a process for Prometheus (`pip install aiokafka[prometheus]`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["KafkaCollector"]
 
 _PER_SECOND = {"ms": 1000, "ns": 1_000_000_000}
 
-# Of several clients with the same client id these are not added up: the largest counts.
+# For several clients with the same client id, the maximum instead of the sum.
 _NOT_ADDED = re.compile(
     r".*(-max|-avg|-ago|-age|-ms)|position|paused|generation|records-lag|records-lead|.*-total-bytes"
 )
@@ -65,15 +65,15 @@ class KafkaCollector:
         self._partitions = partitions
         self._most = most_series
         self._ended = LastingSums()
-        # Several servers may scrape at once, each from a thread of its own.
+        # Concurrent scrapes run in several threads.
         self._lock = threading.Lock()
 
     def describe(self) -> list[Any]:
-        """Return nothing: what there is depends on the clients, which are made later."""
+        """Return nothing: the metrics depend on clients that are created later."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families of metrics. Prometheus' client calls it, from any thread."""
+        """Yield the metric families. Called by the Prometheus client from any thread."""
         with self._lock:
             families, dropped = self._read()
         for (name, kind), series in families.items():
@@ -83,7 +83,7 @@ class KafkaCollector:
         )
 
     def _read(self) -> tuple[_Families, int]:
-        """Return what the clients have counted, and how many values were left out."""
+        """Return the values of the clients, and the number of dropped values."""
         families: _Families = {}
         counted = []
         dropped = 0
@@ -156,7 +156,7 @@ def _labels(metric: Metric) -> Labels:
 
 
 def _merged(name: str, before: Value | None, value: Value) -> Value:
-    """Return one value for two clients with the same labels."""
+    """Return the combined value of two clients with the same labels."""
     if isinstance(before, float | int) and isinstance(value, float | int):
         return max(before, value) if _NOT_ADDED.fullmatch(name) else before + value
     return added(before, value)

@@ -1,4 +1,4 @@
-"""Count what goes over the connections to each broker."""
+"""Counts of bytes, requests and connects, by broker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["NodeTraffic", "Traffic"]
 
 _MOST_NODES = 1000
-"""Ids of brokers that are replaced do not come back, so they would add up."""
+"""Limit of brokers with counts: the ids of replaced brokers do not return."""
 
 
 class NodeTraffic:
-    """What went over the connections to one broker, from the first byte of the handshake on."""
+    """The counts of the connections to one broker, including the handshakes."""
 
     __slots__ = ("bytes_in", "bytes_out", "latency", "requests", "responses", "throttle_ms")
 
@@ -29,11 +29,11 @@ class NodeTraffic:
         self.bytes_out = 0
         self.bytes_in = 0
         self.throttle_ms = 0
-        """Milliseconds for which the broker has asked the client to be silent."""
+        """Total throttle time in milliseconds."""
         self.latency = Histogram(LATENCY_MS)
 
     def absorb(self, other: NodeTraffic) -> None:
-        """Count what a connection has counted before it was known where it leads."""
+        """Add the counts of a connection from before its broker was known."""
         self.requests += other.requests
         self.responses += other.responses
         self.bytes_out += other.bytes_out
@@ -43,10 +43,9 @@ class NodeTraffic:
 
 
 class Traffic:
-    """What a client's connections have carried, by node id; below 0 are bootstrap servers.
+    """The counts of a client by node id; bootstrap servers have negative ids.
 
-    Owns these counts, of which the connections write those of their node, and how many connects
-    there were.
+    Owns the counts and the number of connects. The connections write the counts of their node.
     """
 
     def __init__(self) -> None:
@@ -54,9 +53,9 @@ class Traffic:
         self._gone = NodeTraffic()
         self._started_ms = int(_clock.wall_time() * 1000)
         self.connects = 0
-        """Connections that were made, handshake and authentication included."""
+        """Successful connects, with handshake and authentication."""
         self.failures = 0
-        """Connects that have failed."""
+        """Failed connects."""
 
     def of(self, node_id: int) -> NodeTraffic:
         """Return the counts of one broker, made on first use."""
@@ -70,10 +69,12 @@ class Traffic:
     def read(
         self, client_id: str, role: str, open_now: int, metadata_age: float | None
     ) -> MetricsSnapshot:
-        """Return the metrics of all connections and of each broker.
+        """Return the metrics of all connections, and of each broker.
 
-        `role` names their groups, as in `"producer"`; `open_now` connections are open, and
-        `metadata_age` is that of the metadata in seconds, None without any.
+        Args:
+            role: The prefix of the metric groups, such as `"producer"`.
+            open_now: The number of open connections.
+            metadata_age: The age of the metadata in seconds, None without any.
         """
         from aiokafka.metrics._values import GroupWriter, MetricsSnapshot
 

@@ -1,4 +1,4 @@
-"""Authenticate a connection by SASL: before its first request, and again later."""
+"""SASL authentication of a connection, and re-authentication before its session ends."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ __all__ = ["SessionKeeper", "authenticate", "exchange", "prepare_mechanism"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# No mechanism takes more: a broker that never ends the exchange would hold us in the handshake
-# until its deadline.
+# No mechanism takes more steps. Limits a broker that never ends the exchange.
 _MAX_SASL_STEPS = 16
 
-# Share of the time for a handshake that fetching credentials may take.
+# Share of the handshake timeout for fetching credentials.
 _PREPARING_PART = 0.9
 
 
@@ -48,13 +47,13 @@ async def authenticate(
     timeout: float,
     source: CredentialSource | None = None,
 ) -> None:
-    """Authenticate by SASL, and begin the session. Each step may take `timeout` seconds.
+    """Authenticate by SASL, and start the session. Each step may take `timeout` seconds.
 
-    `host` is the broker's name, which Kerberos proves. Raises AuthenticationMethodNotSupported when
-    the broker does not offer the mechanism, AuthenticationFailedError when it refuses the
-    credentials, KafkaConnectionError (also when there are no credentials), RequestTimedOutError.
+    `host` is the broker's name for Kerberos. Raises AuthenticationMethodNotSupported when the
+    broker does not support the mechanism, AuthenticationFailedError when it rejects the
+    credentials, KafkaConnectionError (also without credentials), RequestTimedOutError.
     """
-    # Less than all of it: the caller's timer would fire first, and lose the reason.
+    # Less than `timeout`: otherwise the caller's timeout would come first and hide the reason.
     left = _PREPARING_PART * timeout
     mechanism = await prepare_mechanism(connection, security, host, left, source)
     await exchange(connection, mechanism, timeout)
@@ -71,13 +70,13 @@ async def prepare_mechanism(
 ) -> Mechanism:
     """Return the configured mechanism with current credentials.
 
-    Raises KafkaConnectionError when there are none within `timeout` seconds, or their source fails,
-    and AuthenticationFailedError when it returns something that cannot be credentials.
+    Raises KafkaConnectionError when their source fails or takes more than `timeout` seconds, and
+    AuthenticationFailedError when its result is invalid.
     """
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
-            # A ticket of Kerberos is for one broker: a failure says nothing about other brokers.
+            # Not for Kerberos, where a ticket is for one broker and so is its failure.
             if source is None or mechanism.name == "GSSAPI":
                 await mechanism.prepare()
             else:
@@ -90,9 +89,9 @@ async def prepare_mechanism(
 
 
 async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: float) -> None:
-    """Authenticate by a mechanism that is prepared; raises as `authenticate`.
+    """Authenticate by a prepared mechanism; raises as `authenticate`.
 
-    On a connection in use the first response comes after those to the requests in flight.
+    On a connection in use, the first response comes after those to the in-flight requests.
     """
     version = connection.pick(SaslHandshakeRequest)
     answer = await connection.send_through(
@@ -115,7 +114,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
         await _exchange_tokens(connection, mechanism, timeout)
-    # Only when the broker has accepted it: a renewal compares with it.
+    # After the broker has accepted it, because a re-authentication compares with it.
     connection.user = mechanism.user
 
 
@@ -152,7 +151,7 @@ async def _exchange_tokens(
 async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
-    """Compute the mechanism's next token, in the default executor where it takes long."""
+    """Compute the next token of the mechanism, in the default executor if that is slow."""
     try:
         if not mechanism.is_slow:
             return mechanism.step(challenge)
@@ -160,7 +159,7 @@ async def _step(
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(None, mechanism.step, challenge)
     except AuthenticationFailedError as error:
-        # The mechanism does not know which broker it speaks to.
+        # Add the broker's name, which the mechanism does not have.
         raise AuthenticationFailedError(f"{connection.peer}: {error.args[0]}") from error
     except asyncio.TimeoutError:
         raise KafkaConnectionError(
@@ -172,9 +171,9 @@ async def _step(
 async def _exchange_raw_tokens(
     connection: BrokerConnection, mechanism: Mechanism, timeout: float
 ) -> None:
-    """Exchange tokens without headers, as before Kafka 1.0.
+    """Exchange tokens without request headers, as before Kafka 1.0.
 
-    There the broker refuses credentials by closing the connection.
+    Such brokers reject credentials by closing the connection.
     """
     token: bytes | None = mechanism.start()
     for _ in range(_MAX_SASL_STEPS):
@@ -195,27 +194,27 @@ async def _exchange_raw_tokens(
     )
 
 
-# -- Keep a connection authenticated for longer than one session (KIP-368)
+# -- Re-authentication (KIP-368)
 
 
-# The part of a session that is used before the next one is begun. The rest is for the responses
-# that come before ours: on a connection for fetches that is a long poll.
+# The fraction of a session after which to re-authenticate. The remaining time is for the in-flight
+# requests, such as long polls of fetches.
 _USED_PART = (0.8, 0.9)
 
-# The part of a session in which to fetch new credentials while the old ones still serve.
+# The fraction of a session for fetching credentials before that.
 _RENEWAL_PART = 0.1
 
-# Brokers refuse a second authentication within a second of the one before.
+# Brokers reject another re-authentication within a second.
 _LEAST_INTERVAL = 1.1
 
 
 class SessionKeeper:
-    """Re-authenticates one connection before each of its sessions ends, until it closes.
+    """Re-authenticates one connection before each session ends, until the connection closes.
 
-    Requests in flight get their responses first, and new ones wait at the connection's gate, so
-    callers notice nothing. Owns the time of the next authentication. A failure closes the
-    connection, as does a change of the user, which no broker allows on an open connection; the next
-    connection starts with the credentials of that time.
+    In-flight requests get their responses first, and new requests wait at the gate, so callers
+    notice nothing. Owns the time of the next re-authentication. A failure closes the connection. So
+    does a change of the user, which brokers do not allow on an open connection; the next connection
+    uses the new credentials.
     """
 
     def __init__(
@@ -225,7 +224,9 @@ class SessionKeeper:
         host: str,
         source: CredentialSource,
     ) -> None:
-        """Keep the connection; `host` is the broker's name, which Kerberos proves."""
+        """Args:
+        host: The broker's name for Kerberos.
+        """
         self._connection = connection
         self._config = config
         self._host = host
@@ -235,7 +236,7 @@ class SessionKeeper:
         self._delays = Backoff(config.retry_backoff, config.retry_backoff_max)
 
     async def run(self) -> None:
-        """Work until the connection is closed or its sessions have no end. Raises nothing."""
+        """Re-authenticate until the connection closes or a session has no end. Raises nothing."""
         connection = self._connection
         while connection.is_open and connection.session_lifetime:
             lifetime = connection.session_lifetime
@@ -255,18 +256,18 @@ class SessionKeeper:
                 self._end(KafkaConnectionError(f"{connection.peer}: unexpected {error!r}"))
 
     async def _renew(self, due: float) -> None:
-        """Re-authenticate at `due` (loop time), with the credentials of that time."""
+        """Re-authenticate at `due` (loop time) with current credentials."""
         connection = self._connection
         try:
-            # Steps of a renewal, and what would go wrong in another order:
-            # 1. Credentials are fetched while the old session serves: that may take seconds, for
-            #    which all requests would wait.
-            # 2. At the time due the gate closes. What is in flight gets its responses, as the
-            #    broker handles requests in their order; what comes waits.
-            # 3. The exchange goes behind those in flight. A request in between would get no
-            #    response, and one after the end of the session would cost the connection.
-            # 4. The gate opens, also after a failure: those that wait then find a closed
-            #    connection, and their callers take another one.
+            # The steps, and the reasons for their order:
+            # 1. Fetch credentials while the old session is valid, because that may take seconds.
+            # 2. Close the gate when the re-authentication is due. In-flight requests get their
+            #    responses, new requests wait.
+            # 3. Send the exchange after the in-flight requests. The broker would not respond to
+            #    other requests during the exchange, and closes the connection for requests after
+            #    the end of the session.
+            # 4. Open the gate, also after a failure: then the waiting requests find a closed
+            #    connection, and their callers use another one.
             mechanism = await self._prepare()
         except KafkaError as error:
             await self._retire(error)
@@ -285,9 +286,9 @@ class SessionKeeper:
             connection.gate.release()
 
     async def _prepare(self) -> Mechanism | None:
-        """Return current credentials, with retries until the session ends.
+        """Return a mechanism with current credentials, with retries until the session ends.
 
-        Returns None if the connection closed meanwhile.
+        Returns None if the connection has closed meanwhile.
         """
         connection = self._connection
         self._delays.reset()
@@ -300,7 +301,7 @@ class SessionKeeper:
                 again = self._loop.time() + self._delays.next()
                 if again >= connection.session_end:
                     raise
-                # Once per outage: the retries that follow have nothing to add.
+                # One warning per outage.
                 log.log(
                     logging.WARNING if self._delays.failures == 1 else logging.DEBUG,
                     "%s: no credentials for re-authentication: %s",
@@ -314,10 +315,11 @@ class SessionKeeper:
     async def _exchange(self, mechanism: Mechanism) -> None:
         connection = self._connection
         now = self._loop.time()
-        # Requests in flight get their responses first, which may take a while.
+        # The responses to the in-flight requests come first.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
-        # Not from when it was sent: the broker counts from when it has read it, behind those.
+        # From the response: the broker counts from when it reads the request, after the earlier
+        # ones.
         self._not_before = self._loop.time() + _LEAST_INTERVAL
         log.debug(
             "%s: re-authenticated by %s in %.0f ms, for %.0f s",
@@ -329,7 +331,7 @@ class SessionKeeper:
         )
 
     async def _retire(self, error: KafkaError) -> None:
-        """Let the requests in flight end, then close because of `error`."""
+        """Wait for the in-flight requests, then close the connection with `error`."""
         connection = self._connection
         connection.gate.hold()
         await connection.drain(connection.last_deadline)

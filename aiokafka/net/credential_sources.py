@@ -1,4 +1,4 @@
-"""Delay calls of what the application gives for credentials and certificates, while it fails."""
+"""Backoff for functions of the application that return credentials and TLS contexts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class CredentialSource:
-    """A token provider or a function of the application. Owns its last failure."""
+    """A token provider or a function of the application, with a backoff. Owns its last failure."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._delays = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
@@ -27,10 +27,10 @@ class CredentialSource:
         self._turn = asyncio.Lock()
 
     async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `ask`; raises as it does.
+        """Return the result of `ask`; raises what it raises.
 
-        After a failure one caller asks again, after the delay. The others wait for it, and fail
-        with it.
+        After a failure, one caller asks again after the backoff. The others wait, and fail with the
+        same error.
         """
         failures = self._delays.failures
         if not failures:
@@ -58,10 +58,10 @@ class CredentialSource:
 
 
 class CredentialSources:
-    """The sources of one client, which all of its connections ask.
+    """The credential sources of one client, shared by its connections.
 
-    Each connection has a backoff of its own, so together they would ask a source that fails many
-    times a second.
+    Each connection has its own backoff. Without a shared one, the connections together would call a
+    failing source many times a second.
     """
 
     def __init__(self, config: ClientConfig) -> None:

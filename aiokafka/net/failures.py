@@ -1,4 +1,4 @@
-"""Explain why a connection failed, with the likely cause."""
+"""Errors of connections, with likely causes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ __all__ = [
 ]
 
 REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
-"""Refused credentials. They are final when a client starts. One that had good credentials may wait
-until they are accepted again: an operator changes them on one broker after the other.
-"""
+"""Rejected credentials. Fatal at the start of a client. A running client, whose credentials were
+accepted before, may retry: operators change credentials on one broker after the other."""
 
-# Alerts of the other side, by how their OpenSSL names end.
+# TLS alerts of the peer, by the endings of their OpenSSL names.
 _WANTS_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
 _REFUSED_CERTIFICATE = (
     "CERTIFICATE_UNKNOWN",
@@ -37,7 +36,7 @@ _REFUSED_CERTIFICATE = (
     "ACCESS_DENIED",
 )
 
-# What helps when the broker's certificate is refused, by X509_V_ERR_ number.
+# Remedies for a rejected broker certificate, by X509_V_ERR_ number.
 _REMEDIES = {
     10: "the broker needs a new one",
     18: "it is self-signed: give it as cafile if it is to be trusted",
@@ -50,23 +49,25 @@ _REMEDIES = {
 
 
 _MAX_SHOWN = 500
-# A shorter secret may be a word of the message by chance, and stars in its place would tell it.
+# A shorter secret may be part of the text by chance, and masking would reveal it.
 _LEAST_HIDDEN = 12
 
 
 def said(words: str, secret: str = "") -> str:
-    """Return what a peer says, for a message: on one line, bounded, without the secret that it was
-    sent."""
+    """Return the text of a peer for a message: on one line, limited, and without `secret`."""
     if len(secret) >= _LEAST_HIDDEN:
         words = words.replace(secret, "***")
     words = words[:_MAX_SHOWN]
-    # Not proven yet: line breaks would forge lines of the log, and escapes steer a terminal.
+    # The peer may be hostile: line breaks would forge log lines, and escapes control a terminal.
     return "".join(char if char.isprintable() else " " for char in words)
 
 
 def handshake_failure(code: int, peer: str, request: str, why: str = "") -> KafkaConnectionError:
-    """Return the error for a code that a request of the handshake should never get. It says nothing
-    of the request that the connection is for, whose caller would take it for its own."""
+    """Return the error for an unexpected error code in the handshake.
+
+    It is not the error of the code itself, which the caller would take for the error of its own
+    request.
+    """
     cause = for_code(code)(why) if why else for_code(code)()
     failure = KafkaConnectionError(f"{peer}: refused {request}: {cause}")
     failure.__cause__ = cause
@@ -130,9 +131,9 @@ def _alert_meaning(reason: str) -> str:
 
 
 def loss_reason(error: Exception | None) -> tuple[str, bool]:
-    """Return why an open connection ended, and whether that is the whole reason.
+    """Return why an open connection ended, and whether the reason is complete.
 
-    With TLS 1.3 a broker refuses the client's certificate after the handshake.
+    With TLS 1.3 a broker rejects the client's certificate after the handshake.
     """
     if error is None:
         return "connection closed by the broker", False
@@ -144,9 +145,9 @@ def loss_reason(error: Exception | None) -> tuple[str, bool]:
 
 
 def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> str:
-    """Return why a broker may close a connection before it responded to the first request.
+    """Return the likely causes when a broker closes a connection before its first response.
 
-    With `is_greeted` it did respond to ApiVersions, which needs no SASL.
+    With `is_greeted` it has responded to ApiVersions, which needs no SASL.
     """
     causes = []
     if not uses_tls and not is_greeted:

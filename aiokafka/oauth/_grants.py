@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
-    "Answer",
     "ClientCredentialsTokenProvider",
+    "HttpResponse",
     "JwtBearerTokenProvider",
     "TokenEndpoint",
     "need_httpx",
@@ -111,7 +111,7 @@ def _is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     """An HTTP response; the size of the body is limited."""
 
     status: int
@@ -129,7 +129,7 @@ def need_httpx() -> None:
         ) from error
 
 
-async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> Answer:
+async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> HttpResponse:
     """Send a form and return the response with any status.
 
     Raises KafkaConnectionError without a complete response, and AuthenticationFailedError if the
@@ -142,7 +142,9 @@ async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes)
             question = client.stream("POST", endpoint.full_url, headers=headers, content=body)
             async with question as response:
                 content = await _bounded(response)
-                return Answer(response.status_code, content, response.headers.get("Location", ""))
+                return HttpResponse(
+                    response.status_code, content, response.headers.get("Location", "")
+                )
     except httpx.TimeoutException as error:
         raise KafkaConnectionError(f"{endpoint.url}: no response in time") from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
@@ -260,8 +262,8 @@ class _EndpointTokenProvider(CachedTokenProvider):
             **headers,
         }
         body = urllib.parse.urlencode({**self._parameters, **form}).encode()
-        answer = await post(self._endpoint, headers, body)
-        return _token(answer, self._endpoint.url, secrets)
+        response = await post(self._endpoint, headers, body)
+        return _token(response, self._endpoint.url, secrets)
 
     @abc.abstractmethod
     async def _request(self) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
@@ -416,13 +418,13 @@ async def _create(assertion: Assertion) -> str:
 # -- Responses
 
 
-def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
-    if not 200 <= answer.status < 300:
-        raise _refusal(answer, url, secrets)
-    fields = _json(answer.body)
+def _token(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> Token:
+    if not 200 <= response.status < 300:
+        raise _refusal(response, url, secrets)
+    fields = _json(response.body)
     if fields is None:
         # Another server has responded, for example a proxy with an HTML page.
-        raise KafkaConnectionError(f"{url}: HTTP {answer.status}, but the response is not JSON")
+        raise KafkaConnectionError(f"{url}: HTTP {response.status}, but the response is not JSON")
     value = fields.get("access_token") or fields.get("id_token")
     if not isinstance(value, str):
         raise AuthenticationFailedError(f"{url}: the response has no access_token")
@@ -443,21 +445,21 @@ def _lifetime(expires_in: Any, value: str) -> float | None:
     return None if expiry is None else expiry - _clock.wall_time()
 
 
-def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:
-    if 300 <= answer.status < 400:
-        where = _shown(answer.location, secrets)
+def _refusal(response: HttpResponse, url: str, secrets: tuple[str, ...]) -> KafkaError:
+    if 300 <= response.status < 400:
+        where = _shown(response.location, secrets)
         return AuthenticationFailedError(
-            f"{url}: redirects (HTTP {answer.status}) to {where or 'nowhere'}, which is not "
+            f"{url}: redirects (HTTP {response.status}) to {where or 'nowhere'}, which is not "
             "followed; use the address of the token endpoint itself"
         )
-    fields = _json(answer.body) or {}
+    fields = _json(response.body) or {}
     reasons = (
         fields.get("error") or fields.get("errorCode"),
         fields.get("error_description") or fields.get("errorSummary"),
     )
     reason = ": ".join(_shown(text, secrets) for text in reasons if isinstance(text, str) and text)
-    text = f"{url}: HTTP {answer.status}" + (f": {reason}" if reason else "")
-    if answer.status >= 500 or answer.status in _RETRIABLE_STATUS:
+    text = f"{url}: HTTP {response.status}" + (f": {reason}" if reason else "")
+    if response.status >= 500 or response.status in _RETRIABLE_STATUS:
         return KafkaConnectionError(text)
     return AuthenticationFailedError(f"the identity provider refused: {text}")
 

@@ -265,7 +265,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         super().__init__()
         self._config = config = OAuthConfig.from_options(**options)
         self._extensions = texts("extensions", extensions)
-        self._current: _Kept | None = None
+        self._current: _CachedToken | None = None
         self._fetching: asyncio.Future[KafkaError | None] | None = None
         self._failure: KafkaError | None = None
         self._quiet_until = 0.0
@@ -295,9 +295,9 @@ class CachedTokenProvider(AbstractTokenProvider):
         If a call that fetches is cancelled, one of the waiting callers fetches instead.
         """
         while True:
-            kept = self._usable()
-            if kept is not None:
-                return kept.value
+            cached = self._usable()
+            if cached is not None:
+                return cached.value
             fetching = self._fetching
             if fetching is None or fetching.get_loop() is not asyncio.get_running_loop():
                 return await self._lead()
@@ -313,37 +313,37 @@ class CachedTokenProvider(AbstractTokenProvider):
         reject the new tokens as well. The token is used until it is replaced, because other brokers
         may accept it.
         """
-        kept = self._current
-        if kept is None or kept.value != token or kept.is_suspect:
+        cached = self._current
+        if cached is None or cached.value != token or cached.is_suspect:
             return
         due = max(_clock.running_time(), self._suspect_until)
         self._current = dataclasses.replace(
-            kept, refresh_at=min(kept.refresh_at, due), is_suspect=True
+            cached, refresh_at=min(cached.refresh_at, due), is_suspect=True
         )
 
-    def _usable(self) -> _Kept | None:
+    def _usable(self) -> _CachedToken | None:
         """Return the token to use without fetching; None if the caller has to fetch or wait.
 
         Raises the last failure during the pause after it.
         """
-        kept = self._valid()
+        cached = self._valid()
         now = _clock.running_time()
         is_quiet = now < self._quiet_until
-        if kept is not None:
+        if cached is not None:
             # A token that is due is still valid: one caller replaces it, the others use it.
-            if now < kept.refresh_at or is_quiet or self._fetching is not None:
-                return kept
+            if now < cached.refresh_at or is_quiet or self._fetching is not None:
+                return cached
             return None
         if is_quiet and self._failure is not None and self._fetching is None:
             raise renewed(self._failure) from self._failure.__cause__
         return None
 
-    def _valid(self) -> _Kept | None:
-        kept = self._current
+    def _valid(self) -> _CachedToken | None:
+        cached = self._current
         # Check both clocks: one may stop while the machine is suspended, the other may be set.
-        if kept is None or _clock.running_time() >= kept.ends_at:
+        if cached is None or _clock.running_time() >= cached.ends_at:
             return None
-        return kept if _clock.wall_time() < kept.ends_at_time else None
+        return cached if _clock.wall_time() < cached.ends_at_time else None
 
     async def _lead(self) -> str:
         fetching = self._fetching = asyncio.get_running_loop().create_future()
@@ -355,15 +355,15 @@ class CachedTokenProvider(AbstractTokenProvider):
         except KafkaError as error:
             failure = error
             self._pause(failure)
-            kept = self._valid()
-            if kept is None:
+            cached = self._valid()
+            if cached is None:
                 raise failure from failure.__cause__
             log.warning(
                 "%s: no new token, the current one is still valid: %s",
                 type(self).__name__,
                 failure,
             )
-            return kept.value
+            return cached.value
         finally:
             # Even if this caller is cancelled, the waiting callers wake up. They find neither a
             # token nor a fetch in progress, and the first of them fetches.
@@ -415,7 +415,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         elif self._current is not None:
             # The old token was replaced because of its age, so brokers have accepted it.
             self._refusals.reset()
-        self._current = _Kept(
+        self._current = _CachedToken(
             token.value,
             now + self._refresh_after(lifetime),
             now + usable,
@@ -454,7 +454,7 @@ class CachedTokenProvider(AbstractTokenProvider):
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CachedToken:
     """A token with its times by the monotonic clock, and `ends_at_time` by the wall clock."""
 
     value: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""What `metrics()` of clients returns, as instruments of OpenTelemetry."""
+"""The metrics of clients as OpenTelemetry instruments."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from aiokafka.otel._names import metrics
 __all__ = ["Count", "MessageCounter", "observe_clients"]
 
 _FRESH = 0.2
-"""Seconds for which all instruments use one look at the clients."""
+"""Seconds for which all instruments share one reading of the clients."""
 
 
 class _Seen(NamedTuple):
-    """A metric that is observed, by its group, its name, and the tag it is counted for."""
+    """A metric to observe: its group, its name, and the tag of its series."""
 
     group: str
     name: str
@@ -99,11 +99,11 @@ class _Look:
         self._found: dict[_Seen, dict[Tags, Any]] = {}
         self._ended = LastingSums()
         self._read_at = float("-inf")
-        # Each reader of the provider may collect in a thread of its own.
+        # Readers of the provider may collect in several threads.
         self._lock = threading.Lock()
 
     def of(self, seen: _Seen) -> list[tuple[Tags, Value]]:
-        """Return what one instrument observes."""
+        """Return the observations of one instrument."""
         with self._lock:
             # A simulated clock begins at 0.
             if not 0 <= _clock.running_time() - self._read_at < _FRESH:
@@ -190,11 +190,11 @@ def _text(seen: _Seen) -> str:
     return f"{seen.name} of {seen.group}: see the manual of aiokafka"
 
 
-# -- Counters of messages that OpenTelemetry reads when it wants to: counting is an addition
+# -- Observable counters of messages: counting is one addition
 
 
 class Count:
-    """How many messages there were with one set of attributes."""
+    """The number of messages with one set of attributes."""
 
     __slots__ = ("attributes", "value")
 
@@ -204,10 +204,9 @@ class Count:
 
 
 class MessageCounter:
-    """One counter, for all clients that use one provider.
+    """One counter for all clients of a provider.
 
-    A provider calls only those who were first to make a counter of a name, so the counts of all
-    are together.
+    A provider calls only the first callback of an instrument name, so all clients share the counts.
     """
 
     _made: weakref.WeakKeyDictionary[Any, dict[str, MessageCounter]] = weakref.WeakKeyDictionary()

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _NS = 1_000_000_000
 
 _NOWHERE = context.Context()
-"""What is counted belongs to no span."""
+"""The context of measurements, without a span."""
 
 
 class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
@@ -97,20 +97,20 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             meter, "messaging.process.duration", "Duration of processing operation."
         )
 
-    # -- what was received
+    # -- receive
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Learn what the consumer and its group are called, and where it connects to."""
+        """Read the client id, group id and servers of the consumer."""
         self._identity.learn(options)
         self._is_interceptor = True
 
     def on_poll(self, seconds: float) -> None:
-        """Take note of how long a call has waited for its records."""
-        # `on_consume` follows at once.
+        """Save how long a call has waited for its records."""
+        # `on_consume` is called next.
         self._poll_seconds = seconds
 
     def on_consume(self, records: Records) -> None:
-        """Make the span of a call that returns records, and count how long it has taken."""
+        """Create the span of a call that returns records, and measure its duration."""
         taken = {tp: some for tp, some in records.items() if some}
         if not taken:
             return
@@ -139,14 +139,14 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def _place(
         self, attributes: dict[str, Any], topics: Iterable[str], partitions: Iterable[int]
     ) -> None:
-        """Name topic and partition, if there is one of each."""
+        """Set the attributes of topic and partition, if the records are of one."""
         names, numbers = list(topics), list(partitions)
         if len(names) == 1:
             attributes[_names.DESTINATION] = names[0]
             if len(numbers) == 1:
                 attributes[_names.PARTITION] = str(numbers[0])
 
-    # -- what is processed
+    # -- process
 
     @contextmanager
     def process(
@@ -245,19 +245,19 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             attributes,
         )
 
-    # -- what is settled
+    # -- commit
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Make the span of a commit that was made."""
+        """Create the span of a successful commit."""
         self._settle(offsets, self._commit_seconds, None)
         self._commit_seconds = 0.0
 
     def on_commit_completed(
         self, *, offsets: Mapping[TopicPartition, int], commit_seconds: float
     ) -> None:
-        """Count how long a commit has taken."""
+        """Measure the duration of a commit."""
         self._measure_commit(offsets, commit_seconds, None)
-        # `on_commit` follows at once.
+        # `on_commit` is called next.
         self._commit_seconds = commit_seconds
 
     def on_commit_failed(
@@ -267,7 +267,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         exception: BaseException,
         commit_seconds: float,
     ) -> None:
-        """Count a commit that has failed, and make its span."""
+        """Measure a failed commit, and create its span."""
         self._measure_commit(offsets, commit_seconds, exception)
         if self._is_interceptor:
             self._settle(offsets, commit_seconds, exception)
@@ -329,7 +329,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         record_count: int,
         size_bytes: int,
     ) -> None:
-        """Count how long a fetch of a partition has taken."""
+        """Measure the duration of a fetch of a partition."""
         attributes = self._measured_at("fetch", topic, partition)
         self._duration.record(fetch_seconds, attributes, _NOWHERE)
 
@@ -353,7 +353,7 @@ _MEASURED = (
     _names.DESTINATION,
     _names.GROUP,
 )
-"""The attributes of a `process` span that its duration has, too."""
+"""The attributes of a `process` span that its duration measurement has as well."""
 
 
 def _named(name: str, topics: Iterable[str]) -> str:
@@ -362,9 +362,9 @@ def _named(name: str, topics: Iterable[str]) -> str:
 
 
 def _without_ended_span() -> Any:
-    """Return the current context; an empty one if its span is over.
+    """Return the current context; an empty one if its span has ended.
 
-    Commits in the background run in a task that has the context in which the consumer was started.
+    Background commits run in the context in which the consumer was started.
     """
     ambient = context.get_current()
     if getattr(trace.get_current_span(ambient), "end_time", None) is not None:

@@ -1,4 +1,4 @@
-"""Names of OpenTelemetry's conventions for messaging, and the attributes made of them."""
+"""Names of OpenTelemetry's messaging conventions, and attributes of spans."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ADDRESS = "server.address"
 _PORT = "server.port"
 
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Bounds of histograms in seconds, as the conventions advise."""
+"""Bounds of duration histograms in seconds, as recommended by the conventions."""
 
 _LONGEST_KEY = 256
 _TYPES = {"send": "send", "poll": "receive", "fetch": "receive", "process": "process"}
@@ -65,25 +65,25 @@ Attributes = dict[str, Any]
 
 
 class Identity:
-    """What every span of a client has in common, as far as the client has told it."""
+    """The common attributes of all spans of a client."""
 
     def __init__(self) -> None:
         self.attributes: Attributes = {SYSTEM: "kafka"}
 
     def learn(self, options: Mapping[str, Any]) -> None:
-        """Take what `configure` of an interceptor is called with."""
+        """Read the arguments of an interceptor's `configure`."""
         self.attributes[CLIENT_ID] = options["client_id"]
         if options.get("group_id") is not None:
             self.attributes[GROUP] = options["group_id"]
         servers: Sequence[tuple[str, int]] = options["bootstrap_servers"]
-        # One of several would be a guess.
+        # With several servers, none is chosen.
         if len(servers) == 1:
             self.attributes[_ADDRESS], self.attributes[_PORT] = servers[0]
 
 
 def operation(name: str) -> Attributes:
-    """Return the attributes that say what is done: `"send"`, `"poll"`, `"fetch"`, `"process"`, or a
-    commit of some kind."""
+    """Return the attributes of an operation: `"send"`, `"poll"`, `"fetch"`, `"process"`, or a
+    commit."""
     return {OPERATION: name, OPERATION_TYPE: _TYPES.get(name, "settle")}
 
 
@@ -93,7 +93,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def fail(span: Any, error: BaseException) -> None:
-    """Let `span` tell of `error`."""
+    """Set the error status of `span`."""
     span.set_attribute(ERROR_TYPE, kind_of(error))
     span.set_status(trace.Status(trace.StatusCode.ERROR, str(error) or repr(error)))
     span.record_exception(error)
@@ -103,7 +103,7 @@ def text_of(key: Any) -> str | None:
     """Return the text of a record's key; None for bytes that are no text, and for anything else."""
     if isinstance(key, (bytes, bytearray, memoryview)):
         try:
-            # The end may be the first half of a letter.
+            # The cut may leave an incomplete character.
             key = codecs.getincrementaldecoder("utf-8")().decode(bytes(key[:_LONGEST_KEY]))
         except UnicodeDecodeError:
             return None
@@ -119,7 +119,7 @@ def durations(meter: metrics.Meter, name: str, description: str) -> Any:
     )
 
 
-# -- OpenTelemetry's API, or what to do to get it
+# -- Import OpenTelemetry's API, or explain how to install it
 
 
 try:
@@ -135,47 +135,47 @@ _SUPPRESS: Any = getattr(context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_ins
 
 
 def is_suppressed() -> bool:
-    """Return whether the program wants no spans here, such as an exporter that uses Kafka."""
+    """Return whether instrumentation is suppressed, such as in an exporter that uses Kafka."""
     return bool(context.get_value(_SUPPRESS))
 
 
 def has_own_spans() -> bool:
-    """Return whether OpenTelemetry's instrumentation of aiokafka makes spans of sends and
-    receives: it wraps the methods of the clients."""
+    """Return whether OpenTelemetry's own instrumentation of aiokafka is active, which wraps the
+    methods of the clients."""
     module = sys.modules.get(_INSTRUMENTATION)
     if module is None:
         return False
-    # There is one object of this class.
+    # A singleton.
     return bool(module.AIOKafkaInstrumentor().is_instrumented_by_opentelemetry)
 
 
-# -- The context of a trace in the headers of a record
+# -- Trace context in record headers
 
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 _LONGEST = 8192
-"""Bytes of a header: what baggage may have at most. Longer ones are no context."""
+"""Limit of a header in bytes, as for baggage. Longer ones are ignored."""
 
 _MOST_LINKS = 128
-"""Links of a span: what OpenTelemetry keeps of them unless it is told otherwise."""
+"""Limit of links per span, the default of OpenTelemetry."""
 
 
 class Propagation:
-    """Reads and writes contexts with one propagator, or with that of the process."""
+    """Reads and writes trace contexts with a propagator, by default that of the process."""
 
     def __init__(self, propagator: Any = None) -> None:
         self._propagator = propagator
 
     @property
     def _current(self) -> Any:
-        # That of the process may be set later than clients are made.
+        # The propagator of the process may be set after the clients are created.
         return self._propagator or propagate.get_global_textmap()
 
     def extract(self, headers: Headers, base: Any = None) -> Any:
-        """Return `base` with what the headers say; without, an empty context with that.
+        """Return `base`, or an empty context, with the trace context of the headers.
 
-        Of several headers with one name the last counts, which was added last.
+        Of several headers with the same name, the last one counts.
         """
         base = context.Context() if base is None else base
         carrier = {
@@ -193,14 +193,14 @@ class Propagation:
         return found if found.is_valid else None
 
     def inject(self, headers: Headers, ambient: Any) -> tuple[tuple[str, bytes | None], ...]:
-        """Return the headers with `ambient` in them; what they had under these names goes."""
+        """Return the headers with the trace context `ambient`, replacing theirs."""
         carrier: dict[str, str] = {}
         self._current.inject(carrier, context=ambient)
         kept = (pair for pair in headers if pair[0] not in carrier)
         return (*kept, *((name, value.encode()) for name, value in carrier.items()))
 
     def links(self, records: Iterable[Any]) -> list[trace.Link]:
-        """Return links to the spans that have made these records, one for each span."""
+        """Return links to the distinct producer spans of these records."""
         found: dict[tuple[int, int], trace.Link] = {}
         for record in records:
             creation = self.creation_of(record.headers)

@@ -21,12 +21,12 @@ __all__ = ["OUTCOME", "ProducerTelemetry", "TracedTransaction"]
 T = TypeVar("T")
 
 _NOWHERE = context.Context()
-"""What a batch belongs to: no span."""
+"""The context of measurements, without a span."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TracedRecord(ProducerRecord):
-    """A record and its span. A copy that `dataclasses.replace` makes has the span, too."""
+    """A record with its span. `dataclasses.replace` copies the span, too."""
 
     span: Any = field(default=None, repr=False, compare=False)
 
@@ -82,14 +82,13 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     # -- spans
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Learn what the producer is called and where it connects to."""
+        """Read the client id and servers of the producer."""
         self._identity.learn(options)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """Begin the span of a record; return the record with its context in the headers.
+        """Start the span of a record; return the record with the trace context in its headers.
 
-        A record that has a context already, such as one of its own, keeps that: the span links to
-        it.
+        A record with a context keeps it, and the span links to it.
         """
         if isinstance(record, _TracedRecord) or is_suppressed() or has_own_spans():
             return None
@@ -167,7 +166,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         acknowledged: bool,
         batch_age_seconds: float,
     ) -> None:
-        """Count the records of a batch, and how long its first record took to be written."""
+        """Count the records of a batch, and measure the time until its first record was written."""
         self._count(topic, partition, None, record_count, batch_age_seconds)
 
     def on_batch_failed(
@@ -179,7 +178,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         record_count: int,
         batch_age_seconds: float,
     ) -> None:
-        """Count the records of a batch that was given up, with the kind of error."""
+        """Count the records of a failed batch, by error."""
         self._count(topic, partition, _names.kind_of(exception), record_count, batch_age_seconds)
 
     def _count(
@@ -210,7 +209,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
 
 
 OUTCOME = "aiokafka.transaction.outcome"
-"""The attribute that says how a transaction has ended: "committed", "aborted" or "failed"."""
+"""The attribute of the outcome of a transaction: "committed", "aborted" or "failed"."""
 
 
 class TracedTransaction(AbstractAsyncContextManager[T]):
@@ -223,7 +222,11 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
         begin: Callable[[], Any],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Trace `block`; `begin` starts its span. `attributes` are those of the client."""
+        """Args:
+        block: The transaction.
+        begin: Starts the span.
+        attributes: The attributes of the client.
+        """
         self._block = block
         self._tracer = tracer
         self._begin = begin

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiokafka._jaas import Login, read_login
+from aiokafka._jaas import LOGIN_PREFIXES, Login, read_login
 
 __all__ = ["SECURITY_SETTINGS", "ClientSettings", "Security", "parse_security", "parse_settings"]
 
@@ -367,16 +367,6 @@ _WITHOUT_EFFECT = frozenset(
         "ssl.truststore.password",
     }
 )
-_PREFIXES_WITHOUT_EFFECT = (
-    "sasl.kerberos.ticket.renew.",
-    "sasl.login.refresh.",
-    "sasl.login.retry.",
-    "sasl.oauthbearer.clock.",
-    "sasl.oauthbearer.expected.",
-    "sasl.oauthbearer.jwks.",
-    "sasl.oauthbearer.scope.claim.",
-    "sasl.oauthbearer.sub.claim.",
-)
 _REFUSED = {
     "auto.offset.reset": "use startingOffsets; Spark keeps the offsets and never resets them",
     "key.deserializer": "keys are read as binary columns; convert them with DataFrame operations",
@@ -518,7 +508,7 @@ def _has_no_effect(name: str, text: str, writing: bool) -> bool:
     return (
         name in ("client.rack", "partitioner.class", "partitioner.ignore.keys")
         or name in _WITHOUT_EFFECT
-        or name.startswith(_PREFIXES_WITHOUT_EFFECT)
+        or name.startswith(LOGIN_PREFIXES)
         or name in (_FETCH if writing else _PRODUCE)
         or (not writing and _LEVEL.fullmatch(name) is not None)
     )

@@ -116,7 +116,6 @@ class AclEntries:
         self._entries[entry] = None
 
     def find(self, wanted: Filter) -> list[Entry]:
-        """Return the entries that match a filter."""
         return [entry for entry in self._entries if wanted.matches(entry)]
 
     def remove(self, wanted: Filter) -> list[Entry]:
@@ -160,17 +159,7 @@ class AclEntries:
 # -- Permissions that tests withdraw, and those that each API needs
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
-_DENIABLE = (
-    "read",
-    "write",
-    "create",
-    "delete",
-    "alter",
-    "describe",
-    "describe_configs",
-    "alter_configs",
-    "idempotent_write",
-)
+_DENIABLE = tuple(name for name in OPERATIONS if name != "cluster_action")
 _ERRORS = {
     "topic": errors.TopicAuthorizationFailedError.errno,
     "group": errors.GroupAuthorizationFailedError.errno,
@@ -180,50 +169,23 @@ _ERRORS = {
 _INIT_PRODUCER_ID = 22
 _ANONYMOUS = "ANONYMOUS"
 
-# The operation on the cluster that each API needs.
+# The operation on the cluster that each API needs, by API key.
 _CLUSTER_OPERATIONS = {
-    27: "alter",
-    29: "describe",
-    30: "alter",
-    31: "alter",
-    34: "alter",
-    35: "describe",
-    43: "alter",
-    45: "alter",
-    46: "describe",
-    48: "describe_configs",
+    **dict.fromkeys((27, 30, 31, 34, 43, 45, 51, 57, 64, 80, 81), "alter"),
+    **dict.fromkeys((29, 35, 46, 50, 55), "describe"),
+    **dict.fromkeys((48, 74), "describe_configs"),
     49: "alter_configs",
-    50: "describe",
-    51: "alter",
-    55: "describe",
-    57: "alter",
-    64: "alter",
-    74: "describe_configs",
-    80: "alter",
-    81: "alter",
 }
-# The operation on its topics that each API needs.
+# The operation on its topics that each API needs, by API key.
 _TOPIC_OPERATIONS = {
-    0: "write",
-    1: "read",
-    2: "describe",
-    3: "describe",
-    8: "read",
-    9: "describe",
+    **dict.fromkeys((0, 24), "write"),
+    **dict.fromkeys((1, 8, 28, 47, 61), "read"),
+    **dict.fromkeys((2, 3, 9, 23, 68, 75), "describe"),
+    **dict.fromkeys((20, 21), "delete"),
+    **dict.fromkeys((33, 44), "alter_configs"),
     19: "create",
-    20: "delete",
-    21: "delete",
-    23: "describe",
-    24: "write",
-    28: "read",
     32: "describe_configs",
-    33: "alter_configs",
     37: "alter",
-    44: "alter_configs",
-    47: "read",
-    61: "read",
-    68: "describe",
-    75: "describe",
 }
 # Further permissions that each API needs: resource, request field with the resource's name,
 # operation. Handlers check the names in lists one by one.

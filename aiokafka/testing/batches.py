@@ -75,12 +75,10 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
         return len(self.data)
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record."""
         return self.base_offset + self.last_offset_delta
 
     @property

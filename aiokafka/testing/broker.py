@@ -142,15 +142,15 @@ class FakeBroker:
 
     # -- for connections -----------------------------------------------------------------------
 
-    def opened(self, connection: Connection) -> None:
+    def add_connection(self, connection: Connection) -> None:
         """Add a new client connection."""
         self._connections[connection] = None
 
-    def gone(self, connection: Connection) -> None:
+    def remove_connection(self, connection: Connection) -> None:
         """Remove a lost connection without a request in progress."""
         self._connections.pop(connection, None)
 
-    def failed(self, exc: Exception) -> None:
+    def report_failure(self, exc: Exception) -> None:
         """Log an error inside the fake and keep it, unless it is a network error."""
         if isinstance(exc, OSError):
             return
@@ -246,7 +246,8 @@ class FakeBroker:
                 raise CloseConnectionError
             return Reply([])
         if isinstance(answer, Fail):
-            return self._reply(self._failure(answer.errno, request, context), context)
+            api = handlers.load(context.api_key)
+            return self._reply(api.refuse(context, request, answer.errno), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
             # The request of a producer with acks=0 has no response to change.
@@ -286,9 +287,6 @@ class FakeBroker:
             waits = self.services.quotas.charge_for(context, result)
             result.throttle_time_ms = max(waits, result.throttle_time_ms)
         return result
-
-    def _failure(self, errno: int, request: Any, context: RequestContext) -> Response:
-        return handlers.load(context.api_key).refuse(context, request, errno)
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:

@@ -80,7 +80,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class JoinRequest:
     """The fields of a JoinGroup request."""
 
     member_id: str
@@ -96,8 +96,7 @@ class Application:
     knows_skip: bool
     """Whether the response can tell the leader to keep the assignment (KIP-814)."""
 
-    def as_member(self, member_id: str, assignment: bytes = b"") -> Member:
-        """Create the joining member."""
+    def create_member(self, member_id: str, assignment: bytes = b"") -> Member:
         return Member(
             member_id,
             self.instance_id,
@@ -130,7 +129,9 @@ _T = TypeVar("_T")
 
 @dataclass
 class ClassicGroup:
-    """One classic group. The methods change its state at once; callers await futures."""
+    """One classic group. The methods change its state at once; callers await futures. Requests that
+    Kafka rejects raise GroupRefusedError, at once or through the future.
+    """
 
     group_id: str
     initial_delay: float
@@ -152,51 +153,47 @@ class ClassicGroup:
 
     # -- join ----------------------------------------------------------------------------------
 
-    def join(self, application: Application) -> asyncio.Future[Joined]:
-        """Handle a JoinGroup request; the future gets the response.
-
-        Raises:
-            GroupRefusedError: at once, or through the future.
-        """
-        self._check_protocols(application)
-        static = self._static(application.instance_id)
-        if application.member_id == "":
+    def join(self, request: JoinRequest) -> asyncio.Future[Joined]:
+        """Handle a JoinGroup request; the future gets the response."""
+        self._check_protocols(request)
+        static = self._static(request.instance_id)
+        if request.member_id == "":
             if static is not None:
-                return self._replace_static(static, application)
-            return self._join_new(application)
-        if static is not None and static.member_id != application.member_id:
+                return self._replace_static(static, request)
+            return self._join_new(request)
+        if static is not None and static.member_id != request.member_id:
             raise GroupRefusedError(errors.FencedInstanceId.errno)
-        if application.member_id in self.pending:
-            self.pending.pop(application.member_id).cancel()
-            return self._add(application, application.member_id)
-        member = self.members.get(application.member_id)
+        if request.member_id in self.pending:
+            self.pending.pop(request.member_id).cancel()
+            return self._add(request, request.member_id)
+        member = self.members.get(request.member_id)
         if member is None:
             raise GroupRefusedError(errors.UnknownMemberIdError.errno)
-        return self._join_again(member, application)
+        return self._join_again(member, request)
 
-    def _check_protocols(self, application: Application) -> None:
-        if not application.protocol_type or not application.protocols:
+    def _check_protocols(self, request: JoinRequest) -> None:
+        if not request.protocol_type or not request.protocols:
             raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
-        others = [m for m in self.members.values() if m.member_id != application.member_id]
+        others = [m for m in self.members.values() if m.member_id != request.member_id]
         if not others:
             return
-        names = {name for name, _ in application.protocols}
+        names = {name for name, _ in request.protocols}
         common = set.intersection(*({name for name, _ in m.protocols} for m in others))
-        if application.protocol_type != self.protocol_type or not names & common:
+        if request.protocol_type != self.protocol_type or not names & common:
             raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
 
-    def _join_new(self, application: Application) -> asyncio.Future[Joined]:
+    def _join_new(self, request: JoinRequest) -> asyncio.Future[Joined]:
         if len(self.members) + len(self.pending) >= self.max_size:
             raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
-        prefix = application.instance_id or application.client_id
+        prefix = request.instance_id or request.client_id
         member_id = f"{prefix}-{_clock.random_uuid()}"
-        if application.instance_id is None and application.needs_member_id:
+        if request.instance_id is None and request.needs_member_id:
             loop = asyncio.get_running_loop()
             self.pending[member_id] = loop.call_later(
-                application.session_timeout, self._forget_pending, member_id
+                request.session_timeout, self._forget_pending, member_id
             )
             raise GroupRefusedError(errors.MemberIdRequired.errno, member_id)
-        return self._add(application, member_id)
+        return self._add(request, member_id)
 
     def _forget_pending(self, member_id: str) -> None:
         handle = self.pending.pop(member_id, None)
@@ -204,55 +201,55 @@ class ClassicGroup:
             handle.cancel()
         self._maybe_complete_join()
 
-    def _add(self, application: Application, member_id: str) -> asyncio.Future[Joined]:
-        member = application.as_member(member_id)
+    def _add(self, request: JoinRequest, member_id: str) -> asyncio.Future[Joined]:
+        member = request.create_member(member_id)
         self.members[member_id] = member
-        self.protocol_type = application.protocol_type
+        self.protocol_type = request.protocol_type
         return self._wait_for_join(member)
 
-    def _replace_static(self, old: Member, application: Application) -> asyncio.Future[Joined]:
+    def _replace_static(self, old: Member, request: JoinRequest) -> asyncio.Future[Joined]:
         """Replace a static member that rejoins under its instance id, and fence the former one
         (KIP-345).
         """
         self._drop(old, errors.FencedInstanceId.errno)
-        member_id = f"{application.instance_id}-{_clock.random_uuid()}"
+        member_id = f"{request.instance_id}-{_clock.random_uuid()}"
         was_leader = self.leader == old.member_id
         if was_leader:
             self.leader = member_id
         if self.state is not GroupState.STABLE:
-            return self._add(application, member_id)
-        joined = self._add_quietly(application, member_id, old.assignment)
+            return self._add(request, member_id)
+        joined = self._add_quietly(request, member_id, old.assignment)
         self._store()
-        if self._vote() != self.protocol:
+        if self._choose_protocol() != self.protocol:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
             # The assignment stays. KIP-814 tells the leader so; before, the response names the
             # former member as the leader, so that the new member computes no assignment.
-            answer.skip_assignment = application.knows_skip
-            answer.members = list(self.members.values()) if application.knows_skip else []
-            if not application.knows_skip:
+            answer.skip_assignment = request.knows_skip
+            answer.members = list(self.members.values()) if request.knows_skip else []
+            if not request.knows_skip:
                 answer.leader = old.member_id
         return _done(answer)
 
-    def _add_quietly(self, application: Application, member_id: str, assignment: bytes) -> Member:
-        member = application.as_member(member_id, assignment)
+    def _add_quietly(self, request: JoinRequest, member_id: str, assignment: bytes) -> Member:
+        member = request.create_member(member_id, assignment)
         self.members[member_id] = member
-        self._touch(member)
+        self._restart_session(member)
         return member
 
-    def _join_again(self, member: Member, application: Application) -> asyncio.Future[Joined]:
-        changed = member.protocols != application.protocols
-        member.protocols = application.protocols
-        member.session_timeout = application.session_timeout
-        member.rebalance_timeout = application.rebalance_timeout
+    def _join_again(self, member: Member, request: JoinRequest) -> asyncio.Future[Joined]:
+        changed = member.protocols != request.protocols
+        member.protocols = request.protocols
+        member.session_timeout = request.session_timeout
+        member.rebalance_timeout = request.rebalance_timeout
         if self.state is GroupState.COMPLETING and not changed:
-            self._touch(member)
+            self._restart_session(member)
             return _done(self._answer(member))
         # The member missed the response, and gets it again. A leader that joins requests another
         # rebalance.
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
-            self._touch(member)
+            self._restart_session(member)
             return _done(self._answer(member))
         return self._wait_for_join(member)
 
@@ -309,7 +306,7 @@ class ClassicGroup:
         if not self.members:
             self._become_empty()
             return
-        self.protocol = self._vote()
+        self.protocol = self._choose_protocol()
         self.state = GroupState.COMPLETING
         joined = [m for m in self.members.values() if m.joining is not None]
         if self.leader not in {member.member_id for member in joined}:
@@ -318,12 +315,12 @@ class ClassicGroup:
             waiting, member.joining = member.joining, None
             if waiting is not None and not waiting.done():
                 waiting.set_result(self._answer(member))
-            self._touch(member)
+            self._restart_session(member)
         longest = max(member.rebalance_timeout for member in self.members.values())
         self._timer = asyncio.get_running_loop().call_later(longest, self._sync_expired)
         self.script.wake()
 
-    def _vote(self) -> str:
+    def _choose_protocol(self) -> str:
         """Return the protocol that most members prefer, of those that all members support."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
@@ -353,15 +350,11 @@ class ClassicGroup:
         generation: int,
         assignments: dict[str, bytes],
     ) -> asyncio.Future[bytes]:
-        """Handle a SyncGroup request; the future gets the member's assignment.
-
-        Raises:
-            GroupRefusedError: at once, or through the future.
-        """
+        """Handle a SyncGroup request; the future gets the member's assignment."""
         member = self.check_member(member_id, instance_id, generation)
         if self.state is GroupState.PREPARING:
             raise GroupRefusedError(errors.RebalanceInProgressError.errno)
-        self._touch(member)
+        self._restart_session(member)
         if self.state is GroupState.STABLE:
             return _done(member.assignment)
         member.syncing = asyncio.get_running_loop().create_future()
@@ -389,22 +382,14 @@ class ClassicGroup:
         self._after_departure()
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """Handle a Heartbeat request; return the error code, 0 without a rebalance.
-
-        Raises:
-            GroupRefusedError: unknown member, fenced, or of another generation.
-        """
+        """Handle a Heartbeat request; return the error code, 0 without a rebalance."""
         member = self.check_member(member_id, instance_id, generation)
-        self._touch(member)
+        self._restart_session(member)
         preparing = self.state is GroupState.PREPARING
         return errors.RebalanceInProgressError.errno if preparing else 0
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Return the member that a request names.
-
-        Raises:
-            GroupRefusedError: unknown, fenced, or of another generation.
-        """
+        """Return the member that a request names."""
         static = self._static(instance_id)
         if instance_id is not None and static is None:
             raise GroupRefusedError(errors.UnknownMemberIdError.errno)
@@ -420,11 +405,7 @@ class ClassicGroup:
     # -- leaving -------------------------------------------------------------------------------
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
-        """Handle a LeaveGroup request for one member.
-
-        Raises:
-            GroupRefusedError: there is no such member.
-        """
+        """Handle a LeaveGroup request for one member."""
         if instance_id is not None:
             static = self._static(instance_id)
             if static is None:
@@ -498,7 +479,7 @@ class ClassicGroup:
         self.members = {member.member_id: member.stored() for member in stored.members}
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         for member in self.members.values():
-            self._touch(member, seconds)
+            self._restart_session(member, seconds)
         self.script.wake()
 
     # -- change of the protocol (KIP-848) ------------------------------------------------------
@@ -508,24 +489,24 @@ class ClassicGroup:
         self.generation, self.protocol_type = generation, protocol_type
         self.members = {member.member_id: member for member in members}
         self.leader = next(iter(self.members))
-        self.protocol = self._vote()
+        self.protocol = self._choose_protocol()
         self.state = GroupState.STABLE
         for member in self.members.values():
-            self._touch(member)
+            self._restart_session(member)
         self._store()
 
     def interrupt(self) -> None:
         """Fail the waiting JoinGroup and SyncGroup requests with REBALANCE_IN_PROGRESS."""
         for member in self.members.values():
             if member.joining is not None:
-                self._touch(member)
+                self._restart_session(member)
             _fail(member.joining, errors.RebalanceInProgressError.errno)
             _fail(member.syncing, errors.RebalanceInProgressError.errno)
             member.joining = member.syncing = None
 
     # -- timers --------------------------------------------------------------------------------
 
-    def _touch(self, member: Member, later: float = 0.0) -> None:
+    def _restart_session(self, member: Member, later: float = 0.0) -> None:
         """Restart the session of a member, `later` seconds from now."""
         self._stop_expiry(member)
         loop = asyncio.get_running_loop()

@@ -50,6 +50,8 @@ class FakeCluster:
     lags. :attr:`replication` gives each replica its own log; :attr:`controller` and :attr:`faults`
     simulate other failures.
 
+    The methods raise KeyError for an unknown broker id, topic or partition.
+
     Args:
         brokers: Number of brokers; their ids are 0, 1, 2 ...
         as_version: The Kafka release to behave like: one of ``"0.9"``, ``"0.10.2"``, ``"0.11"``,
@@ -237,22 +239,14 @@ class FakeCluster:
         return self._brokers[broker_id]
 
     def partition(self, topic: str, partition: int = 0) -> Partition:
-        """Return a partition: its leader, epoch, replicas and log.
-
-        Raises:
-            KeyError: there is no such partition.
-        """
+        """Return a partition: its leader, epoch, replicas and log."""
         found = self._state.partition(topic, partition)
         if found is None:
             raise KeyError(f"no partition {topic}-{partition}")
         return found
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        """Return the log of a partition, to read and write records without a client.
-
-        Raises:
-            KeyError: there is no such partition.
-        """
+        """Return the log of a partition, to read and write records without a client."""
         return self.partition(topic, partition).log
 
     # -- topics and leaders --------------------------------------------------------------------
@@ -288,13 +282,9 @@ class FakeCluster:
         self._script.wake()
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic and its records. All brokers notice at once.
-
-        Raises:
-            KeyError: there is no such topic.
-        """
+        """Delete a topic and its records. All brokers notice at once."""
         self._state.delete_topic(self._state.topics[name])
-        self._services.topic_deleted(name)
+        self._services.groups.forget_topic(name)
         self._script.wake()
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
@@ -314,7 +304,7 @@ class FakeCluster:
         can_serve = self._state.can_serve
         if not (self._state.nodes[broker_id].registered and can_serve(partition, broker_id)):
             raise ValueError(f"broker {broker_id} is stopped or cut off, or without a sound disk")
-        stale = None if broker_id in self._state.isr(partition) else partition.copies
+        stale = None if broker_id in self._state.isr(partition) else partition.replica_logs
         if stale is not None and not can_serve(partition, partition.leader):
             raise ValueError(f"broker {broker_id} is not in sync: no leader to copy from is left")
         if broker_id not in partition.replicas:
@@ -322,7 +312,7 @@ class FakeCluster:
         if stale is not None:
             stale.catch_up(broker_id)
         self._state.set_leader(partition, broker_id)
-        self._services.leaders_changed()
+        self._services.transactions.complete_waiting()
         self._script.wake()
         return partition.leader_epoch
 
@@ -393,11 +383,7 @@ class FakeCluster:
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:
-        """Break all client connections of one broker, or of all. Clients may connect again.
-
-        Raises:
-            KeyError: no such broker.
-        """
+        """Break all client connections of one broker, or of all. Clients may connect again."""
         for broker in self._selected(broker_id):
             broker.drop_connections()
 
@@ -423,11 +409,7 @@ class FakeCluster:
 
         Args:
             milliseconds: The throttle time.
-            broker_id: One broker only; None (the default) means all.
-
-        Raises:
-            KeyError: no such broker.
-        """
+            broker_id: One broker only; None (the default) means all."""
         check_whole("milliseconds", milliseconds, 0)
         for broker in self._selected(broker_id):
             broker.throttle_ms = milliseconds

@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self.host = (transport.get_extra_info("peername") or ("", 0))[0]
         security = self._broker.services.security
         self.session = None if security is None else Session(security)
-        self._broker.opened(self)
+        self._broker.add_connection(self)
 
     def data_received(self, data: bytes) -> None:
         """Handle the complete requests, unless an earlier one is waiting."""
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         if not self._closed.done():
             self._closed.set_result(None)
         if self._task is None:
-            self._broker.gone(self)
+            self._broker.remove_connection(self)
 
     # -- for the broker ------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
         except CloseConnectionError:
             self._close()  # for a Cut, or because Kafka does so
         except Exception as exc:
-            self._broker.failed(exc)
+            self._broker.report_failure(exc)
             self._close()
 
     async def _answer_later(self, later: Later) -> None:
@@ -190,14 +190,14 @@ class Connection(asyncio.Protocol):
         except CloseConnectionError:
             self._close()
         except Exception as exc:
-            self._broker.failed(exc)
+            self._broker.report_failure(exc)
             self._close()
         else:
             self._send(reply)
         finally:
             self._task = self._later = None
             if self._closed.done():
-                self._broker.gone(self)
+                self._broker.remove_connection(self)
         self._advance()
 
     def _next_frame(self) -> bytes | None:

@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from aiokafka.testing.classic_group import Application, GroupRefusedError, Joined, Protocols
+from aiokafka.testing.classic_group import GroupRefusedError, Joined, JoinRequest, Protocols
 
 if TYPE_CHECKING:
     from aiokafka.testing.groups import Groups
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 ASSIGNORS = ("uniform", "range")
-_NOTHING: Slots = frozenset()
+_NOTHING: TopicIdPartitions = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Heartbeat:
     topics: Sequence[str] | None
     regex: str | None
     assignor: str | None
-    owned: Slots | None
+    owned: TopicIdPartitions | None
     client_id: str
     client_host: str
 
@@ -53,7 +53,7 @@ class Heartbeat:
 
 
 @dataclass(slots=True, eq=False)
-class ClassicSide:
+class ClassicState:
     """Further state of a member of the classic protocol."""
 
     session_timeout: float
@@ -84,13 +84,13 @@ class ConsumerMember:
     assignor: str | None = None
     epoch: int = 0
     previous_epoch: int = -1
-    assigned: Slots = _NOTHING
+    assigned: TopicIdPartitions = _NOTHING
     """The partitions that the member may consume."""
-    revoking: Slots = _NOTHING
+    revoking: TopicIdPartitions = _NOTHING
     """The partitions that the member must revoke and has not confirmed as revoked."""
     away: bool = False
     """Whether this is a static member that left temporarily, and keeps its partitions."""
-    classic: ClassicSide | None = None
+    classic: ClassicState | None = None
     """None for a member of the consumer protocol."""
     expiry: asyncio.TimerHandle | None = None
     revocation: asyncio.TimerHandle | None = None
@@ -102,13 +102,15 @@ class Reply:
 
     member_id: str
     epoch: int
-    assignment: Slots | None
+    assignment: TopicIdPartitions | None
     """None if the member knows its assignment."""
 
 
 @dataclass
 class ConsumerGroup:
-    """One group of the consumer protocol. The methods change its state at once."""
+    """One group of the consumer protocol. The methods change its state at once. Requests that Kafka
+    rejects raise GroupRefusedError.
+    """
 
     group_id: str
     session_timeout: float
@@ -123,7 +125,7 @@ class ConsumerGroup:
     """Group epoch, which a change of members, subscriptions or topics increases."""
     assignment_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
-    target: dict[str, Slots] = field(default_factory=dict)
+    target: dict[str, TopicIdPartitions] = field(default_factory=dict)
     _known_topics: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
 
     @property
@@ -146,11 +148,7 @@ class ConsumerGroup:
     # -- heartbeat -----------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat) -> Reply:
-        """Handle a heartbeat, by which a member joins, stays or leaves.
-
-        Raises:
-            GroupRefusedError: with the broker's error code.
-        """
+        """Handle a heartbeat, by which a member joins, stays or leaves."""
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             return self._leave(beat)
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
@@ -166,7 +164,7 @@ class ConsumerGroup:
         if any(reasons):
             self._reassign()
         self._reconcile(member, beat.owned)
-        self._touch(member)
+        self._restart_session(member)
         self.script.wake()
         # A full heartbeat may follow a lost response, so its response has the assignment too.
         has_assignment = beat.epoch == JOINING or beat.is_full or before != member.assigned
@@ -253,7 +251,7 @@ class ConsumerGroup:
             member.revoking = _NOTHING
             _cancel(member.revocation)
             member.revocation = None
-            self._touch(member)
+            self._restart_session(member)
         else:
             self.remove(member.member_id)
         self.script.wake()
@@ -267,49 +265,45 @@ class ConsumerGroup:
         for member in members:
             self.members[member.member_id] = member
             self.target[member.member_id] = member.assigned
-            self._touch(member)
+            self._restart_session(member)
 
-    def join(self, application: Application) -> Joined:
-        """Handle a JoinGroup request. The member gets the free partitions, without waiting.
-
-        Raises:
-            GroupRefusedError: with the broker's error code.
-        """
-        is_new = application.member_id not in self.members
+    def join(self, request: JoinRequest) -> Joined:
+        """Handle a JoinGroup request. The member gets the free partitions, without waiting."""
+        is_new = request.member_id not in self.members
         if is_new and len(self.members) >= self.max_size:
             raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
-        self._check_protocols(application)
-        is_dynamic = application.instance_id is None
-        if not application.member_id and is_dynamic and application.needs_member_id:
+        self._check_protocols(request)
+        is_dynamic = request.instance_id is None
+        if not request.member_id and is_dynamic and request.needs_member_id:
             raise GroupRefusedError(errors.MemberIdRequired.errno, str(_clock.random_uuid()))
         try:
-            metadata = application.protocols[0][1]
+            metadata = request.protocols[0][1]
             subscription = read_subscription(metadata, self.groups.topics())
         except KafkaProtocolError:
             raise GroupRefusedError(errors.UnknownError.errno) from None
-        former = self._static(application.instance_id)
-        member = self._classic_member(application, former)
-        self._follow(member, application, subscription)
+        former = self._static(request.instance_id)
+        member = self._classic_member(request, former)
+        self._update_classic(member, request, subscription)
         if former is not None and former.classic is None and self._is_classic:
             self.groups.downgrade(self, ())
         self.script.wake()
-        protocol = application.protocols[0][0]
+        protocol = request.protocols[0][0]
         return Joined(member.epoch, CONSUMERS, protocol, "", member.member_id, [])
 
-    def _check_protocols(self, application: Application) -> None:
-        names = {name for name, _ in application.protocols}
+    def _check_protocols(self, request: JoinRequest) -> None:
+        names = {name for name, _ in request.protocols}
         for member in self.members.values():
             if member.classic is not None:
                 names &= {name for name, _ in member.classic.protocols}
-        is_known = application.protocol_type == CONSUMERS and bool(names)
+        is_known = request.protocol_type == CONSUMERS and bool(names)
         if not is_known or not self.hosts_classic:
             raise GroupRefusedError(errors.InconsistentGroupProtocolError.errno)
 
     def _classic_member(
-        self, application: Application, former: ConsumerMember | None
+        self, request: JoinRequest, former: ConsumerMember | None
     ) -> ConsumerMember:
         """Return the joining member; a static member that rejoins keeps its partitions."""
-        instance_id, member_id = application.instance_id, application.member_id
+        instance_id, member_id = request.instance_id, request.member_id
         if member_id:
             if instance_id is not None:
                 self._check_static(former, member_id)
@@ -317,39 +311,33 @@ class ConsumerGroup:
                 return known
         else:
             member_id = str(_clock.random_uuid())
-        member = ConsumerMember(
-            member_id, instance_id, application.client_id, application.client_host
-        )
+        member = ConsumerMember(member_id, instance_id, request.client_id, request.client_host)
         if former is not None:
             self._take_over(member, former)
         self.members[member_id] = member
         return member
 
-    def _follow(
-        self, member: ConsumerMember, application: Application, subscription: Subscription
+    def _update_classic(
+        self, member: ConsumerMember, request: JoinRequest, subscription: Subscription
     ) -> None:
         """Update a classic member, and assign the free partitions of its target to it."""
         _end_classic(member)
-        member.classic = ClassicSide(application.session_timeout, application.protocols)
+        member.classic = ClassicState(request.session_timeout, request.protocols)
         has_changed = member.topics != subscription.topics or member.regex is not None
         member.topics, member.regex = subscription.topics, None
         member.rack_id = subscription.rack_id or member.rack_id
-        member.rebalance_timeout = application.rebalance_timeout
+        member.rebalance_timeout = request.rebalance_timeout
         if self._topics_changed() or has_changed or member.member_id not in self.target:
             self._reassign()
         self._reconcile(member, subscription.owned)
         member.classic.syncing = self._remove_later(member)
-        self._touch(member)
+        self._restart_session(member)
 
     def sync(
         self, member_id: str, instance_id: str | None, generation: int, named: Sequence[str | None]
     ) -> bytes:
         """Handle a SyncGroup request; return the assignment. `named` has the type and the name of
-        the protocol, None in older versions.
-
-        Raises:
-            GroupRefusedError: with the broker's error code.
-        """
+        the protocol, None in older versions."""
         member, classic = self._check_classic(member_id, instance_id, generation)
         real = (CONSUMERS, classic.protocols[0][0])
         if any(name not in (None, expected) for name, expected in zip(named, real, strict=True)):
@@ -359,17 +347,13 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.RebalanceInProgressError.errno)
         _cancel(classic.syncing)
         classic.syncing = None
-        self._touch(member)
+        self._restart_session(member)
         return write_assignment(member.assigned, self.groups.topics(), classic.metadata)
 
-    def beat(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """Handle a Heartbeat request; return the error code, 0 if the member need not rejoin.
-
-        Raises:
-            GroupRefusedError: with the broker's error code.
-        """
+    def classic_heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> int:
+        """Handle a Heartbeat request; return the error code, 0 if the member need not rejoin."""
         member, classic = self._check_classic(member_id, instance_id, generation)
-        self._touch(member)
+        self._restart_session(member)
         missing = self.target[member_id] - member.assigned
         can_get_all = bool(missing) and all(self._is_free(slot, member) for slot in missing)
         if self.epoch == member.epoch and not member.revoking and not can_get_all:
@@ -379,7 +363,7 @@ class ConsumerGroup:
 
     def _check_classic(
         self, member_id: str, instance_id: str | None, generation: int
-    ) -> tuple[ConsumerMember, ClassicSide]:
+    ) -> tuple[ConsumerMember, ClassicState]:
         if instance_id is not None:
             self._check_static(self._static(instance_id), member_id)
         member = self.members.get(member_id)
@@ -395,7 +379,7 @@ class ConsumerGroup:
         if static.member_id != member_id:
             raise GroupRefusedError(errors.FencedInstanceId.errno)
 
-    def _expect_rejoin(self, member: ConsumerMember, classic: ClassicSide) -> None:
+    def _expect_rejoin(self, member: ConsumerMember, classic: ClassicState) -> None:
         """Start the timer within which a member must rejoin."""
         if classic.joining is None:
             classic.joining = self._remove_later(member)
@@ -451,7 +435,7 @@ class ConsumerGroup:
         member = self.members[member_id]
         member.epoch, member.previous_epoch = self.epoch, -1
 
-    def _reconcile(self, member: ConsumerMember, owned: Slots | None) -> None:
+    def _reconcile(self, member: ConsumerMember, owned: TopicIdPartitions | None) -> None:
         """Move a member towards its target: it revokes partitions first, then it gets free ones."""
         target = self.target[member.member_id]
         if owned is not None and not owned & member.revoking:
@@ -471,7 +455,7 @@ class ConsumerGroup:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
         member.assigned |= {slot for slot in target if self._is_free(slot, member)}
 
-    def _is_free(self, slot: Slot, for_member: ConsumerMember) -> bool:
+    def _is_free(self, slot: TopicIdPartition, for_member: ConsumerMember) -> bool:
         return not any(
             slot in other.assigned or slot in other.revoking
             for other in self.members.values()
@@ -502,16 +486,16 @@ class ConsumerGroup:
             self.target.pop(member.member_id, None)
         self._reassign()
 
-    def dismiss(self, names: Iterable[tuple[str, str | None]]) -> list[int]:
+    def remove_named(self, names: Iterable[tuple[str, str | None]]) -> list[int]:
         """Remove members by member id, instance id, or both; return an error code for each."""
-        found: list[int | str] = [self._to_dismiss(*name) for name in names]
+        found: list[int | str] = [self._id_to_remove(*name) for name in names]
         leaving = dict.fromkeys(each for each in found if isinstance(each, str))
         if leaving:
             self.remove(*leaving)
             self.script.wake()
         return [0 if isinstance(each, str) else each for each in found]
 
-    def _to_dismiss(self, member_id: str, instance_id: str | None) -> int | str:
+    def _id_to_remove(self, member_id: str, instance_id: str | None) -> int | str:
         """Return the id of a member; an error code if there is none."""
         if instance_id is None:
             member = self.members.get(member_id)
@@ -534,9 +518,9 @@ class ConsumerGroup:
         seconds.
         """
         for member in self.members.values():
-            self._touch(member, seconds)
+            self._restart_session(member, seconds)
 
-    def _touch(self, member: ConsumerMember, later: float = 0.0) -> None:
+    def _restart_session(self, member: ConsumerMember, later: float = 0.0) -> None:
         _cancel(member.expiry)
         classic = member.classic
         session = self.session_timeout if classic is None else classic.session_timeout
@@ -599,10 +583,10 @@ def _place(member: ConsumerMember) -> tuple[bool, str]:
 def _range(
     wanted: Mapping[str, Sequence[str]],
     topics: Mapping[str, tuple[bytes, int]],
-    _former: Mapping[str, Slots],
-) -> dict[str, Slots]:
+    _former: Mapping[str, TopicIdPartitions],
+) -> dict[str, TopicIdPartitions]:
     """Assign consecutive partitions of each topic to each member, in the order of `wanted`."""
-    found: dict[str, set[Slot]] = {member: set() for member in wanted}
+    found: dict[str, set[TopicIdPartition]] = {member: set() for member in wanted}
     for name, (topic_id, count) in topics.items():
         members = [member for member, names in wanted.items() if name in names]
         start = 0
@@ -616,8 +600,8 @@ def _range(
 def _uniform(
     wanted: Mapping[str, Sequence[str]],
     topics: Mapping[str, tuple[bytes, int]],
-    former: Mapping[str, Slots],
-) -> dict[str, Slots]:
+    former: Mapping[str, TopicIdPartitions],
+) -> dict[str, TopicIdPartitions]:
     """Spread partitions evenly over the members. Members keep their partitions up to a fair
     share.
     """
@@ -625,7 +609,7 @@ def _uniform(
     allowed = {member: {ids[name] for name in names} for member, names in wanted.items()}
     slots = [(ids[name], p) for name in sorted(ids) for p in range(topics[name][1])]
     fair = -(-len(slots) // len(wanted)) if wanted else 0
-    found: dict[str, set[Slot]] = {member: set() for member in wanted}
+    found: dict[str, set[TopicIdPartition]] = {member: set() for member in wanted}
     free = set(slots)
     for member in wanted:
         for slot in sorted(former.get(member, ())):
@@ -639,7 +623,7 @@ def _uniform(
     return {member: frozenset(assigned) for member, assigned in found.items()}
 
 
-def _level(found: dict[str, set[Slot]], allowed: Mapping[str, Iterable[bytes]]) -> None:
+def _level(found: dict[str, set[TopicIdPartition]], allowed: Mapping[str, Iterable[bytes]]) -> None:
     """Move partitions between subscribed members until their numbers differ by one at most."""
     moved = True
     while moved:
@@ -661,9 +645,9 @@ def _level(found: dict[str, set[Slot]], allowed: Mapping[str, Iterable[bytes]]) 
 
 CONSUMERS = "consumer"
 """The protocol type of consumer groups."""
-Slot = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
-Slots = frozenset[Slot]
+TopicIdPartitions = frozenset[TopicIdPartition]
 Topics = Mapping[str, tuple[bytes, int]]
 """Topic name to its id and number of partitions."""
 
@@ -676,7 +660,7 @@ class Subscription:
     """The subscription of a classic member."""
 
     topics: tuple[str, ...]
-    owned: Slots
+    owned: TopicIdPartitions
     rack_id: str | None
 
 
@@ -694,7 +678,7 @@ def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
     return Subscription(tuple(sorted(found.topics)), owned, found.rack_id)
 
 
-def read_assignment(assignment: bytes, topics: Topics) -> Slots:
+def read_assignment(assignment: bytes, topics: Topics) -> TopicIdPartitions:
     """Decode the assignment that the leader of a classic group has made for a member.
 
     Raises:
@@ -714,7 +698,7 @@ def read_assignment(assignment: bytes, topics: Topics) -> Slots:
     return slots
 
 
-def write_assignment(slots: Slots, topics: Topics, metadata: bytes) -> bytes:
+def write_assignment(slots: TopicIdPartitions, topics: Topics, metadata: bytes) -> bytes:
     """Encode an assignment, in the version of the member's subscription."""
     names = {topic_id: name for name, (topic_id, _) in topics.items()}
     by_topic: dict[str, list[int]] = {}
@@ -738,7 +722,7 @@ def _version_of(data: bytes) -> int:
     return min(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), _NEWEST)
 
 
-def _slots(partitions: list[TopicPartition], topics: Topics) -> Slots:
+def _slots(partitions: list[TopicPartition], topics: Topics) -> TopicIdPartitions:
     """Return the partitions of the topics that exist."""
     return frozenset(
         (topics[entry.topic][0], number)

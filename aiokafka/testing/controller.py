@@ -23,6 +23,8 @@ class Controller:
     lacks those that have started; there are no elections, and the ISR does not change. Requests
     that change the cluster get NOT_CONTROLLER with ZooKeeper (before 3.0); with KRaft they wait
     until their timeout.
+
+    The methods raise KeyError for an unknown broker id or partition.
     """
 
     def __init__(self, services: Services) -> None:
@@ -57,11 +59,7 @@ class Controller:
         """Start a controller. It handles at once what has happened since the last one stopped.
 
         Args:
-            broker_id: The new controller; None (the default) for the former one.
-
-        Raises:
-            KeyError: no such broker.
-        """
+            broker_id: The new controller; None (the default) for the former one."""
         if broker_id is not None:
             self._state.placed_controller = self._state.nodes[broker_id].node_id
         self._cancel_return()

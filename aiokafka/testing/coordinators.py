@@ -30,6 +30,8 @@ class Coordinators:
     members of the last generation with an assignment are members again, with new sessions. Members
     that were joining, and a generation without an assignment, are lost. Members of the consumer
     protocol and transactions do not change.
+
+    The methods raise KeyError for an unknown kind or broker id.
     """
 
     def __init__(self, state: ClusterState, random: Random) -> None:
@@ -51,11 +53,7 @@ class Coordinators:
         Args:
             kind: ``"group"`` or ``"transaction"``.
             key: The group id or transactional id.
-            broker_id: The new coordinator. While it is stopped another broker replaces it.
-
-        Raises:
-            KeyError: no such kind or broker.
-        """
+            broker_id: The new coordinator. While it is stopped another broker replaces it."""
         self._state.nodes[broker_id]  # raises
         place = (_kind(kind), key)
         former = self._state.coordinator(*place)
@@ -65,11 +63,7 @@ class Coordinators:
 
     def load(self, kind: str, key: str, seconds: float) -> None:
         """Make the coordinator of a group or transactional id load it again. Requests get
-        COORDINATOR_LOAD_IN_PROGRESS for so many seconds.
-
-        Raises:
-            KeyError: no such kind.
-        """
+        COORDINATOR_LOAD_IN_PROGRESS for so many seconds."""
         self._begin((_kind(kind), key), seconds)
 
     def heal(self) -> None:

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaProtocolError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState, Member
 from aiokafka.testing.consumer_group import (
     CONSUMERS,
-    ClassicSide,
+    ClassicState,
     ConsumerGroup,
     ConsumerMember,
     read_assignment,
@@ -32,7 +32,7 @@ _POLICY = "group.consumer.migration.policy"
 class Groups:
     """All groups of the cluster. Their state outlives brokers, as Kafka's does through its offsets
     topic. Sessions continue while a broker is down, unless coordinators take time to load
-    (:class:`Coordinators`).
+    (:class:`Coordinators`). The methods raise KeyError for an unknown group or member.
     """
 
     def __init__(self, state: ClusterState, coordinators: Coordinators, script: Script) -> None:
@@ -140,7 +140,7 @@ class Groups:
             epoch=group.generation,
             previous_epoch=group.generation,
             assigned=read_assignment(member.assignment, self.topics()),
-            classic=ClassicSide(member.session_timeout, member.protocols),
+            classic=ClassicState(member.session_timeout, member.protocols),
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
@@ -225,28 +225,16 @@ class Groups:
 
     def rebalance(self, group_id: str) -> None:
         """Make all members of a classic group rejoin; in a group of the consumer protocol, rotate
-        the target assignment among the members.
-
-        Raises:
-            KeyError: there is no such group.
-        """
+        the target assignment among the members."""
         group = self.classic.get(group_id) or self.consumer[group_id]
         group.rebalance()
 
     def fence(self, group_id: str, member_id: str) -> None:
-        """Fence a member of the consumer protocol (KIP-848): its next heartbeat is rejected.
-
-        Raises:
-            KeyError: no such group or member.
-        """
+        """Fence a member of the consumer protocol (KIP-848): its next heartbeat is rejected."""
         self.consumer[group_id].fence(member_id)
 
     def expire(self, group_id: str, member_id: str) -> None:
-        """Remove a member, as when its session has expired.
-
-        Raises:
-            KeyError: no such group or member.
-        """
+        """Remove a member, as when its session has expired."""
         group = self.classic.get(group_id) or self.consumer[group_id]
         group.remove(member_id)
         self._script.wake()
@@ -335,7 +323,6 @@ class GroupOffsets:
         self._numbers: dict[Key, int] = {}  # write order of the committed offsets
 
     def commit(self, key: Key, offset: CommittedOffset) -> None:
-        """Commit an offset."""
         self._store(key, next(self._next_number), offset)
 
     def commit_in_transaction(self, producer_id: int, key: Key, offset: CommittedOffset) -> None:

@@ -458,7 +458,6 @@ class PartitionLog:
         self._wakers[waker] = None
 
     def unsubscribe(self, waker: Callable[[], None]) -> None:
-        """Undo :meth:`subscribe`."""
         self._wakers.pop(waker, None)
 
     def wake(self) -> None:

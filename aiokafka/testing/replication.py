@@ -29,7 +29,6 @@ _FIRST_WAITING_FOR_MIN = (3, 7)  # releases that hold the high watermark below m
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
-    """Draw a time."""
     return random.uniform(*seconds) if isinstance(seconds, tuple) else seconds
 
 
@@ -50,7 +49,7 @@ class Replication:
       may be elected.
 
     ``cluster.log(...)`` then returns the log of the present leader: call it again after an
-    election.
+    election. The methods raise KeyError for an unknown partition or broker id.
 
     Example::
 
@@ -73,11 +72,7 @@ class Replication:
         """Give each replica its own log.
 
         Args:
-            tp: One partition; None (the default) for all, also those created later.
-
-        Raises:
-            KeyError: no such partition.
-        """
+            tp: One partition; None (the default) for all, also those created later."""
         if tp is not None:
             self._divide(self._partition(tp))
             return
@@ -119,22 +114,18 @@ class Replication:
     ) -> None:
         """End the :meth:`stall` with the same arguments."""
         self._stalls.pop(self._key(tp, broker_id), None)
-        self.pursue()
+        self.replicate()
 
     def heal(self) -> None:
         """End all lags and stalls; followers catch up at once. Each replica keeps its own log."""
         self._lags.clear()
         self._stalls.clear()
         for partition in self._state.partitions():
-            if partition.copies is not None:
-                partition.copies.hurry()
+            if partition.replica_logs is not None:
+                partition.replica_logs.replicate_now()
 
     def isr(self, tp: TopicPartition | Place) -> list[int]:
-        """Return the in-sync replicas of a partition.
-
-        Raises:
-            KeyError: no such partition.
-        """
+        """Return the in-sync replicas of a partition."""
         return self._state.isr(self._partition(tp))
 
     def shrink(self, tp: TopicPartition | Place, broker_id: int) -> None:
@@ -150,15 +141,11 @@ class Replication:
         if partition.leader == broker_id:
             raise ValueError(f"broker {broker_id} leads {tp[0]}-{tp[1]}")
         self._divide(partition)
-        if partition.copies is not None:
-            partition.copies.shrink(broker_id)
+        if partition.replica_logs is not None:
+            partition.replica_logs.shrink(broker_id)
 
     def log(self, tp: TopicPartition | Place, broker_id: int) -> PartitionLog:
-        """Return the log of one replica, which may be the log shared by all replicas.
-
-        Raises:
-            KeyError: no such partition, or no replica of it on this broker.
-        """
+        """Return the log of one replica, which may be the log shared by all replicas."""
         partition = self._partition(tp)
         if broker_id not in partition.replicas:
             raise KeyError(f"broker {broker_id} keeps no replica of {tp[0]}-{tp[1]}")
@@ -166,11 +153,11 @@ class Replication:
 
     # -- for the cluster -----------------------------------------------------------------------
 
-    def pursue(self) -> None:
+    def replicate(self) -> None:
         """Let all followers copy that can, after a change in the cluster."""
         for partition in self._state.partitions():
-            if partition.copies is not None:
-                partition.copies.pursue()
+            if partition.replica_logs is not None:
+                partition.replica_logs.replicate()
 
     def partition_added(self, partition: Partition) -> None:
         """Give each replica of a new partition a log of its own, after :meth:`use` for all."""
@@ -180,8 +167,8 @@ class Replication:
     def close(self) -> None:
         """Cancel all timers."""
         for partition in self._state.partitions():
-            if partition.copies is not None:
-                partition.copies.stop()
+            if partition.replica_logs is not None:
+                partition.replica_logs.stop()
 
     def delay(self, partition: Partition, node_id: int) -> float | None:
         """Return the delay before a follower copies; None while it is stalled."""
@@ -193,9 +180,9 @@ class Replication:
         return drawn(found, self._random)
 
     def _divide(self, partition: Partition) -> None:
-        if partition.copies is None:
-            partition.copies = Copies(self, self._state, partition)
-        partition.copies.pursue()
+        if partition.replica_logs is None:
+            partition.replica_logs = ReplicaLogs(self, self._state, partition)
+        partition.replica_logs.replicate()
 
     def _partition(self, tp: TopicPartition | Place) -> Partition:
         found = self._state.partition(*tp)
@@ -213,7 +200,7 @@ class Replication:
         return None if tp is None else (tp[0], tp[1]), broker_id
 
 
-class Copies:
+class ReplicaLogs:
     """The logs of the replicas of one partition. The partition's `log` is the leader's.
 
     Owns: the logs of the followers, the high watermark, and the ISR. A follower copies in rounds,
@@ -228,33 +215,33 @@ class Copies:
         self._partition = partition
         self._timers: dict[int, asyncio.TimerHandle] = {}  # the next round of a follower
         self._lag_timers: dict[int, asyncio.TimerHandle] = {}  # end in leaving the ISR
-        self._overdue: dict[int, None] = {}  # must leave the ISR, which needs a controller
-        self._unsure: dict[int, None] = {}  # has not truncated its log to the new leader's yet
-        self._pursuing = False
+        self._lagging: dict[int, None] = {}  # must leave the ISR, which needs a controller
+        self._untruncated: dict[int, None] = {}  # has not truncated its log to the new leader's yet
+        self._replicating = False
         self._closed = False
         partition.in_sync = state.live_replicas(partition) or partition.replicas[-1:]
         first = partition.replicas[0] if partition.leader == -1 else partition.leader
         partition.log.share()
         for node_id in partition.replicas:
             self.logs[node_id] = partition.log if node_id == first else partition.log.replica()
-        partition.log.subscribe(self.pursue)
+        partition.log.subscribe(self.replicate)
 
     # -- copying --------------------------------------------------------------------------
 
-    def lead(self, node_id: int) -> None:
+    def set_leader(self, node_id: int) -> None:
         """Make this replica the leader in a new leader epoch, -1 for no leader."""
         partition, former = self._partition, self._partition.log
         self.stop()
-        self._overdue.clear()
+        self._lagging.clear()
         if node_id != -1:
             partition.log = self._log_of(node_id)
             if partition.log is not former:
-                former.unsubscribe(self.pursue)
+                former.unsubscribe(self.replicate)
                 former.pass_pause_to(partition.log)
-                partition.log.subscribe(self.pursue)
-            self._unsure = {n: None for n in partition.replicas if n != node_id}
+                partition.log.subscribe(self.replicate)
+            self._untruncated = {n: None for n in partition.replicas if n != node_id}
             partition.log.begin_epoch(partition.leader_epoch)
-        self.pursue()
+        self.replicate()
         former.wake()
 
     def catch_up(self, node_id: int) -> None:
@@ -266,18 +253,18 @@ class Copies:
         if partition.in_sync is not None and node_id not in partition.in_sync:
             partition.in_sync.append(node_id)
 
-    def hurry(self) -> None:
+    def replicate_now(self) -> None:
         """Let followers copy now, without waiting for their delays."""
         self.stop()
-        self.pursue()
+        self.replicate()
 
-    def pursue(self) -> None:
+    def replicate(self) -> None:
         """Let each follower copy the missing records, at once or after its lag. The leader's log
         calls this at every change.
         """
-        if self._pursuing or self._closed:
+        if self._replicating or self._closed:
             return
-        self._pursuing = True
+        self._replicating = True
         try:
             moved = True
             while moved:  # a round may advance the high watermark, which other followers copy
@@ -285,7 +272,7 @@ class Copies:
                 moved = True in rounds
             self._update_isr()
         finally:
-            self._pursuing = False
+            self._replicating = False
 
     def _next_round(self, node_id: int) -> bool:
         """Run or schedule the next round of a follower; return whether a round was run."""
@@ -306,25 +293,25 @@ class Copies:
         del self._timers[node_id]
         if self._can_fetch(node_id) and self._model.delay(self._partition, node_id) is not None:
             self._fetch(node_id)
-        self.pursue()
+        self.replicate()
 
     def _fetch(self, node_id: int) -> None:
         leader, log = self._partition.log, self.logs[node_id]
         mark = leader.high_watermark
-        self._unsure.pop(node_id, None)
+        self._untruncated.pop(node_id, None)
         log.follow(leader)
         log.set_high_watermark(mark)
         timer = self._lag_timers.pop(node_id, None)
         if timer is not None:
             timer.cancel()
-        self._overdue.pop(node_id, None)
+        self._lagging.pop(node_id, None)
         self._update_isr()
 
     # -- the ISR ------------------------------------------------------------------------
 
     def shrink(self, node_id: int) -> None:
         """Remove a follower from the ISR, once there is a controller."""
-        self._overdue[node_id] = None
+        self._lagging[node_id] = None
         self._update_isr()
 
     def _start_lag_timer(self, node_id: int) -> None:
@@ -342,14 +329,14 @@ class Copies:
         if partition.leader == -1 or in_sync is None:
             return
         if self._state.has_controller:
-            for node_id in tuple(self._overdue):
+            for node_id in tuple(self._lagging):
                 if node_id in in_sync and node_id != partition.leader:
                     in_sync.remove(node_id)
-            self._overdue.clear()
+            self._lagging.clear()
             for node_id in partition.replicas:
                 if node_id not in in_sync and self._has_caught_up(node_id):
                     in_sync.append(node_id)
-        if not self._may_advance(in_sync) or any(n in self._unsure for n in in_sync):
+        if not self._may_advance(in_sync) or any(n in self._untruncated for n in in_sync):
             return
         mark = min(self.logs[node_id].end_offset for node_id in in_sync)
         if mark > partition.log.high_watermark:
@@ -370,7 +357,7 @@ class Copies:
 
     def _misses_records(self, node_id: int) -> bool:
         end = self._partition.log.end_offset
-        return node_id in self._unsure or self.logs[node_id].end_offset != end
+        return node_id in self._untruncated or self.logs[node_id].end_offset != end
 
     def _is_behind(self, node_id: int) -> bool:
         """Return whether a round would change the follower's log or its high watermark."""
@@ -478,9 +465,9 @@ class Reassignments:
             if partition.leader == -1 or not all(node in live for node in move.target):
                 continue
             del self.ongoing[place]
-            if partition.copies is not None:
+            if partition.replica_logs is not None:
                 for node in move.adding:
-                    partition.copies.catch_up(node)
+                    partition.replica_logs.catch_up(node)
             self._keep(partition, move.target)
 
     def _keep(self, partition: Partition, replicas: list[int]) -> None:

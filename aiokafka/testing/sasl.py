@@ -55,7 +55,6 @@ class ScramCredentials:
         self._set: dict[tuple[str, str], Credential | None] = {}
 
     def users(self) -> list[str]:
-        """Return the users with credentials."""
         found = {*self._passwords, *(user for user, _ in self._set)}
         return sorted(user for user in found if self.infos(user))
 
@@ -78,11 +77,9 @@ class ScramCredentials:
         return hashed(mechanism, self._passwords[user], self._iterations)
 
     def store(self, user: str, mechanism: str, credential: Credential) -> None:
-        """Set the credential of a user."""
         self._set[user, mechanism] = credential
 
     def delete(self, user: str, mechanism: str) -> None:
-        """Delete the credential of a user."""
         self._set[user, mechanism] = None
 
     def _by_password(self, user: str, mechanism: str) -> bool:

@@ -265,7 +265,6 @@ class Script:
                 event.set()
 
     async def wait_for(self, condition: Callable[[], object], timeout_s: float) -> None:
-        """See :meth:`FakeCluster.wait_for`."""
         event = asyncio.Event()
         self._waiters[event] = None
         try:

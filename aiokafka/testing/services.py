@@ -130,21 +130,13 @@ class Services:
         second = self.state.profile.level("transaction.version") >= 2
         return second and context.api_version >= _FIRST_ADDING_PARTITION
 
-    def topic_deleted(self, name: str) -> None:
-        """Delete the committed offsets of a deleted topic."""
-        self.groups.forget_topic(name)
-
-    def leaders_changed(self) -> None:
-        """Complete the transactions that waited for a leader."""
-        self.transactions.complete_waiting()
-
     def cluster_changed(self) -> None:
         """Continue reassignments, replication, transactions and waiting calls, after a decision of
         the controller, or its start or stop.
         """
         self.reassignments.advance()
-        self.replication.pursue()
-        self.leaders_changed()
+        self.replication.replicate()
+        self.transactions.complete_waiting()
         self._script.wake()
 
     def node_stopped(self, node_id: int) -> None:

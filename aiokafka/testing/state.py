@@ -25,7 +25,7 @@ from aiokafka.testing.settings import (
 from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
 if TYPE_CHECKING:
-    from aiokafka.testing.replication import Copies, Replication
+    from aiokafka.testing.replication import ReplicaLogs, Replication
 
 FIRST_KRAFT = (3, 0)
 """Since this release the fake behaves like KRaft: any broker forwards to the controller."""
@@ -83,12 +83,14 @@ class Partition:
     leader_epoch: int = 0
     in_sync: list[int] | None = None
     """The ISR; None while the replicas share one log: then all live replicas are in sync."""
-    copies: Copies | None = None
+    replica_logs: ReplicaLogs | None = None
     """The logs of the replicas; None while they share one log."""
 
     def log_of(self, node_id: int) -> PartitionLog:
         """Return the log of a replica."""
-        return self.log if self.copies is None else self.copies.logs.get(node_id, self.log)
+        return (
+            self.log if self.replica_logs is None else self.replica_logs.logs.get(node_id, self.log)
+        )
 
 
 @dataclass
@@ -262,15 +264,15 @@ class ClusterState:
             in_sync.remove(node_id)
         if partition.leader == node_id:
             self.elect(partition)
-        elif partition.copies is not None:
-            partition.copies.pursue()
+        elif partition.replica_logs is not None:
+            partition.replica_logs.replicate()
 
     def replica_back(self, partition: Partition) -> None:
         """Elect a leader, or resume replication, after a replica has become available again."""
         if partition.leader == -1:
             self.elect(partition)
-        elif partition.copies is not None:
-            partition.copies.pursue()
+        elif partition.replica_logs is not None:
+            partition.replica_logs.replicate()
 
     def elect_again(self) -> None:
         """Update all partitions after a time without a controller."""
@@ -302,12 +304,12 @@ class ClusterState:
         """
         partition.leader = node_id
         partition.leader_epoch += 1
-        if partition.copies is None:
+        if partition.replica_logs is None:
             partition.log.begin_epoch(partition.leader_epoch)
             return
         if partition.in_sync is not None and node_id not in (-1, *partition.in_sync):
             partition.in_sync = [node_id]
-        partition.copies.lead(node_id)
+        partition.replica_logs.set_leader(node_id)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -427,8 +429,8 @@ class ClusterState:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.leader = -1
-            if partition.copies is not None:
-                partition.copies.close()
+            if partition.replica_logs is not None:
+                partition.replica_logs.close()
             partition.log.wake()
 
     def setting(self, name: str) -> int:

@@ -104,10 +104,10 @@ class TelemetryReceiver:
         if request.client_instance_id == ZERO_UUID:
             return errors.InvalidRequestError.errno
         instance = self._instances.setdefault(request.client_instance_id, _Instance())
-        instance.error = self._judge(context, request, instance)
+        instance.error = self._check(context, request, instance)
         return instance.error
 
-    def _judge(
+    def _check(
         self, context: RequestContext, request: PushTelemetryRequest, instance: _Instance
     ) -> int:
         if instance.is_ended:

@@ -87,7 +87,8 @@ class Transactions:
     """All transactional ids of the cluster.
 
     Markers are written at once. After :meth:`pause_markers`, or while a partition has no leader,
-    the transaction stays in its Prepare state, as in a slow cluster.
+    the transaction stays in its Prepare state, as in a slow cluster. Requests that Kafka rejects
+    raise TransactionRefusedError.
     """
 
     def __init__(
@@ -121,11 +122,7 @@ class Transactions:
             producer_id: -1 for a new owner; else, with `epoch`, the present session of the caller.
 
         Returns:
-            Producer id and epoch.
-
-        Raises:
-            TransactionRefusedError: with the broker's error code.
-        """
+            Producer id and epoch."""
         if not 0 < timeout * 1000 <= self._state.setting("transaction.max.timeout.ms"):
             raise TransactionRefusedError(errors.InvalidTransactionTimeout.errno)
         known = self.by_id.get(transactional_id)
@@ -179,11 +176,7 @@ class Transactions:
     # -- the transaction -----------------------------------------------------------------------
 
     def check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        """Return the transactional id with the producer id and epoch of a request.
-
-        Raises:
-            TransactionRefusedError: unknown producer id, or another epoch.
-        """
+        """Return the transactional id with the producer id and epoch of a request."""
         known = self.by_id.get(transactional_id)
         if known is None or producer_id != known.producer_id:
             raise TransactionRefusedError(errors.InvalidProducerIdMapping.errno)
@@ -194,20 +187,12 @@ class Transactions:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, places: Iterable[Place]
     ) -> None:
-        """Add partitions to the transaction, which begins with the first one.
-
-        Raises:
-            TransactionRefusedError: with the broker's error code.
-        """
+        """Add partitions to the transaction, which begins with the first one."""
         known = self._open(transactional_id, producer_id, epoch)
         known.partitions |= set(places)
 
     def add_group(self, transactional_id: str, producer_id: int, epoch: int, group_id: str) -> None:
-        """Add the offsets of a group to the transaction.
-
-        Raises:
-            TransactionRefusedError: with the broker's error code.
-        """
+        """Add the offsets of a group to the transaction."""
         self._open(transactional_id, producer_id, epoch).groups.add(group_id)
 
     def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
@@ -239,11 +224,7 @@ class Transactions:
                 and an empty transaction can be aborted.
 
         Returns:
-            Producer id and epoch for the next transaction.
-
-        Raises:
-            TransactionRefusedError: with the broker's error code.
-        """
+            Producer id and epoch for the next transaction."""
         known = self.by_id.get(transactional_id)
         was_bumped = known is not None and known.is_before_last_bump(producer_id, epoch)
         if known and bumps_epoch and was_bumped and known.state in (*_PREPARING, *_COMPLETE):

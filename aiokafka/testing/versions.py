@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from packaging.version import Version
+
 RELEASES = ("0.9", "0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3")
 """The values of ``FakeCluster(as_version=...)``."""
 
@@ -158,5 +160,5 @@ def profile(release: str) -> BrokerProfile:
         if cell != ".":
             low, _, high = cell.partition("-")
             ranges[int(key)] = (int(low), int(high or low))
-    numbers = tuple(int(part) for part in release.split("."))
+    numbers = Version(release).release
     return BrokerProfile(release, numbers, ranges, dict(_FEATURES.get(release, {})))

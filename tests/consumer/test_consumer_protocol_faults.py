@@ -15,7 +15,7 @@ from aiokafka._health import NodeHealth
 from aiokafka._log import SubjectLog
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.client import AIOKafkaClient
-from aiokafka.consumer._shared import ConsumerMeter
+from aiokafka.consumer._context import ConsumerMeter
 from aiokafka.consumer.group.group import log
 from aiokafka.consumer.group.kip848 import Interest, Kip848Member, MemberState
 from aiokafka.consumer.group.membership import GroupCoordinatorClient

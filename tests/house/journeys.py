@@ -38,7 +38,7 @@ BUDGETS = {
     "send": (25, 92),
     "getone": (34, 155),
     "commit": (36, 136),
-    "create_topics": (25, 64),
+    "create_topics": (18, 50),
     "modules loaded": (166, 0),
 }
 

@@ -241,7 +241,7 @@ def modules_import_each_other_in_no_circle() -> Iterator[Finding]:
 
 # Objects that others make and one alone fills, and listeners that are put in place.
 WRITTEN_FROM_OUTSIDE = {
-    ("consumer/_shared.py", "all"): "counts, which the meter alone adds to",
+    ("consumer/_context.py", "all"): "counts, which the meter alone adds to",
     ("consumer/fetch/node.py", "_backoff"): "the pauses of this fetcher",
     ("net/connection.py", "traffic"): "counts of a broker, which its connections add to",
     ("net/connector.py", "_greeting"): "what a connector has learned about its broker",

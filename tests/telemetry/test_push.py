@@ -13,7 +13,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka._telemetry.push import CountsTold, Subscription, entries, make_payload
+from aiokafka._telemetry.push import PushedCounts, Subscription, entries, make_payload
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     IllegalStateError,
@@ -318,7 +318,7 @@ async def test_other_tasks_get_turns_while_a_push_is_made() -> None:
         Metric("consumer-metrics", "position", n, MetricKind.COUNTER, "", {"partition": str(n)})
         for n in range(10_000)
     ]
-    tally = CountsTold(0)
+    tally = PushedCounts(0)
     subscription = Subscription(1, 1.0, 10**7, True, ("",), ())
     steps = Counter[str]()
 

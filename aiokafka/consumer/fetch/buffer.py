@@ -447,7 +447,7 @@ class FetchBuffer:
         state = chunk.state
         if not isinstance(error, CorruptRecordError):
             return False
-        if chunk.response.node.node_id == state.home.node_id and not state.leave_replica():
+        if chunk.response.node.node_id == state.target.node_id and not state.leave_replica():
             return False
         state.next_offset = chunk.reader.position
         self.discard(state)

@@ -11,8 +11,8 @@ from aiokafka._health import NodeHealth, Outage, broker_health
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import together
 from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._context import refuse_reading
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer._shared import refuse_reading
 from aiokafka.consumer.fetch.buffer import Wanted
 from aiokafka.consumer.fetch.node import NodeFetcher
 from aiokafka.structs import TopicPartition
@@ -20,7 +20,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka.cluster import ClusterMetadata
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.position.resolver import OffsetResolver
 
 __all__ = ["FetchTargets", "Fetcher", "OtherTopic", "TopicIds"]
@@ -109,14 +109,14 @@ class FetchTargets:
     only changes a target and returns the former broker; the Fetcher informs the NodeFetchers.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, context: ConsumerContext) -> None:
         self.leaders_only_until = 0.0
         """Until then (loop time) no preferred replica is asked for."""
-        self._client = shared.client
-        self._config = shared.config
-        self._subscriptions = shared.subscriptions
-        self._on_change = shared.on_change
-        self._log = SubjectLog(log, shared.config.subject)
+        self._client = context.client
+        self._config = context.config
+        self._subscriptions = context.subscriptions
+        self._health = context.health
+        self._log = SubjectLog(log, context.config.subject)
         self._contacts: dict[int, NodeHealth] = {}
         self._leaderless: dict[TopicPartition, _Leaderless] = {}
 
@@ -124,26 +124,26 @@ class FetchTargets:
 
     def update(self, state: PartitionState) -> int | None:
         """Update the partition's target from the metadata; return the former broker."""
-        home = state.home
+        target = state.target
         cluster = self._client.cluster
         leader, epoch = cluster.leader_for_partition(state.tp), cluster.leader_epoch(state.tp)
         # The leader epoch of another topic by this name says nothing about this log.
         is_foreign = self._subscriptions.assignment.is_foreign(state.tp.topic, cluster)
         if leader is not None and leader >= 0 and not is_foreign:
             self._on_leader_epoch(state, epoch)
-        if home.preferred is not None and (
-            home.preferred_until <= _now() or cluster.broker_metadata(home.preferred) is None
+        if target.preferred is not None and (
+            target.preferred_until <= _now() or cluster.broker_metadata(target.preferred) is None
         ):
             # The replica was used long enough, or has left the cluster. The leader names another
             # one if there is one.
-            home.preferred = None
-        node_id = leader if home.preferred is None else home.preferred
+            target.preferred = None
+        node_id = leader if target.preferred is None else target.preferred
         if node_id is None or node_id < 0:
             node_id = None
             self._on_no_leader(state.tp)
         else:
             self._leaderless.pop(state.tp, None)
-        before, home.node_id = home.node_id, node_id
+        before, target.node_id = target.node_id, node_id
         if epoch < 0 and node_id not in (None, before):
             state.retry.end_wait()  # before Kafka 2.1 there is no epoch to show the new leader
         return before
@@ -155,13 +155,13 @@ class FetchTargets:
             self._client.request_metadata(f"{state.tp}: replica {node_id} is not known")
             self.refuse_replica(state)
             return
-        state.home.preferred = node_id
-        state.home.preferred_until = _now() + self._config.client.metadata_max_age
+        state.target.preferred = node_id
+        state.target.preferred_until = _now() + self._config.client.metadata_max_age
 
     def refuse_replica(self, state: PartitionState) -> None:
         """Use the leader from the next `update()` on, and no preferred replica for a while."""
         self.leaders_only_until = _now() + _LEADERS_ONLY
-        state.home.preferred = None
+        state.target.preferred = None
 
     def _on_leader_epoch(self, state: PartitionState, epoch: int) -> None:
         """Start to validate the position (KIP-320) if the leader epoch is newer than that of the
@@ -239,7 +239,7 @@ class FetchTargets:
 
     def add_contact(self, node_id: int) -> NodeHealth:
         """Start to track the health of a broker that has become a target."""
-        contact = broker_health(self._client, node_id, self._log, self._on_change)
+        contact = broker_health(self._client, node_id, self._log, self._health.look)
         self._contacts[node_id] = contact
         return contact
 
@@ -269,7 +269,7 @@ class FetchTargets:
         if state.tp in self._leaderless:
             absence = self._leaderless[state.tp]
             return absence.since if absence.is_confirmed else None
-        outage = outages.get(state.home.node_id) if state.home.node_id is not None else None
+        outage = outages.get(state.target.node_id) if state.target.node_id is not None else None
         return None if outage is None else outage.since
 
 
@@ -285,19 +285,23 @@ class Fetcher:
     """
 
     def __init__(
-        self, shared: Shared, tasks: TaskOwner, targets: FetchTargets, resolver: OffsetResolver
+        self,
+        context: ConsumerContext,
+        tasks: TaskOwner,
+        targets: FetchTargets,
+        resolver: OffsetResolver,
     ) -> None:
         self.targets = targets
         self.resolver = resolver
         self.topic_ids = TopicIds()
-        self.share = shared.config.fetch_buffer_memory
+        self.share = context.config.fetch_buffer_memory
         """Bytes that the responses of one broker may pin."""
         self.is_running = False
-        self._shared = shared
-        self._queue = shared.desk
-        self._buffer = shared.desk.buffer
+        self._context = context
+        self._queue = context.queue
+        self._buffer = context.queue.buffer
         self._tasks = tasks
-        self._subscriptions = shared.subscriptions
+        self._subscriptions = context.subscriptions
         self._nodes: dict[int, NodeFetcher] = {}
 
     def start(self) -> None:
@@ -311,7 +315,7 @@ class Fetcher:
         self.is_running = False
         # The last chance to report returned records to the metrics collector.
         for state in self._subscriptions.assignment.states():
-            self._shared.meter.settle(state)
+            self._context.meter.settle(state)
         self._subscriptions.watch(None)
         self._queue.close()
         nodes, self._nodes = self._nodes, {}
@@ -362,10 +366,10 @@ class Fetcher:
         for state in states:
             self._retarget(state)
             self.touch(state)
-        self._shared.meter.keep_topics(
+        self._context.meter.keep_topics(
             self._subscriptions.topics.union(state.tp.topic for state in states)
         )
-        used = {state.home.node_id for state in states}
+        used = {state.target.node_id for state in states}
         for node_id in [node_id for node_id in self._nodes if node_id not in used]:
             self._retire(node_id)
         self.targets.review_leaderless()
@@ -374,21 +378,21 @@ class Fetcher:
         """Tell the buffer, readers, metrics, resolver and NodeFetcher that the partition changed:
         its position, its phase, or whether it may be fetched."""
         self._queue.touch(state)
-        self._shared.meter.settle(state)
+        self._context.meter.settle(state)
         if state.needs_offset:
             self.resolver.wake()
-        node_id = state.home.node_id
+        node_id = state.target.node_id
         if node_id is not None and node_id in self._nodes:
             self._nodes[node_id].touch(state)
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
         """Report the records returned of these partitions to the metrics collector, if any."""
-        if self._shared.meter.collector is None:
+        if self._context.meter.collector is None:
             return
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
             if state is not None:
-                self._shared.meter.settle(state)
+                self._context.meter.settle(state)
 
     def prefer_replica(self, state: PartitionState, node_id: int) -> None:
         """Fetch a partition from the replica that its leader names (KIP-392)."""
@@ -402,7 +406,7 @@ class Fetcher:
 
     def _retarget(self, state: PartitionState) -> None:
         before = self.targets.update(state)
-        node_id = state.home.node_id
+        node_id = state.target.node_id
         if before != node_id and before is not None and before in self._nodes:
             # The next request of the former broker leaves the partition out. A response in flight
             # still counts: the records are the same.
@@ -414,7 +418,7 @@ class Fetcher:
         node = self._nodes.get(node_id)
         if node is None:
             contact = self.targets.add_contact(node_id)
-            node = self._nodes[node_id] = NodeFetcher(node_id, self._shared, self, contact)
+            node = self._nodes[node_id] = NodeFetcher(node_id, self._context, self, contact)
             self._divide_memory()
             self._tasks.start(node.run(), name=f"fetch-{node_id}")
         return node
@@ -428,12 +432,12 @@ class Fetcher:
             self._queue.note_error(contact.error_at, contact.error)
 
     def _divide_memory(self) -> None:
-        self.share = self._shared.config.fetch_buffer_memory // max(1, len(self._nodes))
+        self.share = self._context.config.fetch_buffer_memory // max(1, len(self._nodes))
 
     def _follow_topic_ids(self) -> None:
         assignment = self._subscriptions.assignment
         topics = [tp.topic for tp in assignment.tps]
-        cluster = self._shared.client.cluster
+        cluster = self._context.client.cluster
         for other in self.topic_ids.update(topics, assignment.topic_ids, cluster):
             self.resolver.on_other_topic(other)
         current = self.topic_ids.current

@@ -32,8 +32,8 @@ from aiokafka._reading import (
 )
 from aiokafka._retry import Backoff
 from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._context import Signal
 from aiokafka.consumer._partition_state import OUTDATED, PartitionState
-from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.fetch.buffer import PinnedResponse
 from aiokafka.errors import (
     BrokerResponseError,
@@ -60,7 +60,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._health import NodeHealth
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
@@ -167,7 +167,7 @@ class FetchPlan:
         cursor = state.cursor
         self.full.pop(state, None)
         self._backing_off.pop(state, None)
-        if state.home.node_id != self._node_id or not state.is_fetchable:
+        if state.target.node_id != self._node_id or not state.is_fetchable:
             return self._leave_out(state)
         if state.retry.at > now:
             self._backing_off[state] = state.retry.at
@@ -363,20 +363,23 @@ class NodeFetcher:
     `fetch_max_wait` has passed.
     """
 
-    def __init__(self, node_id: int, shared: Shared, fetcher: Fetcher, contact: NodeHealth) -> None:
+    def __init__(
+        self, node_id: int, context: ConsumerContext, fetcher: Fetcher, contact: NodeHealth
+    ) -> None:
         self.node_id = node_id
         self.pinned = 0
         """Bytes of this broker's responses that are in memory."""
-        self._shared = shared
+        self.read_committed = context.config.read_committed
+        self._context = context
         self._fetcher = fetcher
         self._contact = contact
-        self._log = SubjectLog(log, shared.config.subject)
-        self._buffer = shared.desk.buffer
-        limit = shared.config.max_partition_fetch_bytes
-        self._plan = FetchPlan(node_id, limit, shared.fenced_epochs)
+        self._log = SubjectLog(log, context.config.subject)
+        self._buffer = context.queue.buffer
+        limit = context.config.max_partition_fetch_bytes
+        self._plan = FetchPlan(node_id, limit, context.fenced_epochs)
         self._session = FetchSession()
         self._signal = Signal()
-        client = shared.config.client
+        client = context.config.client
         self._backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
         self._loop = asyncio.get_running_loop()
         self._not_before = 0.0
@@ -411,7 +414,7 @@ class NodeFetcher:
         # Records that no reader takes would occupy memory that no broker's share counts. The new
         # leader, if there is one, sends them again.
         for state in self._buffer.unserved(self):
-            if state.home.node_id is not None:
+            if state.target.node_id is not None:
                 self._buffer.discard(state)
                 state.changed()
         self.wake()
@@ -420,7 +423,7 @@ class NodeFetcher:
         """Fetch until retired or cancelled."""
         # Connect while positions are still being looked up.
         with self._contact.asked("ApiVersions"):
-            await self._shared.client.ready(self.node_id, group=ConnectionGroup.FETCH)
+            await self._context.client.ready(self.node_id, group=ConnectionGroup.FETCH)
         # There is no await between the decision and the wait, so no wake-up is lost.
         while not self._is_retired:
             now = self._loop.time()
@@ -444,7 +447,7 @@ class NodeFetcher:
         try:
             # A throttled broker restarts the request's own timeout with each response before it.
             async with timeout(_CLOSE_TIMEOUT):
-                await self._shared.client.send_nowait(self.node_id, request)
+                await self._context.client.send_nowait(self.node_id, request)
         except (KafkaError, OSError, asyncio.TimeoutError) as error:
             why = str(error) or "no answer"
             self._log.debug("Broker %s: session not closed: %s", self.node_id, why)
@@ -454,7 +457,7 @@ class NodeFetcher:
     def _max_wait(self, now: float) -> float | None:
         """Return how many seconds a fetch sent now may wait at the broker; None = do not fetch."""
         plan = self._plan
-        longest = self._shared.config.fetch_max_wait
+        longest = self._context.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
             return None
         # At half the share the next response arrives while the application reads the rest.
@@ -481,7 +484,7 @@ class NodeFetcher:
     def _make_room(self) -> bool:
         """Drop buffered records that no reader takes; return whether the broker may be asked
         again."""
-        now, longest = self._loop.time(), self._shared.config.fetch_max_wait
+        now, longest = self._loop.time(), self._context.config.fetch_max_wait
         if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False
         self._swept_at = now
@@ -505,7 +508,7 @@ class NodeFetcher:
     @property
     def _outdated_at(self) -> float:
         """When the last failure becomes irrelevant if no request follows (loop time)."""
-        config = self._shared.config
+        config = self._context.config
         longest = max(config.fetch_max_wait, config.client.retry_backoff_max)
         return self._contact.error_at + longest + OUTDATED
 
@@ -520,7 +523,7 @@ class NodeFetcher:
     def _next_look(self, now: float) -> float | None:
         """Return when to decide again without a wake-up (loop time)."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
-        longest = self._shared.config.fetch_max_wait
+        longest = self._context.config.fetch_max_wait
         if self._contact.failing_since is not None:
             times.append(self._outdated_at)
         if self._plan.full:
@@ -534,7 +537,7 @@ class NodeFetcher:
     # -- one fetch ---------------------------------------------------------------------------------
 
     async def _fetch(self, now: float, max_wait: float) -> None:
-        config = self._shared.config
+        config = self._context.config
         self._fetched_at = now
         self._plan_has_gained = False
         # `take_changed` forgets the changes. If the broker does not get this request, `_on_failed`
@@ -543,13 +546,13 @@ class NodeFetcher:
         request.max_wait_ms = int(max_wait * 1000)
         request.min_bytes = config.fetch_min_bytes
         request.max_bytes = self._max_bytes()
-        request.isolation_level = int(config.read_committed)
+        request.isolation_level = int(self.read_committed)
         if now >= self._fetcher.targets.leaders_only_until:
             request.rack_id = config.client.client_rack or ""
         sent_at, limit = self._loop.time(), max_wait + config.client.request_timeout
         with self._contact.asked("Fetch", max_wait):
             try:
-                connection = await self._shared.client.connection(
+                connection = await self._context.client.connection(
                     self.node_id, ConnectionGroup.FETCH, timeout=limit
                 )
                 await connection.request(
@@ -569,13 +572,13 @@ class NodeFetcher:
     def _max_bytes(self) -> int:
         share = self._fetcher.share
         room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
-        config = self._shared.config
+        config = self._context.config
         # A response also has headers, and must fit into `receive_message_max_bytes` with them.
         fits = max_record_bytes(config.client.max_response_bytes, len(self._plan.specs))
         return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
 
     def _on_response(self, sent_at: float, response: FetchResponse) -> None:
-        self._shared.meter.responded(sent_at, response.throttle_time_ms)
+        self._context.meter.responded(sent_at, response.throttle_time_ms)
         self._contact.succeed()
         # The session first: after a session error the partitions in the response mean nothing.
         session = self._session
@@ -585,14 +588,14 @@ class NodeFetcher:
             return
         if self._backoff.failures:
             self._backoff.reset()
-        handler = FetchResponseHandler(self, self._shared, self._fetcher, sent_at)
+        handler = FetchResponseHandler(self, self._context, self._fetcher, sent_at)
         responded = list(partitions_in(response, session.topic_names))
         if was_full:
             session.check_full({tp for tp, _ in responded})
         for tp, data in responded:
             state = self._plan.state_for(tp)
             # An error of this broker is irrelevant for a partition that has moved to another one.
-            is_here = state is not None and state.home.node_id == self.node_id
+            is_here = state is not None and state.target.node_id == self.node_id
             if state is not None and (is_here or not data.error_code):
                 handler.handle(state, data)
                 self._plan.touch(state)
@@ -611,10 +614,10 @@ class NodeFetcher:
                     state.retry.blame(self._loop.time(), error, self._not_before)
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
-            self._shared.client.request_metadata(f"fetch answered {error.__name__}")
+            self._context.client.request_metadata(f"fetch answered {error.__name__}")
         if not error.retriable and error is not UnknownError:
             text = f"fetch from broker {self.node_id}"
-            self._shared.desk.report_all(self._plan.states(), lambda: error(text))
+            self._context.queue.report_all(self._plan.states(), lambda: error(text))
 
     def _on_failed(self, error: KafkaError) -> None:
         """Back off and look for new leaders, as there is no response; report an error that a retry
@@ -629,25 +632,25 @@ class NodeFetcher:
         self._contact.fail(error)
         self._leave_replica()
         if _is_too_large(error):
-            self._shared.desk.report_all(self._plan.states(), self._too_large())
+            self._context.queue.report_all(self._plan.states(), self._too_large())
         elif not error.retriable:
-            self._shared.desk.report_all(self._plan.states(), lambda: renewed(error))
-        self._shared.client.request_metadata(f"fetch from broker {self.node_id} failed")
-        self._shared.meter.fetch_failed([state.tp for state in self._plan.states()], error)
+            self._context.queue.report_all(self._plan.states(), lambda: renewed(error))
+        self._context.client.request_metadata(f"fetch from broker {self.node_id} failed")
+        self._context.meter.fetch_failed([state.tp for state in self._plan.states()], error)
 
     def _leave_replica(self) -> None:
         """Read the partitions that prefer this replica from their leaders: they have the same
         records."""
-        for state in self._shared.subscriptions.assignment.states():
+        for state in self._context.subscriptions.assignment.states():
             # Also the partitions left out of this fetch, or each would fail in its turn.
-            if state.home.preferred == self.node_id:
+            if state.target.preferred == self.node_id:
                 self._fetcher.refuse_replica(state)
 
     def _too_large(self) -> Callable[[], KafkaError]:
         """Return the error for a response above the size limit. A request is limited to less, so a
         single batch is too large: a broker sends the first batch whatever its size."""
         names = some_names([state.tp for state in self._plan.states()])
-        limit = self._shared.config.client.max_response_bytes
+        limit = self._context.config.client.max_response_bytes
         text = (
             f"broker {self.node_id}: the next batch of one of {names} does not pass "
             f"receive_message_max_bytes={limit}; raise that, or seek past the batch"
@@ -672,9 +675,11 @@ class FetchResponseHandler:
     in the response (KIP-951).
     """
 
-    def __init__(self, node: NodeFetcher, shared: Shared, fetcher: Fetcher, sent_at: float) -> None:
+    def __init__(
+        self, node: NodeFetcher, context: ConsumerContext, fetcher: Fetcher, sent_at: float
+    ) -> None:
         self._node = node
-        self._shared = shared
+        self._context = context
         self._fetcher = fetcher
         self._sent_at = sent_at
         self._now = asyncio.get_running_loop().time()
@@ -698,7 +703,7 @@ class FetchResponseHandler:
                 data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
                 self._timestamp,
             )
-            self._shared.meter.fetched(state, data.records, self._sent_at)
+            self._context.meter.fetched(state, data.records, self._sent_at)
         found = read_partition(state.tp, state.cursor.offset, data)
         # Unreadable records come again with each fetch, so they are no success: backoff grows.
         is_whole = isinstance(found, Fetched) and found.scan.end >= 0
@@ -724,7 +729,7 @@ class FetchResponseHandler:
         if self._arrived:
             self._fetcher.announce(self._arrived)
         if self._leaders:
-            self._shared.client.update_leaders(self._leaders, named_brokers(response))
+            self._context.client.update_leaders(self._leaders, named_brokers(response))
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -732,20 +737,20 @@ class FetchResponseHandler:
         if self._pinned is None:
             # A view of one record set keeps the whole response in memory.
             self._pinned = self._node.pin(found.response_bytes)
-        config = self._shared.config
+        config = self._context.config
         reader = RecordReader(
             found.data,
             state.tp.topic,
             state.tp.partition,
             position=state.cursor.offset,
             check_crcs=config.check_crcs,
-            read_committed=config.read_committed,
+            read_committed=self._node.read_committed,
             aborted=found.aborted,
             key_deserializer=config.key_deserializer,
             value_deserializer=config.value_deserializer,
             max_decompressed_bytes=config.max_decompressed_bytes,
         )
-        self._shared.desk.buffer.add(state, reader, self._pinned)
+        self._context.queue.buffer.add(state, reader, self._pinned)
         self._arrived[state.tp] = None
         if found.scan.end < 0:
             # Reading raises the error of the first batch. The offset after it is unknown, so
@@ -759,7 +764,7 @@ class FetchResponseHandler:
     def _on_preferred_replica(self, state: PartitionState, replica: int) -> None:
         """Read from the replica that the leader names (KIP-392). Only a leader may name one, and
         not itself."""
-        if replica == self._node.node_id or state.home.preferred is not None:
+        if replica == self._node.node_id or state.target.preferred is not None:
             text = f"{state.tp}: broker {self._node.node_id} names {replica} to read from"
             log.debug("%s", text)
             self._postpone(state, KafkaProtocolError(text))
@@ -771,13 +776,13 @@ class FetchResponseHandler:
         name = found.error.__name__
         log.debug("%s: fetch answered %s", state.tp, name)
         epoch = state.cursor.leader_epoch
-        self._shared.fenced_epochs.on_error(self._node.node_id, state.tp, epoch, found.error)
+        self._context.fenced_epochs.on_error(self._node.node_id, state.tp, epoch, found.error)
         self._postpone(state, found.error)
-        if state.home.preferred is not None:
+        if state.target.preferred is not None:
             self._fetcher.refuse_replica(state)
         if not found.is_stale_metadata:
             return
-        why, client = f"{state.tp}: fetch answered {name}", self._shared.client
+        why, client = f"{state.tp}: fetch answered {name}", self._context.client
         if doubts_metadata(found.error, state.retry.failures):
             client.doubt_metadata(why)
         else:
@@ -787,7 +792,7 @@ class FetchResponseHandler:
         """Handle OFFSET_OUT_OF_RANGE: the replica lags, the log has lost records that are buffered
         ahead of the reader, or the position is not in the log."""
         cursor = state.cursor
-        if state.home.preferred is not None:
+        if state.target.preferred is not None:
             # A replica may lag behind; the leader knows.
             self._postpone(state, OffsetOutOfRangeError)
             self._fetcher.refuse_replica(state)
@@ -800,30 +805,30 @@ class FetchResponseHandler:
             #    them, and fetch from the reader's position.
             is_compared = min(cursor.leader_epoch, cursor.offset_epoch) >= 0
             if not is_compared or state.next_offset >= cursor.offset:
-                self._shared.desk.buffer.discard(state)
+                self._context.queue.buffer.discard(state)
             self._postpone(state, OffsetOutOfRangeError)
         else:
             self._fetcher.resolver.on_out_of_range(state, failure)
 
     def _too_large(self, state: PartitionState) -> Failure:
-        limit = self._shared.config.max_partition_fetch_bytes
+        limit = self._context.config.max_partition_fetch_bytes
         where = f"{state.tp}: the record at offset {state.cursor.offset}"
         text = f"{where} is larger than max_partition_fetch_bytes={limit}"
         return lambda: RecordTooLargeError(text)
 
     def _fail(self, state: PartitionState, failure: Failure) -> None:
         self._postpone(state)
-        if state.home.preferred is not None:
+        if state.target.preferred is not None:
             # The leader may have an undamaged copy, and learns of new permissions by itself.
             self._fetcher.refuse_replica(state)
             return
-        self._shared.desk.report(state, failure)
-        if self._shared.meter.collector is not None:
-            self._shared.meter.fetch_failed([state.tp], failure())
+        self._context.queue.report(state, failure)
+        if self._context.meter.collector is not None:
+            self._context.meter.fetch_failed([state.tp], failure())
 
     def _postpone(
         self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
     ) -> None:
         """Delay the partition's next fetch. `error` is None if the application gets the error."""
-        client = self._shared.config.client
+        client = self._context.config.client
         state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max, error)

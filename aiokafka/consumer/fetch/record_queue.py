@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from aiokafka.consumer._context import Signal, finish, make_waiter
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer._shared import Signal, finish, make_waiter
 from aiokafka.consumer.fetch.buffer import FetchBuffer, Wanted
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition

@@ -13,8 +13,8 @@ from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._context import Signal, refuse_in_listener
 from aiokafka.consumer._partition_state import PartitionState, Phase
-from aiokafka.consumer._shared import Signal, refuse_in_listener
 from aiokafka.consumer.position.committed import (
     ALREADY_REBALANCED,
     CommittedOffset,
@@ -34,7 +34,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
 
 __all__ = ["CommitQueue", "GroupCommits", "QueuedCommit", "RevokedAssignment"]
 
@@ -244,19 +244,19 @@ class GroupCommits:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ConsumerContext,
         committer: OffsetCommitter,
         on_refused: Callable[[CommitFailedError], None],
         tasks: TaskOwner,
     ) -> None:
         """Args: on_refused: Called when the coordinator no longer accepts the member's identity."""
-        self._config = shared.config
-        self._log = SubjectLog(log, shared.config.subject)
+        self._config = context.config
+        self._log = SubjectLog(log, context.config.subject)
         self._committer = committer
         self._member = committer.member
-        self._waits = shared.client.waits
-        self._subscriptions = shared.subscriptions
-        self._queue = shared.desk
+        self._waits = context.client.waits
+        self._subscriptions = context.subscriptions
+        self._queue = context.queue
         self._on_refused = on_refused
         self._tasks = tasks
         self._late_check: asyncio.Task[None] | None = None
@@ -270,7 +270,7 @@ class GroupCommits:
         self._removals = 0
         self._changed = Signal()
         self._manual: Assignment | None = None
-        self._manual_tasks = TaskOwner(f"{shared.config.client.client_id}-chosen")
+        self._manual_tasks = TaskOwner(f"{context.config.client.client_id}-chosen")
 
     # -- the membership ----------------------------------------------------------------------------
 

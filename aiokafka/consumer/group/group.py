@@ -33,7 +33,7 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.group.classic import ClassicMember
     from aiokafka.consumer.group.kip848 import Kip848Member
@@ -118,23 +118,25 @@ class GroupMembership(CoordinatorNames):
     for them.
     """
 
-    def __init__(self, shared: Shared, fetcher: Fetcher, committer: OffsetCommitter) -> None:
-        self.shared = shared
+    def __init__(
+        self, context: ConsumerContext, fetcher: Fetcher, committer: OffsetCommitter
+    ) -> None:
+        self.context = context
         self.group_id = committer.group_id
         self.contact: NodeHealth = committer.contact
-        self._config = shared.config
-        self._subscriptions = shared.subscriptions
-        self._queue = shared.desk
+        self._config = context.config
+        self._subscriptions = context.subscriptions
+        self._queue = context.queue
         self._fetcher = fetcher
-        self._log = SubjectLog(log, shared.config.subject)
-        self._topics = SubscribedTopics(shared)
-        self._tasks = TaskOwner(f"{shared.config.client.client_id}-group", self._fail)
-        self.state = MembershipStateMachine(shared)
-        self.poll_timer = PollTimer(shared, self.state)
+        self._log = SubjectLog(log, context.config.subject)
+        self._topics = SubscribedTopics(context)
+        self._tasks = TaskOwner(f"{context.config.client.client_id}-group", self._fail)
+        self.state = MembershipStateMachine(context)
+        self.poll_timer = PollTimer(context, self.state)
         self._committer = committer
         self._member = committer.member
-        self.commits = GroupCommits(shared, committer, self._on_commit_refused, self._tasks)
-        self.rebalance = Rebalance(shared, fetcher, self.commits, self._tasks)
+        self.commits = GroupCommits(context, committer, self._on_commit_refused, self._tasks)
+        self.rebalance = Rebalance(context, fetcher, self.commits, self._tasks)
         self._protocol = committer.member.protocol(self)
         self._leaving = LeaveGroup(self._member, self._log, self._tasks.name)
 
@@ -525,12 +527,12 @@ class GroupView:
     assignment.
     """
 
-    def __init__(self, shared: Shared, group: GroupMembership) -> None:
-        self._client = shared.client
-        self._buffer = shared.desk.buffer
-        self._subscriptions = shared.subscriptions
+    def __init__(self, context: ConsumerContext, group: GroupMembership) -> None:
+        self._client = context.client
+        self._buffer = context.queue.buffer
+        self._subscriptions = context.subscriptions
         self._group = group
-        self._instance_id = shared.config.group_instance_id
+        self._instance_id = context.config.group_instance_id
 
     @property
     def group_id(self) -> str:
@@ -636,25 +638,25 @@ class GroupView:
             )
 
 
-def make_committer(shared: Shared, group_id: str) -> OffsetCommitter:
+def make_committer(context: ConsumerContext, group_id: str) -> OffsetCommitter:
     """Return the OffsetCommitter of a group, with a member of the configured protocol."""
-    client, kind = shared.client, CoordinationType.GROUP
+    client, kind = context.client, CoordinationType.GROUP
     contact = NodeHealth(
         f"The coordinator of group {group_id}",
-        SubjectLog(log, shared.config.subject),
-        shared.on_change,
+        SubjectLog(log, context.config.subject),
+        context.health.look,
         partial(client.address_of_coordinator, kind, group_id),
         lambda: client.throttled_until(client.known_coordinator(kind, group_id)),
     )
-    coordinator = GroupCoordinatorClient(client, shared.config, group_id, contact, shared.meter)
+    coordinator = GroupCoordinatorClient(client, context.config, group_id, contact, context.meter)
     member: ClassicMember | Kip848Member
     # Only the configured protocol is imported.
-    if shared.config.group_protocol == "classic":
+    if context.config.group_protocol == "classic":
         from aiokafka.consumer.group.classic import ClassicMember
 
-        member = ClassicMember(shared.config, coordinator)
+        member = ClassicMember(context.config, coordinator)
     else:
         from aiokafka.consumer.group.kip848 import Kip848Member
 
-        member = Kip848Member(shared.config, coordinator)
-    return OffsetCommitter(shared, group_id, contact, member)
+        member = Kip848Member(context.config, coordinator)
+    return OffsetCommitter(context, group_id, contact, member)

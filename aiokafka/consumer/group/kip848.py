@@ -15,7 +15,7 @@ from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._retry import Backoff, RetryNodes
 from aiokafka._tasks import unless
-from aiokafka.consumer._shared import Signal
+from aiokafka.consumer._context import Signal
 from aiokafka.consumer.group.membership import GroupCoordinatorClient, GroupProtocol, Member
 from aiokafka.errors import (
     BrokerResponseError,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._health import NodeHealth
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer._shared import ConsumerMeter, Shared
+    from aiokafka.consumer._context import ConsumerContext, ConsumerMeter
     from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request, Response
@@ -305,10 +305,10 @@ class PollTimer:
     Owns: the number of the application's latest call, and the time at which it was seen.
     """
 
-    def __init__(self, shared: Shared, state: MembershipStateMachine) -> None:
-        self._queue = shared.desk
-        self._limit = shared.config.max_poll_interval
-        self._on_change = shared.on_change
+    def __init__(self, context: ConsumerContext, state: MembershipStateMachine) -> None:
+        self._queue = context.queue
+        self._limit = context.config.max_poll_interval
+        self._health = context.health
         self._state = state
         self._call = 0
         self._polled_at = 0.0
@@ -335,7 +335,7 @@ class PollTimer:
         is_active = state.current in (MembershipState.JOINING, MembershipState.JOINED)
         if late > self._limit and is_active:
             state.move(MembershipState.IDLE)
-            self._on_change()
+            self._health.look()
             state.signal.notify()
 
     async def wait_for_poll(self) -> None:
@@ -365,10 +365,10 @@ class RecoverableErrors:
     they may have the same type.
     """
 
-    def __init__(self, shared: Shared, state: MembershipStateMachine) -> None:
-        self._queue = shared.desk
+    def __init__(self, context: ConsumerContext, state: MembershipStateMachine) -> None:
+        self._queue = context.queue
         self._state = state
-        self._log = SubjectLog(log, shared.config.subject)
+        self._log = SubjectLog(log, context.config.subject)
         self._reported: dict[type[KafkaError], BaseException] = {}
 
     def clear(self) -> None:
@@ -403,18 +403,18 @@ class GroupProtocol:
     member: Member
 
     def __init__(self, group: GroupMembership) -> None:
-        shared = group.shared
-        self._client = shared.client
-        self._config = shared.config
-        self._subscriptions = shared.subscriptions
-        self._meter = shared.meter
-        self._log = SubjectLog(log, shared.config.subject)
+        context = group.context
+        self._client = context.client
+        self._config = context.config
+        self._subscriptions = context.subscriptions
+        self._meter = context.meter
+        self._log = SubjectLog(log, context.config.subject)
         self._group = group
         self._state = group.state
         self._commits = group.commits
         self._rebalance = group.rebalance
         self._poll_timer = group.poll_timer
-        self._errors = RecoverableErrors(shared, group.state)
+        self._errors = RecoverableErrors(context, group.state)
 
     def _complete_join(self) -> None:
         """Return records to readers again: the member has its assignment."""

@@ -13,7 +13,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._health import NodeHealth
     from aiokafka._tasks import TaskOwner
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.errors import KafkaError
 
@@ -71,10 +71,10 @@ class NoGroup:
     last_error: KafkaError | None = None
     failure: BaseException | None = None
 
-    def __init__(self, shared: Shared, fetcher: Fetcher) -> None:
-        self._client = shared.client
-        self._subscriptions = shared.subscriptions
-        self._topics = SubscribedTopics(shared)
+    def __init__(self, context: ConsumerContext, fetcher: Fetcher) -> None:
+        self._client = context.client
+        self._subscriptions = context.subscriptions
+        self._topics = SubscribedTopics(context)
         self._fetcher = fetcher
         self._topic_ids: dict[str, bytes | None] = {}
         self._last_positions: dict[TopicPartition, _LastPosition] = {}

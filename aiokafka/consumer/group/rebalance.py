@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._shared import ListenerMethod, call_listener
+from aiokafka.consumer._context import ListenerMethod, call_listener
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -16,7 +16,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka.abc import ConsumerRebalanceListener
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.group.commits import GroupCommits
     from aiokafka.consumer.position.committed import Identity
@@ -62,13 +62,13 @@ class Rebalance:
     """
 
     def __init__(
-        self, shared: Shared, fetcher: Fetcher, commits: GroupCommits, tasks: TaskOwner
+        self, context: ConsumerContext, fetcher: Fetcher, commits: GroupCommits, tasks: TaskOwner
     ) -> None:
         self._tasks = tasks
-        self._config = shared.config
-        self._log = SubjectLog(log, shared.config.subject)
-        self._subscriptions = subscriptions = shared.subscriptions
-        self._queue = shared.desk
+        self._config = context.config
+        self._log = SubjectLog(log, context.config.subject)
+        self._subscriptions = subscriptions = context.subscriptions
+        self._queue = context.queue
         self._fetcher = fetcher
         self._commits = commits
         self._assigned = subscriptions.assignment

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer._shared import Signal
+from aiokafka.consumer._context import Signal
 from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import IllegalStateError, KafkaError
 
 if TYPE_CHECKING:
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
 
 __all__ = ["MembershipState", "MembershipStateMachine"]
 
@@ -118,7 +118,7 @@ class MembershipStateMachine:
     whether `stop()` was called. `signal` wakes the membership task and `start()` after each change.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, context: ConsumerContext) -> None:
         self.signal = Signal()
         self.current = MembershipState.OUTSIDE
         self.reason: str | None = None
@@ -128,10 +128,10 @@ class MembershipStateMachine:
         self.is_starting = False
         self.is_stopping = False
         self.rejoin = RejoinFuture(self.request_join)
-        self._subscriptions = shared.subscriptions
-        self._polls = shared.desk.polls
-        self._on_change = shared.on_change
-        self._log = SubjectLog(log, shared.config.subject)
+        self._subscriptions = context.subscriptions
+        self._polls = context.queue.polls
+        self._health = context.health
+        self._log = SubjectLog(log, context.config.subject)
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class MembershipStateMachine:
             self._log.info("Joining: %s", reason)
             self.reason = reason
             self.rejoin.resolve()
-            self._on_change()
+            self._health.look()
         self.signal.notify()
         # An idle member waits for this signal.
         self._polls.notify()
@@ -200,7 +200,7 @@ class MembershipStateMachine:
         self.join_error = None
         if self.current is MembershipState.JOINING:
             self.move(MembershipState.JOINED)
-        self._on_change()
+        self._health.look()
         self.signal.notify()
 
     def invalidate_assignment(self) -> None:
@@ -228,7 +228,7 @@ class MembershipStateMachine:
             self._move_unless_there(MembershipState.JOINING)
         if self.error is not None:
             self.error = None
-            self._on_change()
+            self._health.look()
 
     def finish_leaving(self) -> None:
         """Move from LEAVING to the state that the present subscription requires."""
@@ -252,7 +252,7 @@ class MembershipStateMachine:
         """End the membership with `error`."""
         self.error = error
         self.move(MembershipState.FAILED)
-        self._on_change()
+        self._health.look()
         self.signal.notify()
 
     def _move_unless_there(self, state: MembershipState) -> None:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from aiokafka._health import NodeHealth, Wait
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.group.classic import ClassicMember
     from aiokafka.consumer.group.kip848 import Kip848Member
     from aiokafka.net.connection import BrokerConnection
@@ -467,21 +467,21 @@ class OffsetCommitter:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ConsumerContext,
         group_id: str,
         contact: NodeHealth,
         member: ClassicMember | Kip848Member,
     ) -> None:
-        client, config = shared.client, shared.config
+        client, config = context.client, context.config
         self.group_id = group_id
         self.contact = contact
         self.member = member
         self._log = SubjectLog(log, config.subject)
-        self._meter = shared.meter
-        self._interception = shared.interception
+        self._meter = context.meter
+        self._interception = context.interception
         self._client = client
         self._connection = OffsetConnection(client, member.held_requests)
-        self._subscriptions = shared.subscriptions
+        self._subscriptions = context.subscriptions
         self._last_ids: dict[str, bytes] = {}
         self._former = FormerTopicOffsets()
         client.cluster.add_listener(self._follow_metadata)

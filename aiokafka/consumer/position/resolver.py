@@ -12,13 +12,13 @@ from aiokafka._log import SubjectLog
 from aiokafka._reading import FoundOffset, Offsets, doubts_metadata, is_transient
 from aiokafka.cluster import ClusterMetadata, TopicInfo
 from aiokafka.consumer._arguments import some_names
+from aiokafka.consumer._context import Signal
 from aiokafka.consumer._partition_state import (
     NO_EPOCH,
     PATIENCE_WITH_UNKNOWN,
     PartitionState,
     Phase,
 )
-from aiokafka.consumer._shared import Signal
 from aiokafka.consumer.position.lookup import (
     EARLIEST,
     LATEST,
@@ -45,7 +45,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
-    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer._context import ConsumerContext
     from aiokafka.consumer.fetch.fetcher import FetchTargets, OtherTopic
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
@@ -206,18 +206,18 @@ class OffsetResolver:
 
     def __init__(
         self,
-        shared: Shared,
+        context: ConsumerContext,
         tasks: TaskOwner,
         targets: FetchTargets,
         committer: OffsetCommitter | None,
     ) -> None:
-        config = shared.config
-        self.lookup = OffsetLookup(shared.client, config, shared.fenced_epochs)
-        self._client = shared.client
+        config = context.config
+        self.lookup = OffsetLookup(context.client, config, context.fenced_epochs)
+        self._client = context.client
         self._config = config
-        self._queue = shared.desk
-        self._meter = shared.meter
-        self._subscriptions = shared.subscriptions
+        self._queue = context.queue
+        self._meter = context.meter
+        self._subscriptions = context.subscriptions
         self._log = SubjectLog(log, config.subject)
         self._tasks = tasks
         self._targets = targets
@@ -229,9 +229,9 @@ class OffsetResolver:
         self._new_partitions: NewPartitions | None = None
         if policy == LATEST:
             self._new_partitions = NewPartitions(
-                shared.subscriptions, config.client.metadata_max_age
+                context.subscriptions, config.client.metadata_max_age
             )
-            shared.client.cluster.add_listener(self._new_partitions.update)
+            context.client.cluster.add_listener(self._new_partitions.update)
         self._signal = Signal()
         self._is_woken = False
         self._asked: set[PartitionState] = set()
@@ -254,7 +254,7 @@ class OffsetResolver:
     def is_looking(self) -> bool:
         """Whether the first offset request of a partition with a leader is not complete yet."""
         return any(
-            state.needs_offset and not state.retry.failures and state.home.node_id is not None
+            state.needs_offset and not state.retry.failures and state.target.node_id is not None
             for state in self._subscriptions.assignment.states()
         )
 
@@ -346,7 +346,7 @@ class OffsetResolver:
 
     def _next_retry(self) -> float | None:
         # Partitions without a leader are retried after new metadata: `route()` touches them.
-        placed = [state for state in self._waiting() if state.home.node_id is not None]
+        placed = [state for state in self._waiting() if state.target.node_id is not None]
         now = asyncio.get_running_loop().time()
         return min((s.retry.at for s in placed if s.retry.at > now), default=None)
 
@@ -439,7 +439,7 @@ class OffsetResolver:
     def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
         """Return whether a partition has no committed offset: it has a leader, but was unknown in
         several responses of the coordinator."""
-        if not isinstance(error, UnknownTopicOrPartitionError) or state.home.node_id is None:
+        if not isinstance(error, UnknownTopicOrPartitionError) or state.target.node_id is None:
             return False
         state.retry.note_doubt()
         return state.retry.doubts > PATIENCE_WITH_UNKNOWN

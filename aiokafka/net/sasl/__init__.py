@@ -1,4 +1,4 @@
-"""SASL mechanisms: bytes in, bytes out; who carries the bytes is not their concern."""
+"""SASL mechanisms, without I/O: tokens in, tokens out."""
 
 from __future__ import annotations
 
@@ -12,44 +12,41 @@ __all__ = ["Mechanism", "create_mechanism"]
 
 
 class Mechanism(Protocol):
-    """The client's side of one authentication.
-
-    A new object for each connection and each re-authentication.
-    """
+    """The client side of one authentication, on a new or a re-authenticated connection."""
 
     name: str
-    """As in SaslHandshake, e.g. "SCRAM-SHA-256"."""
+    """The name in SaslHandshake, such as "SCRAM-SHA-256"."""
 
     done: bool
-    """Whether the client has nothing more to say; a challenge that comes after that is still
-    given to `step`."""
+    """Whether the client has sent its last token. A later challenge is still passed to `step`."""
 
     @property
     def sent_secret(self) -> str:
-        """The secret that the broker is sent as it is; "" if it gets none."""
+        """The secret that is sent to the broker in plain text, "" if none is."""
 
     @property
     def user(self) -> str:
-        """The user, known after `prepare`; "" if only the broker knows it."""
+        """The user name, available after `prepare`; "" if only the broker knows it."""
 
     async def prepare(self) -> None:
-        """Fetch what takes time (a token, a ticket). Called once, before `start`."""
+        """Fetch the credentials (a token, a ticket). Called once, before `start`."""
 
     def start(self) -> bytes:
         """Return the first token to send."""
 
     @property
     def is_slow(self) -> bool:
-        """Whether the next `step` computes for so long that it belongs into a thread."""
+        """Whether the next `step` should run in a thread because it takes long."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Return the response to a token of the broker, None if there is none to send.
+        """Return the response to a challenge, None if there is none.
 
-        Raises AuthenticationFailedError when the broker refused, or failed to prove itself.
+        Raises AuthenticationFailedError when the broker rejects the client, or fails to prove
+        itself.
         """
 
     def note_refusal(self) -> None:
-        """Hear that the broker refuses the credentials by a code, in place of a challenge."""
+        """Called when the broker rejects the credentials by an error code."""
 
 
 def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:

@@ -17,7 +17,7 @@ __all__ = ["Credentials"]
 
 
 class Credentials:
-    """Owns the name and the password, which functions may return each time."""
+    """Owns the user name and password, which may be functions of the application."""
 
     __slots__ = ("_password", "_username", "password", "user")
 
@@ -28,10 +28,10 @@ class Credentials:
         self.password = password if isinstance(password, str) else ""
 
     async def fetch(self) -> None:
-        """Call the functions: first for the name, then for the password.
+        """Call the functions for the name and then for the password.
 
-        Raises KafkaConnectionError when one fails, which may pass, AuthenticationFailedError when
-        one gives no text; never shows the text.
+        Raises KafkaConnectionError when one fails (retriable), AuthenticationFailedError when one
+        does not return a text. Errors never show the text.
         """
         self.user = await _text_of(self._username, "sasl_plain_username")
         self.password = await _text_of(self._password, "sasl_plain_password")

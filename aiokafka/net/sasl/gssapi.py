@@ -13,24 +13,25 @@ from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSu
 
 __all__ = ["Gssapi", "KerberosIdentity"]
 
-# The last token: first byte no security layer, the next three no buffer for one (RFC 4752, 3.1).
+# The last token: no security layer, and no buffer size for one (RFC 4752, 3.1).
 _NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
 _OFFERS_NO_LAYER = 0x01
 
 
 @dataclass(frozen=True)
 class KerberosIdentity:
-    """Who we are. Nothing given: what KRB5CCNAME or else KRB5_CLIENT_KTNAME holds."""
+    """The principal and keytab of the client; by default those of KRB5CCNAME or
+    KRB5_CLIENT_KTNAME."""
 
     principal: str | None = None
     keytab: str | None = None
 
 
 class Gssapi:
-    """A ticket out, the broker's proof back, then an agreement not to encrypt: TLS does that.
+    """Sends a ticket, checks the broker's proof, and negotiates no security layer (TLS encrypts).
 
-    Tickets are looked up each time, so a fresh one in the cache is used, and one from a keytab
-    is renewed.
+    Tickets are looked up each time, so that a renewed one in the cache is used, and one from a
+    keytab is renewed.
     """
 
     name = "GSSAPI"
@@ -48,7 +49,7 @@ class Gssapi:
         self.done = False
 
     async def prepare(self) -> None:
-        """Get the ticket. It may take a call to the KDC, so it runs in the default executor.
+        """Get the ticket, in the default executor, as it may call the KDC.
 
         Raises AuthenticationMethodNotSupported without the `gssapi` package,
         AuthenticationFailedError without usable credentials.
@@ -73,7 +74,7 @@ class Gssapi:
             raise self._failure(error) from error
 
     def _credentials(self, gssapi: Any) -> Any:
-        """Return the credentials to use; None for the environment's."""
+        """Return the credentials; None for those of the environment."""
         principal, keytab = self._identity.principal, self._identity.keytab
         if principal is None and keytab is None:
             return None
@@ -86,7 +87,7 @@ class Gssapi:
                 raise AuthenticationFailedError(
                     f"GSSAPI: sasl_kerberos_keytab={keytab!r} is not there, or may not be read"
                 )
-            # A cache of our own: that of the process may belong to another user.
+            # Not in the process's cache, which may belong to another user.
             digest = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
             store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:aiokafka-{digest}"}
         return gssapi.Credentials(
@@ -98,9 +99,9 @@ class Gssapi:
         return self._first
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Check the broker's proof, then agree on no security layer.
+        """Check the broker's proof, then negotiate no security layer.
 
-        Raises AuthenticationFailedError when the broker did not prove who it is, or demands a
+        Raises AuthenticationFailedError when the broker did not prove its identity, or requires a
         security layer.
         """
         if self.done:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): a token that another system issued, and extensions (KIP-342)."""
+"""OAUTHBEARER (RFC 7628, KIP-255): a token of an authorization server, and extensions (KIP-342)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ log = logging.getLogger("aiokafka.conn")
 
 _SEPARATOR = "\x01"
 
-# RFC 6750 for the token, RFC 7628 for what may stand beside it.
+# RFC 6750 for the token, RFC 7628 for the extensions.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
 
 
 class OAuthBearer:
-    """Sends one token. The broker refuses it by a challenge, which must get a response."""
+    """Sends one token. The broker rejects it by a challenge that needs a response."""
 
     name = "OAUTHBEARER"
     user = ""
@@ -48,12 +48,12 @@ class OAuthBearer:
         return self._token
 
     async def prepare(self) -> None:
-        """Ask the provider for its token. Its errors become KafkaConnectionError's cause: another
-        try may help, as with a broker that is down."""
+        """Get the token from the provider. Its error becomes the cause of a KafkaConnectionError,
+        which is retriable."""
         try:
             token: object = await self._provider.token()
             if inspect.isawaitable(token):
-                # Some providers return the future of an executor from a coroutine function.
+                # Some coroutine functions return a future of an executor.
                 token = await token
             extensions = self._provider.extensions() or {}
         except KafkaError:
@@ -79,9 +79,9 @@ class OAuthBearer:
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Read the outcome: an empty challenge is success.
+        """Process the outcome: an empty challenge means success.
 
-        Any other challenge says why the token is refused, and must be acknowledged (RFC 7628,
+        Any other challenge has the reason of the rejection, and must be acknowledged (RFC 7628,
         3.2.3).
         """
         if self._refusal is not None:
@@ -93,7 +93,7 @@ class OAuthBearer:
         return _SEPARATOR.encode()
 
     def note_refusal(self) -> None:
-        """Tell the provider, unless a challenge has said so before."""
+        """Notify the provider, unless a challenge has done so."""
         if self._refusal is None:
             self._tell_provider()
 
@@ -101,14 +101,14 @@ class OAuthBearer:
         return AuthenticationFailedError(f"{self.name}: the broker refused the token: {reason}")
 
     def _tell_provider(self) -> None:
-        # One that does not derive from AbstractTokenProvider may not have it.
+        # A provider need not derive from AbstractTokenProvider.
         tell = getattr(self._provider, "refused", None)
         if tell is None:
             return
         try:
             tell(self._token)
         except Exception:
-            # What the broker says counts for more than what went wrong when it was passed on.
+            # The rejection by the broker matters more than this error.
             log.exception("refused() of %s failed", type(self._provider).__name__)
 
 

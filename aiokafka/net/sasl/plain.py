@@ -13,7 +13,7 @@ __all__ = ["Plain"]
 
 
 class Plain:
-    """One token out; the broker answers with an empty one or with an error code."""
+    """Sends one token; the broker responds with an empty token or an error code."""
 
     name = "PLAIN"
     is_slow = False
@@ -33,17 +33,17 @@ class Plain:
         return self._credentials.user
 
     async def prepare(self) -> None:
-        """Ask for name and password where functions give them."""
+        """Call the functions for name and password, if there are any."""
         await self._credentials.fetch()
 
     def start(self) -> bytes:
-        """Return an empty authorization id, name and password, each after a zero byte."""
+        """Return the token: an empty authorization id, name and password, separated by zero
+        bytes."""
         self.done = True
         return f"\0{self._credentials.user}\0{self._credentials.password}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Look at no challenge: PLAIN has none, and what a server adds to the code of success, as
-        Tencent's does, is no refusal."""
+        """Ignore challenges. PLAIN has none, but some servers (Tencent) add text to a success."""
         return None
 
     def note_refusal(self) -> None:

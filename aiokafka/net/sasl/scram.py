@@ -1,4 +1,5 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): both sides prove the password unsent."""
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): both sides prove that they know the
+password, without sending it."""
 
 from __future__ import annotations
 
@@ -18,34 +19,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Scram"]
 
-# RFC 7677 asks for at least 4096; Kafka's own tools refuse more than 16384, other servers may ask
-# for what is advised for passwords at rest: some 600,000. A million keep a thread busy for a second
-# or two, and a hostile server cannot ask for more.
+# RFC 7677 requires at least 4096 iterations. Kafka's tools allow at most 16384; other servers may
+# use 600,000, as is recommended for stored passwords. A million take a second or two, the most that
+# a hostile server can cause.
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1_000_000
 
-# Kafka's own salts and nonces have 20 to 26 bytes; this bounds what a hostile server has us hash.
+# Salts and nonces of Kafka have 20 to 26 bytes. Limits the input of hashes for hostile servers.
 _MAX_MESSAGE = 4096
 
 _GS2_HEADER = "n,,"
 
 
 class Scram:
-    """Two tokens out, two back: the second one proves that the broker knows the password, too.
+    """Sends two tokens. The second response proves that the broker knows the password as well.
 
-    Name and password are used as they are, in UTF-8. RFC 5802 would have them prepared by SASLprep,
-    but no part of Kafka does that, neither where passwords are stored nor where they are checked:
-    a prepared one would be another one.
+    Name and password are used unchanged, in UTF-8. RFC 5802 requires SASLprep, but Kafka applies it
+    neither when it stores nor when it checks passwords, so a prepared password would differ.
     """
 
     sent_secret = ""
 
     def __init__(self, mechanism: str, username: Credential, password: Credential) -> None:
-        """Prepare for `mechanism`, "SCRAM-SHA-256" or "SCRAM-SHA-512"."""
         self.name = mechanism
         self.done = False
         self.is_token = False
-        """Whether name and password are those of a delegation token (KIP-48)."""
+        """Whether they are the id and HMAC of a delegation token (KIP-48)."""
         self._digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
         self._credentials = Credentials(username, password)
         self._nonce = ""
@@ -58,12 +57,12 @@ class Scram:
         return self._credentials.user
 
     async def prepare(self) -> None:
-        """Ask for name and password where functions give them."""
+        """Call the functions for name and password, if there are any."""
         await self._credentials.fetch()
 
     @property
     def is_slow(self) -> bool:
-        """True for the step that proves the password: it hashes thousands of times."""
+        """True for the step with the password hash of thousands of iterations."""
         return self._server_signature is None
 
     def start(self) -> bytes:
@@ -75,7 +74,7 @@ class Scram:
         return (_GS2_HEADER + self._first_bare).encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Answer the server-first message with our proof; check that in the server-final one."""
+        """Respond to the server-first message with the proof; check the proof in server-final."""
         text = self._text(challenge)
         if self._server_signature is None:
             return self._prove(text)
@@ -119,14 +118,14 @@ class Scram:
 
     def _verify(self, text: str, expected: bytes) -> None:
         proof = self._decoded(self._attributes(text).get("v", ""), "signature")
-        # In a time that does not depend on where they differ.
+        # In constant time.
         if not hmac.compare_digest(proof, expected):
             raise self._failure(
                 "the broker could not prove that it knows the password: it may be an impostor"
             )
 
     def _attributes(self, text: str) -> dict[str, str]:
-        """Return the `k=value` pairs of a message; refuse errors and mandatory extensions."""
+        """Return the `k=value` pairs of a message; raises for errors and mandatory extensions."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
             raise self._failure(f"the broker refused: {said(fields['e'])}")

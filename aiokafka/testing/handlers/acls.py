@@ -22,12 +22,10 @@ from aiokafka.testing.acls import Entry, Filter
 from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeAcls (KIP-140)
-
 
 @handles(DescribeAclsRequest)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Return the ACL entries that match the filter, by resource."""
+    """Return the ACL entries that match the filter, by resource (KIP-140)."""
     entries = context.services.acls.entries
     if not entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
@@ -51,15 +49,13 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
     )
 
 
-# -- CreateAcls (KIP-140)
-
 _CLUSTER = 4
 _ANY, _MATCH = 1, 2
 
 
 @handles(CreateAclsRequest)
 def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Create each ACL entry that is valid."""
+    """Create each ACL entry that is valid (KIP-140)."""
     if not context.services.acls.entries.is_enforced:
         return refuse(context, request, errors.SecurityDisabled.errno)
     return CreateAclsResponse(results=[_create(context, one) for one in request.creations])
@@ -93,13 +89,10 @@ def _problem(wanted: AclCreation) -> str | None:
     return None
 
 
-# -- DeleteAcls (KIP-140)
-
-
 @handles(DeleteAclsRequest)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Delete the entries that match each filter. An entry that matches several filters is in the
-    result of each.
+    """Delete the entries that match each filter (KIP-140). An entry that matches several filters is
+    in the result of each.
     """
     entries = context.services.acls.entries
     if not entries.is_enforced:

@@ -17,12 +17,9 @@ from aiokafka.protocol.messages.leave_group import (
 )
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokafka.testing.actions import RefusedError
-from aiokafka.testing.classic_group import Application, ClassicGroup, GroupRefusedError, Joined
+from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, Joined, JoinRequest
 from aiokafka.testing.handlers import handles, refuses, require
 from aiokafka.testing.script import RequestContext
-
-# -- JoinGroup: join, and wait until all members have joined. A group of the consumer protocol
-# (KIP-848) responds at once.
 
 _FIRST_NEEDING_ID = 4  # KIP-394
 _FIRST_STATIC = 5
@@ -32,11 +29,13 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond in the next generation of the group."""
+    """Add a member, and respond in the next generation of the group. A group of the consumer
+    protocol responds at once (KIP-848).
+    """
     _check(context, request)
     try:
         group = context.services.groups.for_join(request.group_id)
-        answer = group.join(_application(context, request))
+        answer = group.join(_join_request(context, request))
         joined = answer if isinstance(answer, Joined) else await answer
     except GroupRefusedError as exc:
         return _refused_join(context, exc.member_id or request.member_id, exc.errno)
@@ -62,10 +61,10 @@ def _check(context: RequestContext, request: JoinGroupRequest) -> None:
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
 
 
-def _application(context: RequestContext, request: JoinGroupRequest) -> Application:
+def _join_request(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
     session_timeout = request.session_timeout_ms / 1000
     rebalance_timeout = request.rebalance_timeout_ms / 1000
-    return Application(
+    return JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=context.client_id or "",
@@ -110,9 +109,6 @@ def _joined(context: RequestContext, joined: Joined) -> JoinGroupResponse:
     return response
 
 
-# -- SyncGroup: get the assignment, which the leader sends
-
-
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     """Return the assignment, once the leader has sent it."""
@@ -148,9 +144,6 @@ def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
     return request.protocol_type, request.protocol_name
 
 
-# -- Heartbeat: keep the session of a classic member
-
-
 @handles(HeartbeatRequest)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Extend the session of a member, and report a rebalance."""
@@ -160,7 +153,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     require(groups.check_coordinator(context.node_id, request.group_id))
     member = (request.member_id, request.group_instance_id, request.generation_id)
     if (modern := groups.consumer.get(request.group_id)) is not None:
-        errno = modern.beat(*member)
+        errno = modern.classic_heartbeat(*member)
     elif (group := groups.classic.get(request.group_id)) is not None:
         errno = group.heartbeat(*member)
     else:
@@ -168,14 +161,12 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
     return HeartbeatResponse(error_code=errno)
 
 
-# -- LeaveGroup: one member, or several (KIP-345)
-
 _FIRST_SEVERAL = 3
 
 
 @handles(LeaveGroupRequest)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove members; the others rebalance."""
+    """Remove one member, or several (KIP-345). The other members rebalance."""
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     members = request.members
     if context.api_version < _FIRST_SEVERAL:
@@ -192,7 +183,7 @@ def _leave(
     groups = context.services.groups
     names = [(member.member_id, member.group_instance_id) for member in members]
     if (modern := groups.consumer.get(group_id)) is not None:
-        found = modern.dismiss(names)
+        found = modern.remove_named(names)
     else:
         found = [_leave_classic(groups.classic.get(group_id), *name) for name in names]
     return [

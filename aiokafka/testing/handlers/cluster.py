@@ -29,8 +29,6 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeQuorum: the controller quorum (KIP-595)
-
 _LOG = "__cluster_metadata"
 _END = 1000  # end of the metadata log, which the fake does not have
 _BEHIND = 100
@@ -41,7 +39,9 @@ _TIME = 1_700_000_000_000
 def describe_quorum(
     context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """Describe the voters, with the controller as the leader. Stopped voters lag behind."""
+    """Describe the voters, with the controller as the leader (KIP-595). Stopped voters lag
+    behind.
+    """
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
         return _unknown_partitions(request)
     state = context.cluster_state
@@ -103,8 +103,6 @@ def _unknown_partitions(request: DescribeQuorumRequest) -> DescribeQuorumRespons
     )
 
 
-# -- UpdateFeatures: change the levels of features (KIP-584)
-
 _UPGRADE = 1
 
 
@@ -112,7 +110,7 @@ _UPGRADE = 1
 async def update_features(
     context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """Change all levels, or none."""
+    """Change all levels, or none (KIP-584)."""
     await await_controller(context, request.timeout_ms / 1000)
     levels: dict[str, int] = {}
     for update in request.feature_updates:
@@ -142,9 +140,6 @@ def _problem(context: RequestContext, update: FeatureUpdateKey) -> str:
     return f"it would go down from {level}" if wanted < level and not down else ""
 
 
-# -- UnregisterBroker
-
-
 @handles(UnregisterBrokerRequest, refusal={"error_message": "refused"})
 def unregister_broker(
     context: RequestContext, request: UnregisterBrokerRequest
@@ -158,12 +153,9 @@ def unregister_broker(
     return UnregisterBrokerResponse(error_message=None)
 
 
-# -- AddRaftVoter (KIP-853)
-
-
 @handles(AddRaftVoterRequest, refusal={"error_message": "refused"})
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Add a voter; only a dynamic quorum can change (`kraft.version` 1)."""
+    """Add a voter (KIP-853). Only a dynamic quorum can change (`kraft.version` 1)."""
     if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     if request.voter_id in context.cluster_state.voters:
@@ -172,14 +164,11 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
     return AddRaftVoterResponse(error_message=None)
 
 
-# -- RemoveRaftVoter (KIP-853)
-
-
 @handles(RemoveRaftVoterRequest, refusal={"error_message": "refused"})
 def remove_raft_voter(
     context: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse:
-    """Remove a voter; only a dynamic quorum can change (`kraft.version` 1)."""
+    """Remove a voter (KIP-853). Only a dynamic quorum can change (`kraft.version` 1)."""
     if context.cluster_state.profile.level("kraft.version") < 1:
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     voter = context.cluster_state.voters.get(request.voter_id)

@@ -230,8 +230,6 @@ def _check_broker(state: ClusterState, name: str) -> None:
         raise TopicRefusedError(errors.InvalidRequestError.errno, f"Unexpected broker id {name}")
 
 
-# -- DescribeConfigs: settings of topics and brokers
-
 _DYNAMIC_TOPIC, _STATIC_BROKER, _DEFAULT = 1, 4, 5
 _CHANGED = {TOPIC: _DYNAMIC_TOPIC, LOGGER: 6, METRICS: 7, GROUP: 8}
 _BOOLEAN, _STRING, _INT = 1, 2, 3
@@ -340,9 +338,6 @@ def _type_of(value: str) -> int:
     return _INT if value.lstrip("-").isdigit() else _STRING
 
 
-# -- AlterConfigs: replace all settings of a resource
-
-
 @handles(AlterConfigsRequest, refusal={"error_message": "refused"})
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace all settings of each resource. Settings that are not named get their defaults."""
@@ -374,8 +369,6 @@ def _replace(
     return _alter_resource(kind, context, resource, replace, validate_only=request.validate_only)
 
 
-# -- IncrementalAlterConfigs: change single settings (KIP-339)
-
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 _LISTS = ("cleanup.policy", "match", "metric.reporters", "metrics", *REPLICA_LISTS)
 
@@ -384,7 +377,7 @@ _LISTS = ("cleanup.policy", "match", "metric.reporters", "metrics", *REPLICA_LIS
 def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Set, delete, append to or subtract from the named settings of each resource."""
+    """Set, delete, append to or subtract from the named settings of each resource (KIP-339)."""
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0, responses=[_change(context, request, r) for r in request.resources]
     )
@@ -439,14 +432,13 @@ def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
     settings[name] = ",".join(result)
 
 
-# -- ListConfigResources (KIP-1000, KIP-1142)
-
-
 @handles(ListConfigResourcesRequest)
 def list_config_resources(
     context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List topics, brokers and loggers, and the groups and client metrics that have settings."""
+    """List topics, brokers and loggers, and the groups and client metrics that have settings
+    (KIP-1000, KIP-1142).
+    """
     state = context.state
     brokers = [str(node) for node in state.live_nodes()]
     names: dict[int, list[str]] = {

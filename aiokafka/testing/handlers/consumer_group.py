@@ -20,13 +20,17 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import TopicPartitions as OwnedPartitions
-from aiokafka.testing.consumer_group import JOINING, ConsumerGroup, ConsumerMember, Heartbeat, Slots
+from aiokafka.testing.consumer_group import (
+    JOINING,
+    ConsumerGroup,
+    ConsumerMember,
+    Heartbeat,
+    TopicIdPartitions,
+)
 from aiokafka.testing.handlers import handles, require
 from aiokafka.testing.handlers._common import authorized_operations, refused_group
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
-
-# -- ConsumerGroupHeartbeat: join, stay in and leave a group of the consumer protocol (KIP-848)
 
 _LEAVING_STATIC = -2  # the lowest epoch
 
@@ -35,7 +39,7 @@ _LEAVING_STATIC = -2  # the lowest epoch
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Move a member one step towards its assignment."""
+    """Move a member one step towards its assignment (KIP-848)."""
     require(_check(context, request))
     joining = request.member_epoch == JOINING
     group = context.services.groups.consumer_for_heartbeat(request.group_id, joining=joining)
@@ -92,13 +96,13 @@ def _new_member_id() -> str:
     return base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
 
 
-def _owned(topics: Iterable[OwnedPartitions] | None) -> Slots | None:
+def _owned(topics: Iterable[OwnedPartitions] | None) -> TopicIdPartitions | None:
     if topics is None:
         return None
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _next_assignment(slots: Slots) -> NextAssignment:
+def _next_assignment(slots: TopicIdPartitions) -> NextAssignment:
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(slots):
         by_topic.setdefault(topic_id, []).append(index)
@@ -110,8 +114,6 @@ def _next_assignment(slots: Slots) -> NextAssignment:
     )
 
 
-# -- ConsumerGroupDescribe: groups of the consumer protocol (KIP-848)
-
 _CLASSIC, _CONSUMER = 0, 1
 
 
@@ -119,7 +121,7 @@ _CLASSIC, _CONSUMER = 0, 1
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group."""
+    """Describe each group (KIP-848)."""
     return ConsumerGroupDescribeResponse(
         throttle_time_ms=0,
         groups=[_describe_group(context, request, group_id) for group_id in request.group_ids],
@@ -168,7 +170,7 @@ def _member(context: RequestContext, group: ConsumerGroup, member: ConsumerMembe
     )
 
 
-def _assignment(state: ClusterState, slots: Slots) -> Assignment:
+def _assignment(state: ClusterState, slots: TopicIdPartitions) -> Assignment:
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(slots):
         by_topic.setdefault(topic_id, []).append(index)

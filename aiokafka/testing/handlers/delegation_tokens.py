@@ -43,9 +43,6 @@ def _parts(principal: str) -> tuple[str, str]:
     return kind, name
 
 
-# -- CreateDelegationToken (KIP-48, 373)
-
-
 @handles(
     CreateDelegationTokenRequest,
     refusal={"issue_timestamp_ms": -1, "expiry_timestamp_ms": -1, "max_timestamp_ms": -1},
@@ -53,7 +50,7 @@ def _parts(principal: str) -> tuple[str, str]:
 def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Create a token for the client, or for the owner in the request."""
+    """Create a token for the client, or for the owner in the request (KIP-48, 373)."""
     owner = requester = _principal_of(context)
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -76,14 +73,11 @@ def create_delegation_token(
     )
 
 
-# -- RenewDelegationToken (KIP-48)
-
-
 @handles(RenewDelegationTokenRequest, refusal={"expiry_timestamp_ms": -1})
 def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
-    """Extend the lifetime of a token."""
+    """Extend the lifetime of a token (KIP-48)."""
     user = _principal_of(context)
     expires = context.services.tokens.renew(
         context.cluster_state.config, request.hmac, user, request.renew_period_ms
@@ -91,14 +85,11 @@ def renew_delegation_token(
     return RenewDelegationTokenResponse(expiry_timestamp_ms=expires)
 
 
-# -- ExpireDelegationToken (KIP-48)
-
-
 @handles(ExpireDelegationTokenRequest, refusal={"expiry_timestamp_ms": -1})
 def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
-    """Set when a token expires."""
+    """Set when a token expires (KIP-48)."""
     user = _principal_of(context)
     expires = context.services.tokens.expire(
         context.cluster_state.config, request.hmac, user, request.expiry_time_period_ms
@@ -106,14 +97,11 @@ def expire_delegation_token(
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expires)
 
 
-# -- DescribeDelegationToken (KIP-48)
-
-
 @handles(DescribeDelegationTokenRequest)
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Return the tokens; with an authorizer, only those that the client may renew."""
+    """Return the tokens; with an authorizer, only those that the client may renew (KIP-48)."""
     user = _principal_of(context)
     tokens = context.services.tokens.list(context.cluster_state.config)
     if request.owners is not None:

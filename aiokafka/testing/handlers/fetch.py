@@ -49,10 +49,10 @@ def fetch(
         _forgotten(context, request),
     )
     positions = tuple(session.positions.values())
-    looks, enough = _look_at_all(context, request, positions)
+    reads, enough = _check_all(context, request, positions)
     if not enough:
         return _wait_and_read(context, request, (session, incremental), positions)
-    return _read_all(context, request, session, incremental, looks)
+    return _read_all(context, request, session, incremental, reads)
 
 
 async def _wait_and_read(
@@ -61,8 +61,8 @@ async def _wait_and_read(
     opened: tuple[FetchSession, bool],
     positions: Sequence[FetchPosition],
 ) -> FetchResponse:
-    looks = await _look_until_enough(context, request, positions)
-    return _read_all(context, request, *opened, looks)
+    reads = await _wait_until_enough(context, request, positions)
+    return _read_all(context, request, *opened, reads)
 
 
 def _read_all(
@@ -70,11 +70,11 @@ def _read_all(
     request: FetchRequest,
     session: FetchSession,
     incremental: bool,
-    looks: list[_Look],
+    reads: list[_PartitionRead],
 ) -> FetchResponse:
     response = FetchResponse(session_id=session.session_id, responses=[])
     budget = request.max_bytes
-    for one in looks:
+    for one in reads:
         data, size = _read(context, request, one, budget)
         budget -= size
         if size:
@@ -128,7 +128,7 @@ def _failed(index: int, errno: int) -> PartitionData:
 
 
 def _read(
-    context: RequestContext, request: FetchRequest, one: _Look, budget: int
+    context: RequestContext, request: FetchRequest, one: _PartitionRead, budget: int
 ) -> tuple[PartitionData, int]:
     """Return the result of one partition, and the size of its records in bytes."""
     partition, log = one.partition, one.log
@@ -187,7 +187,7 @@ def _aborted(log: PartitionLog, start: int, batches: list[Batch]) -> list[Aborte
     ]
 
 
-def _refused(context: RequestContext, one: _Look) -> PartitionData:
+def _refused(context: RequestContext, one: _PartitionRead) -> PartitionData:
     data = _failed(one.position.partition, one.errno)
     wrong_broker = (errors.NotLeaderForPartitionError.errno, errors.FencedLeaderEpoch.errno)
     if one.partition is None or one.errno not in wrong_broker:
@@ -199,7 +199,7 @@ def _refused(context: RequestContext, one: _Look) -> PartitionData:
     return data
 
 
-def _has_changed(one: _Look, data: PartitionData) -> bool:
+def _has_changed(one: _PartitionRead, data: PartitionData) -> bool:
     """Return whether an incremental response includes the partition; store its offsets."""
     reported = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
     changed = reported != one.position.reported or bool(data.records) or one.urgent
@@ -242,7 +242,7 @@ _FIRST_FROM_FOLLOWER = 11  # KIP-392
 
 
 @dataclass(slots=True)
-class _Look:
+class _PartitionRead:
     """State of one fetched partition."""
 
     position: FetchPosition
@@ -262,7 +262,9 @@ class _Look:
         return bool(self.errno) or self.diverging is not None or self.preferred_replica != -1
 
 
-def _look(context: RequestContext, request: FetchRequest, position: FetchPosition) -> _Look:
+def _check_partition(
+    context: RequestContext, request: FetchRequest, position: FetchPosition
+) -> _PartitionRead:
     """Return the present state of a fetched partition."""
     state = context.state
     if isinstance(position.topic, bytes):
@@ -272,45 +274,47 @@ def _look(context: RequestContext, request: FetchRequest, position: FetchPositio
         topic = state.topics.get(position.topic)
         missing = errors.UnknownTopicOrPartitionError.errno
     if topic is None:
-        return _Look(position, missing)
+        return _PartitionRead(position, missing)
     errno = context.check_topic(topic.name)
     if errno:
-        return _Look(position, errno)
+        return _PartitionRead(position, errno)
     partition = state.partition(topic.name, position.partition)
     if partition is None:
-        return _Look(position, errors.UnknownTopicOrPartitionError.errno)
+        return _PartitionRead(position, errors.UnknownTopicOrPartitionError.errno)
     if is_offline(context, partition):
-        return _Look(position, errors.KafkaStorageError.errno, partition)
+        return _PartitionRead(position, errors.KafkaStorageError.errno, partition)
     follower = not leads(context, partition)
     may_follow = context.api_version >= _FIRST_FROM_FOLLOWER and partition.leader != -1
     if follower and not (may_follow and context.node_id in partition.replicas):
-        return _Look(position, errors.NotLeaderForPartitionError.errno, partition)
+        return _PartitionRead(position, errors.NotLeaderForPartitionError.errno, partition)
     errno = check_epoch(partition, position.leader_epoch)
     if errno:
-        return _Look(position, errno, partition)
-    return _look_into_log(context, request, position, partition, follower)
+        return _PartitionRead(position, errno, partition)
+    return _check_log(context, request, position, partition, follower)
 
 
-def _look_into_log(
+def _check_log(
     context: RequestContext,
     request: FetchRequest,
     position: FetchPosition,
     partition: Partition,
     follower: bool,
-) -> _Look:
+) -> _PartitionRead:
     log = partition.log_of(context.node_id)
     if position.last_fetched_epoch >= 0:
         epoch, end = log.end_of_epoch(position.last_fetched_epoch)
         if end == -1:
-            return _Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
+            return _PartitionRead(position, errors.OffsetOutOfRangeError.errno, partition, log)
         if end < position.offset or epoch < position.last_fetched_epoch:
-            return _Look(position, partition=partition, log=log, diverging=(epoch, end))
+            return _PartitionRead(position, partition=partition, log=log, diverging=(epoch, end))
     if not log.start_offset <= position.offset <= log.end_offset:
-        return _Look(position, errors.OffsetOutOfRangeError.errno, partition, log)
+        return _PartitionRead(position, errors.OffsetOutOfRangeError.errno, partition, log)
     committed = request.isolation_level == _READ_COMMITTED
     limit = log.last_stable_offset if committed else log.high_watermark
     replica = -1 if follower else _closer_replica(context, request, partition)
-    return _Look(position, partition=partition, log=log, limit=limit, preferred_replica=replica)
+    return _PartitionRead(
+        position, partition=partition, log=log, limit=limit, preferred_replica=replica
+    )
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
@@ -324,21 +328,21 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
     return in_rack[0] if in_rack else -1
 
 
-def _look_at_all(
+def _check_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
-) -> tuple[list[_Look], bool]:
+) -> tuple[list[_PartitionRead], bool]:
     """Return the state of all partitions, and whether to respond now: there are `min_bytes`, a
     partition is urgent, or the client does not wait.
     """
-    looks = [_look(context, request, position) for position in positions]
-    return looks, request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes)
+    reads = [_check_partition(context, request, position) for position in positions]
+    return reads, request.max_wait_ms <= 0 or _is_enough(reads, request.min_bytes)
 
 
-async def _look_until_enough(
+async def _wait_until_enough(
     context: RequestContext,
     request: FetchRequest,
     positions: Sequence[FetchPosition],
-) -> list[_Look]:
+) -> list[_PartitionRead]:
     """Check the partitions now and at each change, until the response can be sent or until
     `max_wait_ms`.
     """
@@ -346,17 +350,17 @@ async def _look_until_enough(
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
         # Again, because the partitions may have changed before this task ran.
-        looks, enough = _look_at_all(context, request, positions)
+        reads, enough = _check_all(context, request, positions)
         if enough or deadline <= loop.time():
-            return looks
-        await _changed(looks, deadline, loop)
+            return reads
+        await _changed(reads, deadline, loop)
 
 
-def _is_enough(looks: list[_Look], min_bytes: int) -> bool:
-    if min_bytes <= 0 or not looks or any(one.urgent for one in looks):
+def _is_enough(reads: list[_PartitionRead], min_bytes: int) -> bool:
+    if min_bytes <= 0 or not reads or any(one.urgent for one in reads):
         return True
     found = 0
-    for one in looks:
+    for one in reads:
         if one.log is not None:
             position = one.position
             enough = min(min_bytes - found, position.max_bytes)
@@ -366,7 +370,9 @@ def _is_enough(looks: list[_Look], min_bytes: int) -> bool:
     return False
 
 
-async def _changed(looks: list[_Look], deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+async def _changed(
+    reads: list[_PartitionRead], deadline: float, loop: asyncio.AbstractEventLoop
+) -> None:
     """Wait until one of the logs changes or the deadline passes."""
     changed: asyncio.Future[None] = loop.create_future()
 
@@ -374,7 +380,7 @@ async def _changed(looks: list[_Look], deadline: float, loop: asyncio.AbstractEv
         if not changed.done():
             changed.set_result(None)
 
-    logs = [one.log for one in looks if one.log is not None]
+    logs = [one.log for one in reads if one.log is not None]
     timer = loop.call_at(deadline, wake)
     try:
         for log in logs:

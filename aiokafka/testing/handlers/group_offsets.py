@@ -106,8 +106,6 @@ def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoc
     return errors.StaleMemberEpoch.errno if is_plain else errors.IllegalGenerationError.errno
 
 
-# -- OffsetCommit
-
 _FIRST_TOPIC_IDS = 10
 
 
@@ -165,8 +163,6 @@ def _commit_one(
     )
     return _committed(part)
 
-
-# -- TxnOffsetCommit: offsets that are committed with the transaction
 
 _FIRST_WITH_MEMBER = 3  # KIP-447
 _FIRST_ABORTABLE_ERROR = 4
@@ -271,8 +267,6 @@ def _commit_in_txn(
     )
     return _committed_in_txn(part)
 
-
-# -- OffsetFetch
 
 _FIRST_SEVERAL = 8
 _FIRST_MEMBER = 9
@@ -445,9 +439,6 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
             for index in indexes
         ],
     )
-
-
-# -- OffsetDelete: delete offsets of topics that the group does not consume
 
 
 @handles(OffsetDeleteRequest)

@@ -20,8 +20,6 @@ from aiokafka.testing.handlers import handles
 from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeGroups: classic groups
-
 _FIRST_STATIC = 4
 _FIRST_NOT_FOUND = 6
 
@@ -94,9 +92,6 @@ def _member(context: RequestContext, group: ClassicGroup, member: Member) -> Des
     return answer
 
 
-# -- ListGroups: the groups that a broker coordinates
-
-
 @handles(ListGroupsRequest)
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups of this coordinator that the client may describe, by state and type."""
@@ -130,9 +125,6 @@ def _listed(context: RequestContext, group_id: str) -> ListedGroup:
         group_state=groups.state_of(group_id),
         group_type="consumer" if next_generation else "classic",
     )
-
-
-# -- DeleteGroups: groups without members
 
 
 @handles(DeleteGroupsRequest)

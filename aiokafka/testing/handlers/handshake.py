@@ -23,8 +23,6 @@ from aiokafka.testing.handlers import handles, refuse, refuses
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import has_receiver
 
-# -- ApiVersions: supported API versions and features
-
 _TELEMETRY = (71, 72)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -59,9 +57,6 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     )
 
 
-# -- SaslHandshake: choose the mechanism
-
-
 @handles(SaslHandshakeRequest)
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Begin a login; without SASL, return ILLEGAL_SASL_STATE."""
@@ -84,9 +79,6 @@ def refuse_sasl_handshake(
         else ()
     )
     return SaslHandshakeResponse(error_code=errno, mechanisms=list(offered))
-
-
-# -- SaslAuthenticate: exchange the tokens of a login
 
 
 @handles(SaslAuthenticateRequest)

@@ -22,8 +22,6 @@ from aiokafka.testing.handlers._common import check_leader
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 
-# -- ListOffsets: offsets by timestamp, and the first and last offsets
-
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _FIRST_VERSION = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
@@ -127,14 +125,11 @@ def _old_style(
     )
 
 
-# -- OffsetForLeaderEpoch: the end offset of a leader epoch (KIP-320)
-
-
 @handles(OffsetForLeaderEpochRequest)
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Look up the end offset of the leader epoch in each partition."""
+    """Look up the end offset of the leader epoch in each partition (KIP-320)."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

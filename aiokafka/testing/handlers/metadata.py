@@ -27,8 +27,6 @@ from aiokafka.testing.handlers._common import authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, ClusterState, Partition, Topic, TopicRefusedError
 
-# -- Metadata: brokers, topics, partitions and their leaders
-
 
 @handles(MetadataRequest)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -157,8 +155,6 @@ def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePar
     )
 
 
-# -- DescribeCluster (KIP-700)
-
 _BROKERS = 1
 
 
@@ -166,7 +162,7 @@ _BROKERS = 1
 def describe_cluster(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe the brokers."""
+    """Describe the brokers (KIP-700)."""
     if request.endpoint_type != _BROKERS:
         return refuse(context, request, errors.MismatchedEndpointType.errno)
     state = context.state
@@ -191,8 +187,6 @@ def describe_cluster(
             response.brokers.append(broker)
     return response
 
-
-# -- FindCoordinator: which broker coordinates a group or a transactional id
 
 _GROUP, _TRANSACTION = 0, 1
 _INTERNAL_TOPICS = {_GROUP: "__consumer_offsets", _TRANSACTION: "__transaction_state"}

@@ -40,8 +40,6 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition, Topic
 from aiokafka.testing.transactions import TransactionRefusedError
 
-# -- Produce: append record batches
-
 _ALL = -1
 _FIRST_WITH_LEADER = 10  # KIP-951
 _FIRST_CAPPED = (3, 9)  # releases that cap min.insync.replicas at the number of replicas
@@ -390,8 +388,6 @@ def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
             blamed=blamed,
         )
 
-
-# -- InitProducerId: a producer id, or a new session of a transactional id
 
 _FIRST_FENCED = 4
 

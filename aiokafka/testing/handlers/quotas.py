@@ -18,8 +18,6 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.quotas import Wanted, problem_of
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeClientQuotas (KIP-546)
-
 _KINDS = ("user", "client-id", "ip")
 
 
@@ -27,7 +25,7 @@ _KINDS = ("user", "client-id", "ip")
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Return the quotas that match the filter."""
+    """Return the quotas that match the filter (KIP-546)."""
     components = request.components
     wanted = {
         each.entity_type: Wanted(each.entity_type, each.match_type, each.match)
@@ -49,14 +47,11 @@ def describe_client_quotas(
     )
 
 
-# -- AlterClientQuotas (KIP-546)
-
-
 @handles(AlterClientQuotasRequest)
 def alter_client_quotas(
     context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Change the quotas of each entity; with `validate_only`, only check them."""
+    """Change the quotas of each entity; with `validate_only`, only check them (KIP-546)."""
     return AlterClientQuotasResponse(
         entries=[_alter(context, each, request.validate_only) for each in request.entries]
     )

@@ -36,14 +36,12 @@ from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Node, Partition
 
-# -- AlterReplicaLogDirs: move replicas between log directories (KIP-113)
-
 
 @handles(AlterReplicaLogDirsRequest)
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move each replica to the log directory. It takes no time."""
+    """Move each replica to the log directory (KIP-113). It takes no time."""
     return _moved(request, lambda path, topic, index: _move_log(context, path, topic, index))
 
 
@@ -88,8 +86,6 @@ def _move_log(context: RequestContext, path: str, topic: str, index: int) -> int
     return 0
 
 
-# -- DescribeLogDirs: the replicas in each log directory (KIP-113)
-
 _VOLUME = 100 * 2**30  # bytes
 _FIRST_WITH_AN_ERROR = 3
 
@@ -98,7 +94,7 @@ _FIRST_WITH_AN_ERROR = 3
 def describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Return the replicas of this broker by log directory."""
+    """Return the replicas of this broker by log directory (KIP-113)."""
     node = context.cluster_state.nodes[context.node_id]
     wanted = None
     if request.topics is not None:
@@ -148,8 +144,6 @@ def _directory(node: Node, path: str, kept: list[Partition]) -> DescribeLogDirsR
     )
 
 
-# -- ElectLeaders: preferred and unclean elections (KIP-460)
-
 _UNCLEAN = 1
 
 
@@ -157,7 +151,9 @@ _UNCLEAN = 1
 async def elect_leaders(
     context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    """Elect the leaders of the partitions in the request, or of all that need an election."""
+    """Elect the leaders of the partitions in the request, or of all that need an election
+    (KIP-460).
+    """
     await await_controller(context, request.timeout_ms / 1000)
     found: dict[str, list[PartitionResult]] = {}
     for topic, index in _to_elect(context.cluster_state, request):
@@ -169,7 +165,7 @@ async def elect_leaders(
             continue
         result = PartitionResult(partition_id=index, error_code=errno, error_message=None)
         found.setdefault(topic, []).append(result)
-    context.services.leaders_changed()
+    context.services.transactions.complete_waiting()
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(topic=topic, partition_result=results)
@@ -222,14 +218,11 @@ def _elect(state: ClusterState, partition: Partition, kind: int) -> int:
     return 0
 
 
-# -- AlterPartitionReassignments: move partitions to other brokers (KIP-455)
-
-
 @handles(AlterPartitionReassignmentsRequest, refusal={"error_message": "refused"})
 async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin or cancel each reassignment."""
+    """Begin or cancel each reassignment (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     may_change = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
@@ -277,18 +270,15 @@ def _reassign(
     if not may_change and len(target) != factor:
         return errors.InvalidReplicationFactorError.errno, "The replication factor is changed."
     reassignments.begin(partition, target)
-    context.services.leaders_changed()
+    context.services.transactions.complete_waiting()
     return 0, None
-
-
-# -- ListPartitionReassignments: ongoing reassignments (KIP-455)
 
 
 @handles(ListPartitionReassignmentsRequest, refusal={"error_message": "refused"})
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List the ongoing reassignments of the partitions in the request, or all."""
+    """List the ongoing reassignments of the partitions in the request, or all (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     wanted = None
     if request.topics is not None:

@@ -21,8 +21,6 @@ from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.sasl import SCRAM, Credential
 from aiokafka.testing.script import RequestContext
 
-# -- DescribeUserScramCredentials (KIP-554)
-
 _NUMBERS = {mechanism: number for number, mechanism in enumerate(SCRAM, 1)}
 
 
@@ -30,7 +28,7 @@ _NUMBERS = {mechanism: number for number, mechanism in enumerate(SCRAM, 1)}
 def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe the users in the request, or all."""
+    """Describe the users in the request, or all (KIP-554)."""
     names = [user.name for user in request.users or ()]
     known = context.services.credentials.users()
     return DescribeUserScramCredentialsResponse(
@@ -65,14 +63,12 @@ def _describe(
     )
 
 
-# -- AlterUserScramCredentials (KIP-554)
-
 _NAMES = dict(enumerate(SCRAM, 1))
 _LEAST, _MOST = 4096, 16384  # iterations
 _CONTROLLER_TIMEOUT = 30.0  # seconds that a broker tries to reach the controller
 
 Refusal = tuple[int, str]
-"""Error code and message."""
+"""Error code and message (KIP-554)."""
 
 
 @handles(AlterUserScramCredentialsRequest)

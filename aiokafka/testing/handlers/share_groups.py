@@ -49,9 +49,6 @@ def _absent_groups(
     ]
 
 
-# -- ShareGroupDescribe
-
-
 @handles(ShareGroupDescribeRequest)
 def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
@@ -60,9 +57,6 @@ def share_group_describe(
     return ShareGroupDescribeResponse(
         groups=_absent_groups(DescribedShareGroup, context, request.group_ids, assignor_name="")
     )
-
-
-# -- DescribeShareGroupOffsets
 
 
 @handles(DescribeShareGroupOffsetsRequest)
@@ -96,9 +90,6 @@ def _refused_offsets(group_id: str, errno: int) -> DescribeShareGroupOffsetsResp
     return DescribeShareGroupOffsetsResponseGroup(error_code=errno, group_id=group_id, topics=[])
 
 
-# -- AlterShareGroupOffsets
-
-
 @handles(AlterShareGroupOffsetsRequest)
 def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
@@ -108,9 +99,6 @@ def alter_share_group_offsets(
     return refuse(context, request, errors.GroupIdNotFound.errno)
 
 
-# -- DeleteShareGroupOffsets
-
-
 @handles(DeleteShareGroupOffsetsRequest)
 def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
@@ -118,9 +106,6 @@ def delete_share_group_offsets(
     """Return an error."""
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     return refuse(context, request, errors.GroupIdNotFound.errno)
-
-
-# -- StreamsGroupDescribe
 
 
 @handles(StreamsGroupDescribeRequest)

@@ -13,14 +13,12 @@ from aiokafka.testing.handlers import handles, refuse
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.telemetry import ACCEPTED, has_receiver
 
-# -- GetTelemetrySubscriptions: the requested metrics (KIP-714)
-
 
 @handles(GetTelemetrySubscriptionsRequest)
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that the client is to push."""
+    """Return the metrics that the client is to push (KIP-714)."""
     if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
@@ -39,12 +37,9 @@ def get_telemetry_subscriptions(
     )
 
 
-# -- PushTelemetry: metrics of a client (KIP-714)
-
-
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Store the metrics."""
+    """Store the metrics (KIP-714)."""
     if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)

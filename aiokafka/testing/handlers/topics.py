@@ -42,8 +42,6 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import TOPIC_DEFAULTS
 from aiokafka.testing.state import ClusterState, Partition, Topic, TopicRefusedError
 
-# -- CreateTopics
-
 _FIRST_DEFAULTS = 4
 _FIRST_QUOTA_CREATE = 6
 _FROM_TOPIC, _FROM_DEFAULT = 1, 5
@@ -127,8 +125,6 @@ def _created(topic: Topic) -> CreatableTopicResult:
     )
 
 
-# -- DeleteTopics
-
 _FIRST_QUOTA_DELETE = 5
 
 
@@ -187,7 +183,7 @@ def _delete_topic(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
             wanted, errors.TopicDeletionDisabled.errno, "Topic deletion is disabled."
         )
     context.cluster_state.delete_topic(topic)
-    context.services.topic_deleted(topic.name)
+    context.services.groups.forget_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
@@ -196,8 +192,6 @@ def _not_deleted(wanted: DeleteTopicState, errno: int, message: str | None) -> D
         name=wanted.name, topic_id=wanted.topic_id, error_code=errno, error_message=message
     )
 
-
-# -- CreatePartitions: add partitions to topics
 
 _FIRST_QUOTA_GROW = 3
 
@@ -255,8 +249,6 @@ def _is_valid(context: RequestContext, placed: list[list[int]], count: int, fact
     )
 
 
-# -- DeleteRecords: move the log start forward
-
 _TO_THE_END = -1
 
 
@@ -301,14 +293,13 @@ def _delete_records(
     )
 
 
-# -- DescribeTopicPartitions: topics in pages (KIP-966)
-
-
 @handles(DescribeTopicPartitionsRequest)
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page: topics in the order of names, from the cursor up to the partition limit."""
+    """Return one page: topics in the order of names, from the cursor up to the partition limit
+    (KIP-966).
+    """
     state = context.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])

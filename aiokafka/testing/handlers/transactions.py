@@ -47,8 +47,6 @@ from aiokafka.testing.handlers._common import check_leader, in_version
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.transactions import Place, TransactionRefusedError
 
-# -- AddPartitionsToTxn: add partitions to a transaction
-
 _FIRST_SEVERAL = 4
 _FIRST_FENCED_ADDING = 2
 
@@ -148,9 +146,6 @@ def _add_partitions(
     return _results(wanted.topics, 0)
 
 
-# -- AddOffsetsToTxn: add the offsets of a group to a transaction
-
-
 @handles(AddOffsetsToTxnRequest)
 def add_offsets_to_txn(
     context: RequestContext, request: AddOffsetsToTxnRequest
@@ -169,8 +164,6 @@ def add_offsets_to_txn(
         return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED_ADDING))
     return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=0)
 
-
-# -- EndTxn: commit or abort a transaction
 
 _FIRST_FENCED_ENDING = 2
 _FIRST_BUMPING = 5  # KIP-890
@@ -195,14 +188,11 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     return EndTxnResponse(throttle_time_ms=0, producer_id=producer_id, producer_epoch=epoch)
 
 
-# -- WriteTxnMarkers: end transactions in partitions, as coordinators do (KIP-98, 664)
-
-
 @handles(WriteTxnMarkersRequest)
 def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Write each marker to the partitions that this broker leads."""
+    """Write each marker to the partitions that this broker leads (KIP-98, 664)."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -240,14 +230,11 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     return 0
 
 
-# -- DescribeProducers: the active producers of partitions (KIP-664)
-
-
 @handles(DescribeProducersRequest)
 def describe_producers(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """List the active producers of each partition."""
+    """List the active producers of each partition (KIP-664)."""
     return DescribeProducersResponse(
         throttle_time_ms=0,
         topics=[
@@ -288,14 +275,11 @@ def _describe_partition(context: RequestContext, topic: str, index: int) -> Part
     )
 
 
-# -- DescribeTransactions (KIP-664)
-
-
 @handles(DescribeTransactionsRequest)
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe the transaction of each id."""
+    """Describe the transaction of each id (KIP-664)."""
     return DescribeTransactionsResponse(
         throttle_time_ms=0,
         transaction_states=[
@@ -341,8 +325,6 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Tra
     )
 
 
-# -- ListTransactions (KIP-664)
-
 _STATES = {state.value for state in coordinator.TransactionState}
 
 
@@ -351,7 +333,7 @@ def list_transactions(
     context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """List the transactions of this coordinator that match the filters and that the client may
-    describe.
+    describe (KIP-664).
     """
     transactions = context.services.transactions
     check_named = context.services.acls.check_named

@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._interception import Interception
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer._health import ConsumerHealthMonitor
     from aiokafka.consumer.fetch.record_queue import RecordQueue
     from aiokafka.consumer.group.group import GroupMembership
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = [
     "GROUP_REQUESTS",
+    "ConsumerContext",
     "ConsumerMeter",
     "ListenerMethod",
-    "Shared",
     "Signal",
     "TopicCounts",
     "call_listener",
@@ -281,7 +282,7 @@ class ConsumerMeter:
 # -- the context
 
 
-class Shared:
+class ConsumerContext:
     """What all parts of one consumer work with."""
 
     def __init__(
@@ -289,26 +290,25 @@ class Shared:
         client: AIOKafkaClient,
         config: ConsumerConfig,
         subscriptions: SubscriptionState,
-        desk: RecordQueue,
-        on_change: Callable[[], None],
+        queue: RecordQueue,
+        health: ConsumerHealthMonitor,
     ) -> None:
         self.client: Final = client
         self.config: Final = config
         self.subscriptions: Final = subscriptions
         self.fenced_epochs: Final = FencedEpochs(client.versions)
-        self.desk: Final = desk
-        self.on_change: Final = on_change
-        """Called whenever the state shown by `health()` may have changed."""
+        self.queue: Final = queue
+        self.health: Final = health
         subject = SubjectLog(log, config.subject)
         self.meter: Final = ConsumerMeter(subject, config)
         self.interception: Final = _interception(config, subject)
         if self.interception is not None:
-            desk.intercept()
+            queue.intercept()
 
     def fail(self, error: BaseException) -> None:
         """Wake all waiting tasks, which then see that background work has failed."""
-        self.on_change()
-        self.desk.wake_all()
+        self.health.look()
+        self.queue.wake_all()
 
 
 def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception | None:

@@ -1,0 +1,259 @@
+"""aiokafka's calls of the admin client about groups and their offsets.
+
+They are apart from `_upstream_calls`, so that a program that creates topics does not load the
+messages of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from aiokafka._coordinator_lookup import coordinators_in, lookup_of
+from aiokafka.admin._group_offsets import NEWEST_WITH_NAMES, offset_fetch_request
+from aiokafka.admin._items import name_of, of_every_broker, partitions_in
+from aiokafka.admin._routing import Call, R, Router, call_of, raise_for
+from aiokafka.admin.results import (
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsResult,
+)
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.errors import (
+    GroupIdNotFound,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka.protocol.messages import consumer_group_describe as consumer_wire
+from aiokafka.protocol.messages import groups as wire
+from aiokafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+_FIRST_LEAVE_OF_STATIC_MEMBERS = 3
+_NO_OFFSET = OffsetAndMetadata(-1, "", -1)
+
+
+async def list_groups(
+    router: Router, broker_ids: Iterable[int] | None, deadline: float
+) -> list[tuple[str, str]]:
+    """Return (group, protocol type) of the groups whose coordinators are these brokers."""
+    call = call_of(wire.ListGroupsRequest())
+
+    async def ask(node_id: int) -> list[tuple[str, str]]:
+        return _groups_in(await router.send(node_id, call, deadline), node_id)
+
+    async def ask_named(node_id: int) -> list[tuple[str, str]]:
+        return _groups_in(await router.send_to_named(node_id, call, deadline), node_id)
+
+    if broker_ids is None:
+        gathered = await of_every_broker(router, ask, deadline)
+        for error in gathered.errors.values():
+            raise error
+        found = gathered.values
+    else:
+        found = []
+        for node_id in broker_ids:
+            found += await router.retry(partial(ask_named, node_id), deadline)
+    return list(dict.fromkeys(found))
+
+
+def _groups_in(response: wire.ListGroupsResponse, node_id: int) -> list[tuple[str, str]]:
+    # Retriable while a broker that has just started loads its groups.
+    raise_for(response.error_code, None, f"node {node_id}")
+    return [(group.group_id, group.protocol_type) for group in response.groups]
+
+
+async def describe_groups(
+    router: Router,
+    group_ids: Iterable[str],
+    coordinator_id: int | None,
+    include_authorized_operations: bool,
+    deadline: float,
+) -> list[DescribeGroupsResult]:
+    """Return one description per group."""
+    results = []
+    for group_id in group_ids:
+        call = call_of(
+            wire.DescribeGroupsRequest(
+                groups=[group_id], include_authorized_operations=include_authorized_operations
+            )
+        )
+        response = await _ask(router, group_id, coordinator_id, call, deadline)
+        described = [_group(group) for group in response.groups]
+        result = DescribeGroupsResult(response.throttle_time_ms, described)
+        if any(_may_be_consumer_group(group) for group in described):
+            request = consumer_wire.ConsumerGroupDescribeRequest(
+                group_ids=[group_id], include_authorized_operations=include_authorized_operations
+            )
+            with suppress(UnsupportedVersionError):
+                found = await _ask(router, group_id, coordinator_id, call_of(request), deadline)
+                result = _classic_result(found) or result
+        results.append(result)
+    return results
+
+
+def _group(group: wire.DescribedGroup) -> DescribedGroup:
+    members = [
+        DescribedMember(
+            m.member_id,
+            m.client_id,
+            m.client_host,
+            m.member_metadata,
+            m.member_assignment,
+            group_instance_id=m.group_instance_id,
+        )
+        for m in group.members
+    ]
+    return DescribedGroup(
+        group.error_code,
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        members,
+        authorized_operations=group.authorized_operations,
+    )
+
+
+async def find_coordinator(router: Router, key: str, key_type: int, deadline: float) -> int:
+    """Return the id of the broker that coordinates a group (0) or a transactional id (1)."""
+
+    def coordinator_in(response: FindCoordinatorResponse) -> int:
+        broker = coordinators_in(response, {key: repr(key)})[key]
+        if isinstance(broker, KafkaError):
+            raise broker
+        return broker.nodeId
+
+    def build(version: int) -> FindCoordinatorRequest:
+        return lookup_of(version, key_type, [key])
+
+    call = Call(FindCoordinatorRequest, build, coordinator_in)
+    return coordinator_in(await router.to_any(call, deadline))
+
+
+async def list_offsets(
+    router: Router,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None,
+    require_stable: bool,
+    coordinator_id: int | None,
+    deadline: float,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the committed offsets of a group; -1 for a requested partition without one."""
+    call = Call(
+        OffsetFetchRequest,
+        lambda version: offset_fetch_request(version, {group_id: partitions}, require_stable),
+        max_version=NEWEST_WITH_NAMES,
+    )
+    response = await _ask(router, group_id, coordinator_id, call, deadline)
+    groups: list[Any] = [response, *response.groups]
+    for group in groups:
+        raise_for(group.error_code, None, "offsets")
+    # Gateways may leave out a partition without an offset, or respond that it is unknown. Apache
+    # Kafka does not check whether the topic exists.
+    found = dict.fromkeys(partitions or (), _NO_OFFSET)
+    for tp, each in partitions_in(topic for group in groups for topic in group.topics):
+        if each.error_code == UnknownTopicOrPartitionError.errno:
+            found[tp] = _NO_OFFSET
+            continue
+        raise_for(each.error_code, None, name_of(tp))
+        found[tp] = OffsetAndMetadata(
+            each.committed_offset, each.metadata or "", each.committed_leader_epoch
+        )
+    return found
+
+
+async def remove_members(
+    router: Router, group_id: str, instance_ids: Iterable[str], reason: str, deadline: float
+) -> None:
+    """Remove static members from a group.
+
+    Raises the error of the first member that the coordinator did not remove.
+    """
+    names = list(instance_ids)
+
+    def build(version: int) -> LeaveGroupRequest:
+        if version < _FIRST_LEAVE_OF_STATIC_MEMBERS:
+            raise UnsupportedVersionError("LeaveGroup: removing static members needs Kafka 2.4")
+        members = [
+            MemberIdentity(member_id="", group_instance_id=name, reason=reason) for name in names
+        ]
+        return LeaveGroupRequest(group_id=group_id, members=members)
+
+    response = await router.to_coordinator(group_id, Call(LeaveGroupRequest, build), deadline)
+    raise_for(response.error_code, None, f"group {group_id!r}")
+    for member in response.members:
+        raise_for(member.error_code, None, f"group {group_id!r}: {member.group_instance_id!r}")
+
+
+async def _ask(
+    router: Router, group_id: str, coordinator_id: int | None, call: Call[R], deadline: float
+) -> R:
+    if coordinator_id is None:
+        return await router.to_coordinator(group_id, call, deadline)
+    return await router.to_node(coordinator_id, call, deadline)
+
+
+# -- Consumer groups (KIP-848) in the form of classic groups
+
+_PROTOCOL_TYPE = "consumer"
+# Version of the metadata that a classic member would have sent; the first with owned partitions.
+_METADATA_VERSION = 1
+
+
+def _may_be_consumer_group(group: DescribedGroup) -> bool:
+    """Return whether a group may use the consumer protocol, by its classic description.
+
+    DescribeGroups reports such a group as "Dead", and from version 6 on as not found (KIP-1043).
+    """
+    return group.error_code == GroupIdNotFound.errno or (
+        group.error_code == 0 and group.state == "Dead"
+    )
+
+
+def _classic_result(
+    response: consumer_wire.ConsumerGroupDescribeResponse,
+) -> DescribeGroupsResult | None:
+    """Convert a response to the classic form; None if the group uses another protocol."""
+    if any(group.error_code == GroupIdNotFound.errno for group in response.groups):
+        return None
+    groups = [_consumer_group(group) for group in response.groups]
+    return DescribeGroupsResult(response.throttle_time_ms, groups)
+
+
+def _consumer_group(group: consumer_wire.DescribedGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group.error_code,
+        group.group_id,
+        group.group_state,
+        _PROTOCOL_TYPE,
+        group.assignor_name,
+        [_consumer_member(member) for member in group.members],
+        authorized_operations=group.authorized_operations,
+    )
+
+
+def _consumer_member(member: consumer_wire.Member) -> DescribedMember:
+    owned = [(t.topic_name, list(t.partitions)) for t in member.assignment.topic_partitions]
+    subscription = sorted(member.subscribed_topic_names)
+    metadata = ConsumerProtocolMemberMetadata(_METADATA_VERSION, subscription, b"", owned)
+    assignment = ConsumerProtocolMemberAssignment(0, owned, b"")
+    return DescribedMember(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        metadata.encode(),
+        assignment.encode(),
+        group_instance_id=member.instance_id,
+    )
