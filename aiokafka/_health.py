@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._log import Subject, SubjectLog, about
 from aiokafka._retry import OutOfTimeError
@@ -486,26 +486,41 @@ Source = Callable[[float], Iterable["Stall"]]
 """Returns the stalled partitions and requests of a client at a time (loop time)."""
 
 
-class Stall(NamedTuple):
-    """What is waited for at one moment, since when and why."""
+class Stall:
+    """Something that a client waits for at one moment.
 
-    kind: str
-    """What is waited for, such as "records of"; `partition` completes it, if there is one."""
-    since: float
-    """Loop time."""
-    error: BaseException | None = None
-    """The last failure, None if there was none."""
-    error_at: float = 0.0
-    """When that was (loop time)."""
-    reason: str = ""
-    """Why it is waited for, in words; "" if that is not known."""
-    partition: TopicPartition | None = None
-    is_logged: bool = False
-    """Whether the cause has been logged by the part that met it."""
+    Args:
+        kind: What the client waits for, such as "records of", which `partition` completes.
+        since: The start of the wait (loop time).
+        error: The last error, None without one.
+        error_at: The time of that error (loop time).
+        reason: The reason in words; "" if unknown.
+        is_logged: Whether the cause was already logged elsewhere.
+    """
+
+    __slots__ = ("error", "error_at", "is_logged", "kind", "partition", "reason", "since")
+
+    def __init__(
+        self,
+        kind: str,
+        since: float,
+        error: BaseException | None = None,
+        error_at: float = 0.0,
+        reason: str = "",
+        partition: TopicPartition | None = None,
+        is_logged: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.since = since
+        self.error = error
+        self.error_at = error_at
+        self.reason = reason
+        self.partition = partition
+        self.is_logged = is_logged
 
     @property
     def key(self) -> object:
-        """What is the same at the next look, though the text may be another one."""
+        """The identity of the wait across checks, in which the text may change."""
         return self.partition or self.kind.partition(" (")[0]
 
     @property
@@ -666,7 +681,8 @@ class Waits:
                 # Of several calls with the same key, use the earliest start and the last error.
                 other = found.get(wait.key, stall)
                 last = max(stall, other, key=lambda one: one.error_at)
-                found[wait.key] = last._replace(since=min(stall.since, other.since))
+                last.since = min(stall.since, other.since)
+                found[wait.key] = last
         stalls = [*found.values(), *self._source(now)]
         lasting = [stall for stall in stalls if now - stall.since >= LASTING]
         return sorted(lasting, key=lambda stall: stall.since)
@@ -712,7 +728,9 @@ class Waits:
             self._logged.update((stall.key, stall) for stall in new)
         over = [key for key in self._logged if key not in lasting and not self._may_go_on(key)]
         if over:
-            ended = [self._logged.pop(key)._replace(reason="") for key in over]
+            ended = [self._logged.pop(key) for key in over]
+            for stall in ended:
+                stall.reason = ""
             self._log.info("Not waiting any more: %s", _described(ended))
 
     def _may_go_on(self, key: object) -> bool:

@@ -1,10 +1,8 @@
-"""The configuration of clients: checked once, in seconds inside.
+"""The configuration of clients: options, checked once and converted to internal units.
 
-Public constructors take Kafka's keywords, with times in milliseconds. They pass them to
-`from_options` of these classes and pass one frozen object on. A wrong value raises at once, with
-the name of the keyword and what is accepted.
-
-What only one kind of client has is in a module of its own, which the others need not load.
+Constructors take Kafka's option names, with times in milliseconds, and pass them to `from_options`
+of these classes, which returns a frozen object. A wrong value raises at once, with the option's
+name and the accepted values.
 """
 
 from __future__ import annotations

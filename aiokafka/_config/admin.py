@@ -1,4 +1,4 @@
-"""What an admin client needs besides what every client does."""
+"""Options of admin clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AdminConfig"]
 
 
 class AdminConfig(ClientConfig):
-    """What an admin client needs to reach brokers, or controllers alone."""
+    """Options of an admin client: brokers or controllers to connect to."""
 
     bootstrap_controllers: tuple[tuple[str, int], ...] | None = option(
         OptionalAddresses(),

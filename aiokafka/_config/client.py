@@ -1,4 +1,4 @@
-"""What every client needs to reach a cluster."""
+"""Options of all clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Addresses:
     annotation = "str | list[str] | tuple[str, ...] | AbstractSet[str]"
 
     def convert(self, value: Any) -> tuple[tuple[str, int], ...] | None:
-        """Return (host, port) pairs in the order given, each once."""
+        """Return distinct (host, port) pairs in the given order."""
         if isinstance(value, str):
             value = value.split(",")
         elif not isinstance(value, (list, tuple, Set)):
@@ -49,7 +49,7 @@ class OptionalAddresses(Addresses):
     annotation = f"{Addresses.annotation} | None"
 
     def convert(self, value: Any) -> tuple[tuple[str, int], ...] | None:
-        """Return (host, port) pairs, None for None."""
+        """Return distinct (host, port) pairs in the given order."""
         return None if value is None else super().convert(value)
 
 
@@ -95,7 +95,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 class ClientConfig(Options):
-    """What every client needs to reach a cluster."""
+    """Options of all clients."""
 
     bootstrap_servers: tuple[tuple[str, int], ...] = option(
         Addresses(),
@@ -247,7 +247,7 @@ class ClientConfig(Options):
         _at_least(self, "connection_setup_timeout_max", "connection_setup_timeout")
 
     def introduction(self, **names: str | None) -> dict[str, Any]:
-        """Return what interceptors get to know of the client; `names` are those of its role."""
+        """Return the arguments of an interceptor's `configure`; `names` are those of the role."""
         return {
             "client_id": self.client_id,
             "bootstrap_servers": list(self.bootstrap_servers),
@@ -256,7 +256,7 @@ class ClientConfig(Options):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Make the configuration from public keywords, those of `SecurityConfig` included."""
+        """Return the configuration from option keywords, including those of `SecurityConfig`."""
         if "client_id" in options and options["client_id"] is None:
             del options["client_id"]
         keywords = SecurityConfig.keywords()
@@ -282,7 +282,7 @@ _IGNORED = {
     "send_backoff_ms": "see linger_ms and retry_backoff_ms",
 }
 
-# So begins what programs have filters of warnings for.
+# Programs have warning filters for this beginning.
 _OPENINGS = {
     "api_version": "The `api_version` parameter has been deprecated since 0.13.0. "
     "It is now a no-op and will be removed in a future release. Here "

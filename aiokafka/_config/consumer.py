@@ -112,16 +112,16 @@ class _Assignors:
 
 
 class ConsumerConfig(Options):
-    """What a consumer needs besides `ClientConfig`."""
+    """Options of a consumer besides `ClientConfig`."""
 
     @property
     def introduction(self) -> dict[str, Any]:
-        """What interceptors get to know of their consumer."""
+        """The arguments of an interceptor's `configure`."""
         return self.client.introduction(group_id=self.group_id)
 
     @property
     def subject(self) -> str:
-        """What lines in the log call the consumer: its client id, and its group if it has one."""
+        """The consumer's name in log lines: its client id, and its group."""
         group = f" of group {self.group_id}" if self.group_id else ""
         client_id = self.client.client_id
         return Subject(

@@ -1,8 +1,8 @@
-"""How one option is described, checked and converted.
+"""Declaration, checks and conversion of options.
 
-A configuration class declares each option once, with `option(...)`: its public keyword, what is
-accepted, the default in public units, and a help text. `Options.from_options` turns keywords into
-a checked, frozen object; `describe` gives the table to documents and tools.
+A configuration class declares each option once, with `option(...)`: its keyword, the accepted
+values, the default in public units, and a help text. `Options.from_options` converts keywords to a
+checked, frozen object; `describe` returns the declarations for documents and tools.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# -- Frozen dataclasses for which no code is written when they are imported
+# -- Frozen dataclasses without generated code
 
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ else:
     field_specifiers=(dataclasses.field,),
 )
 class Frozen:
-    """Base of frozen dataclasses that are made with keywords only; every field has a default.
+    """Base of frozen dataclasses with keyword-only fields that all have defaults.
 
-    The methods stand here. `dataclass` would write and compile them for each class, which takes a
-    good part of the time that the import of a client takes. Making an object takes longer.
+    The methods are inherited. `dataclass` would generate and compile them for each class, a good
+    part of the import time of a client. Creating an object takes longer.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -88,7 +88,7 @@ _MOST_SHOWN = 200  # characters
 
 
 class Kind(Protocol):
-    """What an option accepts."""
+    """The accepted values of an option, and their conversion."""
 
     @property
     def accepts(self) -> str:
@@ -96,7 +96,7 @@ class Kind(Protocol):
 
     @property
     def annotation(self) -> str:
-        """The type of what callers pass, as it is written in an annotation."""
+        """The type annotation for callers."""
 
     def convert(self, value: Any) -> Any:
         """Return the value in internal units, or raise TypeError or ValueError."""
@@ -167,8 +167,8 @@ class Number:
 
 
 class Milliseconds:
-    """A time in milliseconds; converted to seconds. `is_sent`: brokers are told, who take no more
-    than 24 days."""
+    """A time in milliseconds, converted to seconds. `is_sent`: requests contain it, so it is
+    limited to 24 days."""
 
     def __init__(
         self, minimum: float = 0, optional: bool = False, *, is_sent: bool = False
@@ -254,7 +254,7 @@ class Text:
 
 
 class TextSource:
-    """A string, or a function that gives one each time it is needed."""
+    """A string, or a function that returns one, called for each use."""
 
     accepts = "a string, a function or coroutine function that gives one, or None"
     annotation = "Credential | None"
@@ -338,7 +338,7 @@ class Instances:
 
 
 class Having:
-    """An object with a certain method, not its class, or None. Errors do not show it."""
+    """An object with the given method (a class is not accepted), or None. Errors do not show it."""
 
     secret = True
 
@@ -356,7 +356,7 @@ class Having:
 
 
 class HavingOrFunction(Having):
-    """The same, or a function that gives such an object each time it is needed."""
+    """Such an object, or a function that returns one, called for each use."""
 
     def convert(self, value: Any) -> Any:
         is_function = callable(value) and not isinstance(value, type)
@@ -381,10 +381,13 @@ def option(
 ) -> Any:
     """Declare an option as the default of a dataclass field.
 
-    `default` is in public units. It is converted once, when the class is made. `opening` is what
-    aiokafka says of a wrong value, where programs may match that: errors begin with it.
-    `annotation` is a narrower type than that of the kind. `java` is the name in Java's client: by
-    default the keyword with dots, "" if Java has no such option. `when` says when to change it.
+    Args:
+        default: In public units; converted once, when the class is created.
+        opening: The beginning of error texts where aiokafka has its own, for programs that match
+            it.
+        annotation: A narrower type than that of the kind.
+        java: The name in Java's client: by default the keyword with dots, "" without one.
+        when: When to change the option.
     """
     described = Option(
         keyword,
@@ -408,10 +411,10 @@ class Options(Frozen):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Make the configuration from public keywords.
+        """Return the configuration from option keywords.
 
-        Raises TypeError for an unknown keyword or a value of the wrong type, ValueError for a value
-        that is not accepted; the message names the keyword, the value and what is accepted.
+        Raises TypeError for an unknown keyword or a value of a wrong type, ValueError for a value
+        that is not accepted, with the keyword, the value and the accepted values.
         """
         public = {name: value for name, value in options.items() if value is not MISSING}
         values: dict[str, Any] = {}
@@ -453,7 +456,7 @@ class Options(Frozen):
         return frozenset(described.keyword for described in cls.describe())
 
 
-# What options of other clients are called here, without their dots.
+# Names of options in other clients, without dots, and the names here.
 _OTHER_NAMES = {
     "batch_size": "max_batch_size",
     "retries": "delivery_timeout_ms",
@@ -473,7 +476,7 @@ _OTHER_NAMES = {
 
 
 def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) -> None:
-    """Raise TypeError for an option that none of the configurations has, naming the nearest."""
+    """Raise TypeError for an unknown option, with the most similar known one."""
     known = frozenset().union(*(config.keywords() for config in configs))
     for name in given:
         if name not in known:
@@ -481,7 +484,7 @@ def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) ->
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an option that `owner` does not have, with a hint."""
+    """Return the TypeError for an unknown option, with a hint."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     names = sorted(known)
     if plain in names:
@@ -518,7 +521,7 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
 
 
 def brief(value: Any) -> str:
-    """Return what a message shows of a wrong value."""
+    """Return the representation of a wrong value for a message."""
     try:
         text = repr(value)
     except Exception:
@@ -530,16 +533,16 @@ def brief(value: Any) -> str:
 
 
 def require_sendable(text: str) -> None:
-    """Raise ValueError for a string that no request has room for, or as `require_unicode`."""
+    """Raise ValueError for a string that is too long for requests, or as `require_unicode`."""
     require_unicode(text)
     if len(text) * 4 > _LONGEST_TEXT and len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"it has more than {_LONGEST_TEXT} bytes")
 
 
 def require_unicode(text: str) -> None:
-    """Raise ValueError for a string that has no bytes in UTF-8, so that no broker can be told it.
+    """Raise ValueError for a string that cannot be encoded as UTF-8.
 
-    Strings of the operating system have such characters where its bytes were no UTF-8.
+    Strings from the operating system have such characters where its bytes are not UTF-8.
     """
     if not text.isascii():
         try:
@@ -555,7 +558,7 @@ def join(names: Iterable[str]) -> str:
 
 
 def unsendable(text: str) -> str:
-    """Say what keeps a name or a password from being sent by SASL; "" if nothing does."""
+    """Return why a user name or password cannot be sent by SASL; "" if it can."""
     if "\0" in text:
         return "a zero byte, which SASL forbids"
     try:
@@ -565,17 +568,17 @@ def unsendable(text: str) -> str:
     return ""
 
 
-# -- Show all options in the signature of a constructor that takes them as `**options`
+# -- Signatures of constructors that take `**options`
 
-# The options are declared once, in the configuration classes. What type checkers and editors need
-# of them is in `aiokafka.options`, which is written from those; what runs (`inspect`, `help`,
-# Sphinx, containers that fill in arguments) asks for the signature.
+# Type checkers and editors use `aiokafka.options`, which is generated from the configuration
+# classes. At run time (`inspect`, `help`, Sphinx, dependency injection) the signature shows the
+# options.
 
 
 def show_options(function: Callable[..., Any], *configs: type[Options], **defaults: object) -> None:
-    """Give `function` a signature with the options of `configs` in place of its `**options`.
+    """Set the signature of `function`, with the options of `configs` in place of `**options`.
 
-    `defaults` are those that differ from what the configurations declare.
+    `defaults` override those of the configurations.
     """
     plain = signature(function)
     own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
@@ -595,15 +598,18 @@ def show_options(function: Callable[..., Any], *configs: type[Options], **defaul
     shown.__signature__ = plain.replace(parameters=[*own, *listed])
 
 
-# -- Options, by the private names of aiokafka's objects
+# -- Options as private attributes, as in aiokafka
 
 
 C = TypeVar("C")
 
 
 class _AsGiven:
-    """An option as it was given: ``client._ssl_context``, which programs and tests read, is
-    `ssl_context`. What an object or a subclass has by this name goes before it."""
+    """An option as it was given, under aiokafka's attribute name: ``client._ssl_context`` for
+    `ssl_context`.
+
+    Instance attributes and attributes of subclasses have precedence.
+    """
 
     __slots__ = ("_config_of", "_keyword")
 
@@ -616,11 +622,9 @@ class _AsGiven:
 
 
 def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], type[C]]:
-    """Give a class an attribute for each option of `configs`, whose keys are the attributes that
-    lead to them.
+    """Add an attribute to a class for each option of `configs`, whose keys are the paths to them.
 
-    One `__getattr__` would do the same, but CPython looks up each attribute of such an object the
-    slow way, which is 5 % of what `send` costs.
+    A `__getattr__` would make all attribute lookups of CPython slow, 5 % of the time of `send`.
     """
 
     def give(owner: type[C]) -> type[C]:

@@ -37,16 +37,16 @@ _MEBIBYTE = 1024 * 1024
 
 
 class ProducerConfig(Options):
-    """What a producer needs besides `ClientConfig`."""
+    """Options of a producer besides `ClientConfig`."""
 
     @property
     def introduction(self) -> dict[str, Any]:
-        """What interceptors get to know of their producer."""
+        """The arguments of an interceptor's `configure`."""
         return self.client.introduction(transactional_id=self.transactional_id)
 
     @property
     def subject(self) -> str:
-        """What lines in the log call the producer: its client id, and its transactional id."""
+        """The producer's name in log lines: its client id, and its transactional id."""
         name = f" with transactional_id {self.transactional_id}" if self.transactional_id else ""
         client_id = self.client.client_id
         return Subject(
@@ -206,8 +206,8 @@ class ProducerConfig(Options):
 
     @classmethod
     def of(cls, owner: str, options: dict[str, Any]) -> Self:
-        """Make it from the keywords of the constructor of `owner`; the client has those that it has
-        not."""
+        """Return the configuration from the keywords of the constructor of `owner`, except those of
+        the client."""
         refuse_unknown(owner, options, cls, ClientConfig, SecurityConfig)
         own = cls.keywords()
         rest = {name: value for name, value in options.items() if name not in own}
@@ -217,7 +217,7 @@ class ProducerConfig(Options):
         )
 
     def telemetry_labels(self) -> dict[str, str]:
-        """Return what describes the producer to brokers that take its metrics."""
+        """Return the labels of the producer for telemetry."""
         return {"transactional_id": self.transactional_id or ""}
 
     def __post_init__(self) -> None:

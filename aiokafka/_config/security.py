@@ -34,7 +34,7 @@ MADE_FOR_SERVERS = (
     "made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
     "aiokafka.helpers.create_ssl_context() makes one for a client"
 )
-"""What is wrong with TLS settings for which `is_for_servers` is true."""
+"""The error for an `ssl_context` that is for servers."""
 
 Credential = str | Callable[[], str | Awaitable[str]]
 """A text, or a function that returns it for each authentication."""
@@ -247,7 +247,7 @@ class SecurityConfig(Options):
 
 
 def is_for_servers(context: object) -> bool:
-    """Return whether TLS settings are those of a server, with which no client can connect."""
+    """Return whether a TLS context is for servers; no client can connect with it."""
     return getattr(getattr(context, "protocol", None), "name", "") == "PROTOCOL_TLS_SERVER"
 
 

@@ -153,7 +153,7 @@ def _column(field: Field, name: _Name, span: Versions, flexible: int | None) -> 
     return _Column(name.text, field, row, is_bare=not name.inner)
 
 
-# -- Messages as older programs know them: a class per version, with tuples for structs
+# -- Messages of aiokafka: a class per version, with tuples for structs
 
 # `JoinGroupRequest(...)` is sent in the newest version that the broker supports,
 # `JoinGroupRequest_v2(...)` in version 2; its response is a `JoinGroupResponse_v2`.
@@ -192,7 +192,7 @@ class Family:
 
 
 class _Struct:
-    """One version of a message: its fields are attributes, given by position or by name."""
+    """One version of a message, with fields as attributes, given by position or by name."""
 
     API_KEY: ClassVar[int]
     API_VERSION: ClassVar[int]
@@ -238,8 +238,8 @@ class _Struct:
         return tuple(self.__dict__[name] for name in self._names)
 
     def __eq__(self, other: object) -> bool:
-        # Versions with the same fields are alike: a program may compare what was built for a broker
-        # with an older version that it has written down.
+        # Versions with equal fields are equal: programs compare the requests that were built for a
+        # broker.
         if not isinstance(other, _Struct):
             return NotImplemented
         return self._kind() == other._kind() and self._values() == other._values()
@@ -287,7 +287,7 @@ class RequestStruct(_Struct):
         return packed
 
     def answer(self, response: schema.Response | None) -> Any:
-        """Convert a response to what the program reads; None for a request without response."""
+        """Convert a response to the form of the program; None for a request without response."""
         if response is None:
             return None
         kind = self.RESPONSE_TYPE

@@ -112,7 +112,7 @@ _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
 
 class DefaultRecordMetadata(NamedTuple):
-    """What `append` did: the offset, the bytes it took, and the time in milliseconds."""
+    """The result of `append`: offset, size in bytes, and timestamp in milliseconds."""
 
     offset: int
     size: int
@@ -139,7 +139,7 @@ class DefaultRecord(NamedTuple):
 
 
 class DefaultRecordBatch:
-    """Reads one batch. Iterating over it gives its records, markers of transactions too."""
+    """Reads one batch. Iteration returns its records, including transaction markers."""
 
     CODEC_MASK = 0x07
     CODEC_NONE = NONE
@@ -184,7 +184,7 @@ class DefaultRecordBatch:
             yield DefaultRecord(one.offset, one.timestamp, kind, one.key, one.value, headers)
 
     def __next__(self) -> DefaultRecord:
-        """Return the record after the one that was returned last."""
+        """Return the next record."""
         if self._left is None:
             self._left = iter(self)
         return next(self._left)
@@ -343,7 +343,8 @@ _LEGACY_CRC = slice(12, 16)
 
 
 class LegacyRecordMetadata(NamedTuple):
-    """What `append` did: offset, checksum, bytes, and time in milliseconds, -1 in magic 0."""
+    """The result of `append`: offset, checksum, size in bytes, and timestamp in milliseconds, -1 in
+    magic 0."""
 
     offset: int
     crc: int
@@ -359,7 +360,7 @@ class _Codecs:
 
 
 class LegacyRecordBatch(_Codecs):
-    """Reads one message, or those that are compressed in it."""
+    """Reads one message, or the messages compressed in it."""
 
     is_control_batch = False
     is_transactional = False
@@ -477,10 +478,9 @@ class MemoryRecords:
         return parse_batch(self._view, self._at) is not None
 
     def next_batch(self) -> DefaultRecordBatch | LegacyRecordBatch | None:
-        """Return the next batch, which gives its records, markers of transactions too; None at the
-        end.
+        """Return the next batch, whose iteration includes transaction markers; None at the end.
 
-        Raises CorruptRecordError for a batch that is damaged, or gives it while it is read.
+        Raises CorruptRecordError for a damaged batch, or returns it and raises when it is read.
         """
         batch = parse_batch(self._view, self._at)
         if batch is None:

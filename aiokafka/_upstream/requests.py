@@ -1,6 +1,6 @@
-"""The requests of aiokafka's `protocol` package, by its names, in the versions that it has.
+"""The requests of aiokafka's `protocol` package, under its names and in its versions.
 
-A request without a version in its name is sent in the newest one that the broker supports.
+A request without a version in its name is sent in the newest version that the broker supports.
 """
 
 from __future__ import annotations
@@ -718,7 +718,7 @@ class MetadataRequest(
 
 
 class OffsetResetStrategy:
-    """Timestamps that stand for the ends of a partition, and 0 for neither."""
+    """The timestamps of the ends of a partition, and 0 for neither."""
 
     LATEST = list_offsets.LATEST
     EARLIEST = list_offsets.EARLIEST

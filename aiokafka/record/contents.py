@@ -7,7 +7,6 @@ from typing import Any
 from aiokafka.errors import IllegalArgumentError
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka.record.header import RecordBatch, flat_view, iter_batches
-from aiokafka.record.legacy import build_message_set
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord
 
@@ -47,6 +46,8 @@ def down_convert(
 
     Raises IllegalArgumentError for records with headers, which these formats do not have.
     """
+    from aiokafka.record.legacy import build_message_set  # for brokers before Kafka 0.11
+
     items = []
     for part in iter_batches(flat_view(batch)):
         for record in read_records(part):

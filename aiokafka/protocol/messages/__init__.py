@@ -1,7 +1,7 @@
-"""Every message a client may send or receive, one module for each API or close family.
+"""All messages of clients, in one module per API or family of APIs.
 
-Import a message and its structs from its module. This package loads nothing but what is asked of
-it, by name (`from aiokafka.protocol.messages import FetchRequest`) or by API key.
+Import a message and its structs from its module. The package loads modules on demand, by the name
+of a message (`from aiokafka.protocol.messages import FetchRequest`) or by API key.
 """
 
 import importlib

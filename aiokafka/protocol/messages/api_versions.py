@@ -1,4 +1,4 @@
-"""What a broker can do."""
+"""API versions and features of a broker."""
 
 from aiokafka.protocol.schema import I16, I32, I64, Bool, Request, Response, Str, Struct, field
 

@@ -85,7 +85,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request[AlterConfigsResponse], api_key=33, versions="0-2", flexible="2+"):
-    """Replace all settings of resources; what is not named falls back to its default."""
+    """Replace all settings of resources; settings that are not given return to their defaults."""
 
     resources: list[AlterConfigsResource]
     validate_only: Bool

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other through the classic protocol."""
+"""Subscriptions and assignments in consumer groups of the classic protocol."""
 
 from aiokafka.protocol.schema import I32, Message, NBytes, NStr, Str, Struct, field
 
@@ -9,7 +9,7 @@ class TopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member wants and has; the payload of its JoinGroup request."""
+    """The subscription and owned partitions of a member: the payload of its JoinGroup request."""
 
     topics: list[Str]
     user_data: NBytes = None
@@ -19,7 +19,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What a member gets; the payload of a SyncGroup answer."""
+    """The assignment of a member: the payload of a SyncGroup response."""
 
     assigned_partitions: list[TopicPartition]
     user_data: NBytes = None

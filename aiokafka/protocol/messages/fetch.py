@@ -104,7 +104,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request[FetchResponse], api_key=1, versions="0-18", flexible="12+"):
-    """Read from partitions, waiting for data; sessions send only what changed (KIP-227)."""
+    """Read from partitions, waiting for records; a fetch session sends only changes (KIP-227)."""
 
     cluster_id: NStr = field("12+", default=None, tag=0, ignorable=True)
     replica_id: I32 = field("0-14", default=-1)  # -1: not a replica

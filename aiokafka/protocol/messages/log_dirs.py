@@ -38,7 +38,7 @@ class DescribableLogDirTopic(Struct):
 class DescribeLogDirsRequest(
     Request[DescribeLogDirsResponse], api_key=35, versions="0-5", flexible="2+"
 ):
-    """Ask what is in the log directories of a broker."""
+    """Describe the log directories of a broker."""
 
     topics: list[DescribableLogDirTopic] | None
 

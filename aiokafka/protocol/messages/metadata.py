@@ -57,10 +57,9 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request[MetadataResponse], api_key=3, versions="0-13", flexible="9+"):
-    """Ask for brokers, topics and leaders.
+    """Get brokers, topics and leaders.
 
-    Topics given as None ask for all topics, an empty list for none. Version 0 has no None: there
-    an empty list asks for all.
+    `topics` None means all topics, an empty list none. In version 0 an empty list means all.
     """
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")

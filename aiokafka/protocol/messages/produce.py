@@ -69,10 +69,10 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request[ProduceResponse], api_key=0, versions="0-13", flexible="9+"):
-    """Append record batches to partitions; with acks=0 there is no answer.
+    """Append record batches to partitions; with acks=0 there is no response.
 
-    In a transaction, version 12 and later enter the partitions into it, too: they take the place
-    of AddPartitionsToTxn where transaction.version 2 is in force, and must not be used elsewhere
+    From version 12 on a transactional request also adds the partitions to the transaction, in place
+    of AddPartitionsToTxn. Such versions must be used only if transaction.version is at least 2
     (KIP-890).
     """
 

@@ -1,4 +1,4 @@
-"""Acknowledging records as a member of a share group (KIP-932)."""
+"""Acknowledgements of records by members of share groups (KIP-932)."""
 
 from aiokafka.protocol.schema import (
     I8,

@@ -82,7 +82,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request[ShareFetchResponse], api_key=78, versions="1-2", flexible="0+"):
-    """Acquire records, and acknowledge earlier ones on the way."""
+    """Acquire records, and acknowledge earlier ones in the same request."""
 
     group_id: NStr = None
     member_id: NStr

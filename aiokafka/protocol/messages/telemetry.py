@@ -1,4 +1,4 @@
-"""Metrics that brokers ask of clients (KIP-714)."""
+"""Subscriptions to client metrics, and pushes of metrics (KIP-714)."""
 
 from aiokafka.protocol.schema import I8, I16, I32, Bool, Bytes, Request, Response, Str, Uuid
 

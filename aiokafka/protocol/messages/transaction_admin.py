@@ -1,4 +1,4 @@
-"""Looking at transactions, and ending one that hangs (KIP-664)."""
+"""Descriptions of transactions, and the abort of a hanging one (KIP-664)."""
 
 from aiokafka.protocol.schema import (
     I8,

@@ -1,4 +1,4 @@
-"""What a transactional producer says to coordinators."""
+"""Requests of transactional producers to their coordinators."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -87,7 +87,7 @@ class EndTxnResponse(Response):
 class EndTxnRequest(Request[EndTxnResponse], api_key=26, versions="0-5", flexible="3+"):
     """Commit or abort the transaction.
 
-    Version 5 answers with the next epoch, and wants transaction.version 2 in force (KIP-890).
+    The response to version 5 has the next epoch; it requires transaction.version 2 (KIP-890).
     """
 
     transactional_id: Str
