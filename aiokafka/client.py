@@ -10,6 +10,7 @@ import socket
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from aiokafka._compat import timeout_at
@@ -442,10 +443,18 @@ class AIOKafkaClient:
 
     # -- metadata
 
-    @property
-    def cluster(self) -> ClusterMetadata:
-        """The current snapshot of the cluster; a new object after every refresh."""
-        return self._metadata.cluster
+    if TYPE_CHECKING:
+
+        @property
+        def cluster(self) -> ClusterMetadata:
+            """The current snapshot of the cluster; a new object after every refresh."""
+
+    else:
+        # Without a function of Python: each request reads it several times.
+        cluster = property(
+            attrgetter("_metadata.cluster"),
+            doc="The current snapshot of the cluster; a new object after every refresh.",
+        )
 
     @property
     def metadata_refresh(self) -> int:

@@ -266,8 +266,6 @@ def _commit_error(group_id: str, tp: TopicPartition, code: int) -> KafkaError | 
 async def delete_offsets(
     router: Router, group_id: str, partitions: Iterable[TopicPartition], deadline: float
 ) -> None:
-    """Delete offsets of a group."""
-
     async def ask(left: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
         topics = numbers_by_topic(left, _deleted_topic)
         call = call_of(OffsetDeleteRequest(group_id=group_id, topics=topics))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -322,30 +321,24 @@ async def leaders_of(
     router: Router, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, int | KafkaError]:
     """Return the leader of each partition, or the error of one that is unknown to two brokers."""
-    wanted, asked = list(partitions), set[int]()
-    found = await _leaders_by_one(router, wanted, deadline, asked)
-    missing = [tp for tp, each in found.items() if isinstance(each, _MISSING)]
-    by = router.second_opinion_by(asked, deadline)
-    if missing and by is not None:
-        with suppress(KafkaError):
-            second = await _leaders_by_one(router, missing, by, asked)
-            found |= {tp: each for tp, each in second.items() if not isinstance(each, KafkaError)}
-    return found
 
+    async def ask(
+        wanted: list[TopicPartition] | None, until: float, asked: set[int]
+    ) -> dict[TopicPartition, int | KafkaError]:
+        wanted = wanted or []
+        names = sorted({tp.topic for tp in wanted})
+        metadata = await fetch_metadata(router, names, until, asked=asked)
+        codes = {str(topic.name): topic.error_code for topic in metadata.topics}
+        leaders = {tp: each.leader_id for tp, each in partitions_in(metadata.topics)}
+        return {tp: _leader(tp, codes.get(tp.topic, 0), leaders.get(tp)) for tp in wanted}
 
-async def _leaders_by_one(
-    router: Router, wanted: list[TopicPartition], deadline: float, asked: set[int]
-) -> dict[TopicPartition, int | KafkaError]:
-    names = sorted({tp.topic for tp in wanted})
-    metadata = await fetch_metadata(router, names, deadline, asked=asked)
-    codes: dict[str, int] = {}
-    leaders: dict[TopicPartition, int] = {}
-    for topic in metadata.topics:
-        codes[str(topic.name)] = topic.error_code
-        for partition in topic.partitions:
-            tp = TopicPartition(str(topic.name), partition.partition_index)
-            leaders[tp] = partition.leader_id
-    return {tp: _leader(tp, codes.get(tp.topic, 0), leaders.get(tp)) for tp in wanted}
+    return await router.ask_two(
+        ask,
+        list(partitions),
+        lambda each: isinstance(each, _MISSING),
+        deadline,
+        lambda second, first: not isinstance(second, KafkaError),
+    )
 
 
 def _leader(tp: TopicPartition, code: int, leader: int | None) -> int | KafkaError:

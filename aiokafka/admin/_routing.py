@@ -147,26 +147,44 @@ class Router:
 
         Returns the response with fewer unknown topics. Not for changes.
         """
-        asked: set[int] = set()
-        response = await self.to_any(call, deadline, asked)
-        unknown = _count_unknown(response)
-        by = self.second_opinion_by(asked, deadline)
-        if unknown and by is not None:
-            with suppress(KafkaError):
-                second = await self.to_any(call, by, asked)
-                if _count_unknown(second) < unknown:
-                    return second
-        return response
 
-    def second_opinion_by(self, asked: set[int], deadline: float) -> float | None:
-        """Return the deadline (loop time) for asking a second broker; None if there is none.
+        async def ask(_: object, until: float, asked: set[int]) -> dict[None, R]:
+            return {None: await self.to_any(call, until, asked)}
+
+        def is_better(second: R, first: R) -> bool:
+            return _count_unknown(second) < _count_unknown(first)
+
+        found = await self.ask_two(ask, None, _count_unknown, deadline, is_better)
+        return found[None]
+
+    async def ask_two(
+        self,
+        ask: Callable[[list[K] | None, float, set[int]], Awaitable[Mapping[K, T]]],
+        items: list[K] | None,
+        is_missing: Callable[[T], object],
+        deadline: float,
+        is_better: Callable[[T, T], bool] = lambda second, first: True,
+    ) -> dict[K, T]:
+        """Ask any broker about items, and a second broker about those that the first misses.
 
         A topic that one broker does not know may exist, because its metadata may lag behind. The
         second broker gets only a moment, because the first response can be used without it.
+
+        `ask` takes items (None for all), a deadline (loop time) and the brokers asked before, to
+        which it adds. An outcome of the second broker replaces the first if it `is_better`.
         """
-        if self.is_for_controllers or asked.issuperset(self._client.cluster.node_ids):
-            return None
-        return min(deadline, asyncio.get_running_loop().time() + _SECOND_OPINION)
+        asked: set[int] = set()
+        found = dict(await ask(items, deadline, asked))
+        missing = [item for item, each in found.items() if is_missing(each)]
+        is_only = self.is_for_controllers or asked.issuperset(self._client.cluster.node_ids)
+        if missing and not is_only:
+            until = min(deadline, asyncio.get_running_loop().time() + _SECOND_OPINION)
+            with suppress(KafkaError):
+                second = await ask(missing, until, asked)
+                for item, each in second.items():
+                    if item not in found or is_better(each, found[item]):
+                        found[item] = each
+        return found
 
     async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Ask a broker that the user has named; raise as `send_to_named`."""

@@ -107,7 +107,6 @@ def _details(topic: topics.CreatableTopicResult) -> CreatedTopic:
 
 
 async def delete_topics(router: Router, names: Iterable[str], deadline: float) -> DeletedTopics:
-    """Delete topics by name."""
     wanted = list(names)
 
     def build(version: int, is_left: Callable[[str], bool]) -> topics.DeleteTopicsRequest:

@@ -1,7 +1,6 @@
 """aiokafka's calls of the admin client about groups and their offsets.
 
-They are apart from `_upstream_calls`, so that a program that creates topics does not load the
-messages of groups.
+A module of their own, so that a program that creates topics does not load the messages of groups.
 """
 
 from __future__ import annotations
@@ -81,7 +80,6 @@ async def describe_groups(
     include_authorized_operations: bool,
     deadline: float,
 ) -> list[DescribeGroupsResult]:
-    """Return one description per group."""
     results = []
     for group_id in group_ids:
         call = call_of(

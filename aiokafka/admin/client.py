@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -28,7 +27,6 @@ from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import (
     AdminItemsError,
     IllegalStateError,
-    KafkaError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -484,16 +482,17 @@ class AIOKafkaAdminClient(Reporting):
         wanted = None if topics is None else list(topics)
         if wanted is not None and not wanted:
             return []
-        asked: set[int] = set()
-        response = await fetch_metadata(self._router, wanted, deadline, asked=asked)
-        found = {topic.name: topic for topic in response.topics}
-        gone = UnknownTopicOrPartitionError.errno
-        missing = [str(name) for name, topic in found.items() if topic.error_code == gone]
-        by = self._router.second_opinion_by(asked, deadline)
-        if missing and by is not None:
-            with suppress(KafkaError):
-                second = await fetch_metadata(self._router, missing, by, asked=asked)
-                found |= {topic.name: topic for topic in second.topics}
+
+        async def ask(
+            names: list[str] | None, until: float, asked: set[int]
+        ) -> dict[str, MetadataResponseTopic]:
+            response = await fetch_metadata(self._router, names, until, asked=asked)
+            return {str(topic.name): topic for topic in response.topics}
+
+        unknown = UnknownTopicOrPartitionError.errno
+        found = await self._router.ask_two(
+            ask, wanted, lambda topic: topic.error_code == unknown, deadline
+        )
         return [_topic(topic) for topic in found.values()]
 
     async def delete_records(

@@ -409,8 +409,6 @@ async def alter_configs(
     validate_only: bool,
     deadline: float,
 ) -> None:
-    """Change single settings of resources."""
-
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, bool]:
         resources = [
             incremental.AlterConfigsResource(

@@ -6,7 +6,6 @@ import fnmatch
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -533,8 +532,6 @@ def _creation(topic: wire.CreatableTopicResult) -> TopicCreation:
 
 
 async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float) -> None:
-    """Delete topics by name or id."""
-
     async def ask(left: list[Topic]) -> Outcomes[Topic, bool]:
         def build(version: int) -> wire.DeleteTopicsRequest:
             return delete_request(version, left, deadline)
@@ -625,8 +622,6 @@ Found = dict[str, TopicDescription | KafkaError]
 async def describe_topics(
     router: Router, topics: Iterable[Topic], operations: bool, deadline: float
 ) -> dict[Topic, TopicDescription]:
-    """Describe topics by name or id."""
-
     async def ask(left: list[Topic]) -> Outcomes[Topic, TopicDescription]:
         ids = [topic for topic in left if isinstance(topic, uuid.UUID)]
         names = await _names_of(router, ids, deadline) if ids else {}
@@ -686,27 +681,17 @@ async def _names_of(
 async def _by_name(
     router: Router, names: list[str] | None, operations: bool, deadline: float
 ) -> Found:
-    """Describe these topics, or all with None.
+    """Describe these topics, or all with None."""
 
-    A second broker is asked for topics that the first does not know.
-    """
-    asked: set[int] = set()
-    found = await _by_one(router, names, operations, deadline, asked)
-    missing = [n for n, each in found.items() if isinstance(each, UnknownTopicOrPartitionError)]
-    by = router.second_opinion_by(asked, deadline)
-    if missing and by is not None:
-        with suppress(KafkaError):
-            found |= await _by_one(router, missing, operations, by, asked)
-    return found
+    async def ask(names: list[str] | None, until: float, asked: set[int]) -> Found:
+        try:
+            return await _in_pages(router, names, operations, until, asked)
+        except UnsupportedVersionError:
+            return await _by_metadata(router, names, operations, until, asked)
 
-
-async def _by_one(
-    router: Router, names: list[str] | None, operations: bool, deadline: float, asked: set[int]
-) -> Found:
-    try:
-        return await _in_pages(router, names, operations, deadline, asked)
-    except UnsupportedVersionError:
-        return await _by_metadata(router, names, operations, deadline, asked)
+    return await router.ask_two(
+        ask, names, lambda each: isinstance(each, UnknownTopicOrPartitionError), deadline
+    )
 
 
 async def _in_pages(

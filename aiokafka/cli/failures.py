@@ -82,7 +82,6 @@ async def parts(
 
 
 def code_of(error: BaseException) -> int:
-    """Return the exit code for an error."""
     if isinstance(error, PartlyFailedError) and error.first is not None:
         return code_of(error.first)
     if isinstance(error, errors.AdminItemsError):

@@ -352,7 +352,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         with self._sender.meter.transacting("init"):
             await transactions.start(self._ready_by())
         self._sender.completion.set_id_state(transactions.id_state)
-        self._owner.start(transactions.contents.serve_batches(), name="transaction")
+        self._owner.start(transactions.serve_batches(), name="transaction")
 
     async def stop(self, timeout: float | None = None) -> None:
         """Deliver all records, then close everything. Can be called any number of times.
@@ -809,7 +809,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
         After an error without `is_fatal` the transaction has to be aborted.
         """
         with self._transacting("send_offsets"):
-            await self._transactional().contents.send_offsets(offsets, group_id)
+            await self._transactional().send_offsets(offsets, group_id)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send all records without lingering, and wait until they are delivered or have failed.

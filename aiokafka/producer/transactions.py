@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.producer.sender import Sender
 
-__all__ = ["Fencing", "ProducerTransactions", "TransactionContents"]
+__all__ = ["Fencing", "ProducerTransactions"]
 
 
 # -- Epochs
@@ -251,205 +251,10 @@ class Fencing:
         )
 
 
-# -- Partitions and offsets of a transaction
+# -- The transactions
 
 
 _OLD_GENERATION = (IllegalGenerationError, StaleMemberEpoch)
-
-
-class TransactionContents:
-    """Sends the requests that add partitions and offsets to the transaction."""
-
-    def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ProducerConfig,
-        sender: Sender,
-        transaction: Transaction,
-        requests: TransactionRequests,
-        fencing: Fencing,
-    ) -> None:
-        self.pending = PendingTxnRequests(transaction, sender.owner)
-        self._client = client
-        self._config = config
-        self._sender = sender
-        self._transaction = transaction
-        self._requests = requests
-        self._fencing = fencing
-        self._loop = asyncio.get_running_loop()
-
-    def _deadline(self) -> float:
-        return self._loop.time() + self._config.max_block
-
-    # -- offsets
-
-    async def send_offsets(self, given: Any, group: Any) -> None:
-        """Add offsets of a group to the transaction.
-
-        Raises TypeError or ValueError for wrong arguments, CommitFailedError if partitions were
-        revoked, and errors of the brokers. After an error the transaction has to be aborted.
-        """
-        offsets = as_offsets(given)
-        transaction = self._transaction
-        transaction.check("send_offsets_to_transaction")
-        number = transaction.number
-        deadline = self._deadline()
-        try:
-            by_member = self._by_member(offsets, group)
-            if not offsets:
-                return
-
-            async def work(pending: PendingTxnRequest) -> None:
-                await self._send_offsets(by_member, offsets, group, deadline, pending)
-
-            await self.pending.run("send_offsets_to_transaction", work, deadline)
-        except KafkaError as error:
-            if transaction.number == number:
-                transaction.fail(error)
-            raise
-
-    def _by_member(self, offsets: Offsets, group: Any) -> list[MemberOffsets]:
-        """Return which member commits which offsets, by the assignment of now."""
-        member = as_group(group)
-        group_id = member if isinstance(member, str) else member.group_id
-        found = readers(self._loop, self._client.cluster.cluster_id, group_id)
-        return offsets_by_member(with_epochs(offsets, found), member, found)
-
-    async def _send_offsets(
-        self,
-        by_member: list[MemberOffsets],
-        offsets: Offsets,
-        group: Any,
-        deadline: float,
-        pending: PendingTxnRequest,
-    ) -> None:
-        transaction = self._transaction
-        group_id = by_member[0][0].group_id
-        try:
-            if not transaction.is_version_2 and group_id not in transaction.groups:
-                identity = self._fencing.identity
-                await self._requests.add_group(identity, group_id, deadline, pending)
-            # With version 2 as well: the groups decide whether an unknown transaction was empty
-            # (`ProducerTransactions._abort_unknown`).
-            transaction.add_group(group_id)
-            while by_member:
-                by_member = await self._commit_offsets(by_member, offsets, group, deadline, pending)
-        except _PAST as error:
-            if pending.is_cancelled:
-                raise
-            # It may change the epoch, so it must not be cancelled.
-            pending.must_finish = True
-            raise await self._fencing.explain(error, deadline) from error
-
-    async def _commit_offsets(
-        self,
-        by_member: list[MemberOffsets],
-        offsets: Offsets,
-        group: Any,
-        deadline: float,
-        pending: PendingTxnRequest,
-    ) -> list[MemberOffsets]:
-        """Send the offsets; return those to send again with another generation.
-
-        How offsets stay right although the group rebalances meanwhile:
-
-        1. The application has processed records of partition 0 and commits offset 10. Its consumer
-           is a member of generation 5; `offsets_by_member` has checked that partition 0 was not
-           revoked since the records were returned.
-        2. The group rebalances: generation 6. The consumer keeps partition 0.
-        3. The coordinator refuses the offsets of generation 5 (KIP-447).
-        4. `_by_member` reads the assignment again. If the consumer had lost the partition,
-           `offsets_by_member` would raise CommitFailedError, as the next owner may have processed
-           the same records. It has not, so the offset is sent again, with generation 6.
-        5. If the consumer is still in generation 5, it does not know of the rebalance yet. A retry
-           would be the same request, so the error is raised, and the application aborts.
-        """
-        try:
-            for member, part in by_member:
-                await self._requests.commit_offsets(
-                    self._fencing.identity,
-                    member,
-                    part,
-                    deadline,
-                    pending,
-                    is_version_2=self._transaction.is_version_2,
-                )
-        except _OLD_GENERATION:
-            # Step 4.
-            by_member_now = self._by_member(offsets, group)
-            if by_member_now == by_member:
-                raise
-            return by_member_now
-        return []
-
-    # -- partitions
-
-    async def serve_batches(self) -> None:
-        """Send the requests to the coordinator that batches wait for, until cancelled."""
-        wanted = self._sender.completion.coordinator_wanted
-        while True:
-            await wanted.wait()
-            wanted.clear()
-            transaction = self._transaction
-            number = transaction.number
-            # The batch belongs to a transaction that has failed, or is being aborted.
-            if not transaction.accepts_records:
-                continue
-            try:
-                if transaction.doubt is not None:
-                    await self.pending.run("fencing", self._explain_doubt, self._deadline())
-                elif transaction.wanted:
-                    await self.pending.run(
-                        "AddPartitionsToTxn", self._add_partitions, self._deadline()
-                    )
-            except KafkaError as error:
-                # If the task has outlived its transaction, the next one does not fail.
-                if transaction.number == number:
-                    transaction.fail(error)
-
-    async def _add_partitions(self, pending: PendingTxnRequest) -> None:
-        """Add partitions before records are sent to them. Version 2 does not need it."""
-        transaction = self._transaction
-        wanted = set(transaction.wanted)
-        deadline = self._deadline()
-        try:
-            await self._requests.add_partitions(self._fencing.identity, wanted, deadline, pending)
-        except _PAST as error:
-            if pending.is_cancelled:
-                raise
-            pending.must_finish = True
-            raise await self._fencing.explain(error, deadline) from error
-        transaction.add_partitions(wanted)
-        # Afterwards, because the senders check `Transaction.admits` at once.
-        self._sender.resume(wanted)
-
-    async def _explain_doubt(self, pending: PendingTxnRequest) -> None:
-        """Ask the coordinator why a leader refused records."""
-        transaction = self._transaction
-        doubt = transaction.doubt
-        assert doubt is not None
-        deadline = self._deadline()
-        if not transaction.is_version_2:
-            # Before Kafka 4.0 a request for a new epoch would end an open transaction, and fence
-            # this producer. Adding a partition again has no effect, unless the partition was
-            # deleted. This one has a leader.
-            assert transaction.doubtful is not None
-            known = {transaction.doubtful}
-            try:
-                await self._requests.add_partitions(
-                    self._fencing.identity, known, deadline, pending
-                )
-            except _PAST as error:
-                doubt = error
-            else:
-                # The coordinator knows the transaction and can abort it, whatever the leader lacks.
-                raise TransactionAbortable(str(doubt)) if isinstance(doubt, _PAST) else doubt
-        pending.must_finish = True
-        raise await self._fencing.explain(doubt, deadline) from doubt
-
-
-# -- Begin and end a transaction
-
 
 _COMMIT = "commit_transaction"
 _ABORT = "abort_transaction"
@@ -469,7 +274,7 @@ class _Ending:
 
 
 class ProducerTransactions:
-    """Begins, commits and aborts transactions.
+    """Begins, commits and aborts transactions, and adds partitions and offsets to them.
 
     Owns: the commit or abort in progress, and the transaction whose failed commit `begin` has
     raised. Every call is bounded by `max_block_ms`. A call that timed out or was cancelled can be
@@ -483,15 +288,13 @@ class ProducerTransactions:
     ) -> None:
         self.transaction = Transaction(transactional_id, self._stop_accepting)
         self.id_state = ProducerIdState(self.transaction)
+        self._client = client
         self._config = config
         self._sender = sender
         unanswered = self.transaction.unanswered
         self._requests = TransactionRequests(client, transactional_id, unanswered)
         self._fencing = Fencing(config, self._requests, self.id_state)
-        self.contents = TransactionContents(
-            client, config, sender, self.transaction, self._requests, self._fencing
-        )
-        self._pending = self.contents.pending
+        self._pending = PendingTxnRequests(self.transaction, sender.owner)
         self._loop = asyncio.get_running_loop()
         self._ending: _Ending | None = None
         self._raised_for = 0
@@ -834,6 +637,172 @@ class ProducerTransactions:
             raise error
         if can_renew:
             transaction.require_new_epoch()
+
+    # -- offsets
+
+    async def send_offsets(self, given: Any, group: Any) -> None:
+        """Add offsets of a group to the transaction.
+
+        Raises TypeError or ValueError for wrong arguments, CommitFailedError if partitions were
+        revoked, and errors of the brokers. After an error the transaction has to be aborted.
+        """
+        offsets = as_offsets(given)
+        transaction = self.transaction
+        transaction.check("send_offsets_to_transaction")
+        number = transaction.number
+        deadline = self._deadline()
+        try:
+            by_member = self._by_member(offsets, group)
+            if not offsets:
+                return
+
+            async def work(pending: PendingTxnRequest) -> None:
+                await self._send_offsets(by_member, offsets, group, deadline, pending)
+
+            await self._pending.run("send_offsets_to_transaction", work, deadline)
+        except KafkaError as error:
+            if transaction.number == number:
+                transaction.fail(error)
+            raise
+
+    def _by_member(self, offsets: Offsets, group: Any) -> list[MemberOffsets]:
+        """Return which member commits which offsets, by the assignment of now."""
+        member = as_group(group)
+        group_id = member if isinstance(member, str) else member.group_id
+        found = readers(self._loop, self._client.cluster.cluster_id, group_id)
+        return offsets_by_member(with_epochs(offsets, found), member, found)
+
+    async def _send_offsets(
+        self,
+        by_member: list[MemberOffsets],
+        offsets: Offsets,
+        group: Any,
+        deadline: float,
+        pending: PendingTxnRequest,
+    ) -> None:
+        transaction = self.transaction
+        group_id = by_member[0][0].group_id
+        try:
+            if not transaction.is_version_2 and group_id not in transaction.groups:
+                identity = self._fencing.identity
+                await self._requests.add_group(identity, group_id, deadline, pending)
+            # With version 2 as well: the groups decide whether an unknown transaction was empty
+            # (`_abort_unknown`).
+            transaction.add_group(group_id)
+            while by_member:
+                by_member = await self._commit_offsets(by_member, offsets, group, deadline, pending)
+        except _PAST as error:
+            if pending.is_cancelled:
+                raise
+            # It may change the epoch, so it must not be cancelled.
+            pending.must_finish = True
+            raise await self._fencing.explain(error, deadline) from error
+
+    async def _commit_offsets(
+        self,
+        by_member: list[MemberOffsets],
+        offsets: Offsets,
+        group: Any,
+        deadline: float,
+        pending: PendingTxnRequest,
+    ) -> list[MemberOffsets]:
+        """Send the offsets; return those to send again with another generation.
+
+        How offsets stay right although the group rebalances meanwhile:
+
+        1. The application has processed records of partition 0 and commits offset 10. Its consumer
+           is a member of generation 5; `offsets_by_member` has checked that partition 0 was not
+           revoked since the records were returned.
+        2. The group rebalances: generation 6. The consumer keeps partition 0.
+        3. The coordinator refuses the offsets of generation 5 (KIP-447).
+        4. `_by_member` reads the assignment again. If the consumer had lost the partition,
+           `offsets_by_member` would raise CommitFailedError, as the next owner may have processed
+           the same records. It has not, so the offset is sent again, with generation 6.
+        5. If the consumer is still in generation 5, it does not know of the rebalance yet. A retry
+           would be the same request, so the error is raised, and the application aborts.
+        """
+        try:
+            for member, part in by_member:
+                await self._requests.commit_offsets(
+                    self._fencing.identity,
+                    member,
+                    part,
+                    deadline,
+                    pending,
+                    is_version_2=self.transaction.is_version_2,
+                )
+        except _OLD_GENERATION:
+            # Step 4.
+            by_member_now = self._by_member(offsets, group)
+            if by_member_now == by_member:
+                raise
+            return by_member_now
+        return []
+
+    # -- partitions
+
+    async def serve_batches(self) -> None:
+        """Send the requests to the coordinator that batches wait for, until cancelled."""
+        wanted = self._sender.completion.coordinator_wanted
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            transaction = self.transaction
+            number = transaction.number
+            # The batch belongs to a transaction that has failed, or is being aborted.
+            if not transaction.accepts_records:
+                continue
+            try:
+                if transaction.doubt is not None:
+                    await self._pending.run("fencing", self._explain_doubt, self._deadline())
+                elif transaction.wanted:
+                    await self._pending.run(
+                        "AddPartitionsToTxn", self._add_partitions, self._deadline()
+                    )
+            except KafkaError as error:
+                # If the task has outlived its transaction, the next one does not fail.
+                if transaction.number == number:
+                    transaction.fail(error)
+
+    async def _add_partitions(self, pending: PendingTxnRequest) -> None:
+        """Add partitions before records are sent to them. Version 2 does not need it."""
+        transaction = self.transaction
+        wanted = set(transaction.wanted)
+        deadline = self._deadline()
+        try:
+            await self._requests.add_partitions(self._fencing.identity, wanted, deadline, pending)
+        except _PAST as error:
+            if pending.is_cancelled:
+                raise
+            pending.must_finish = True
+            raise await self._fencing.explain(error, deadline) from error
+        transaction.add_partitions(wanted)
+        # Afterwards, because the senders check `Transaction.admits` at once.
+        self._sender.resume(wanted)
+
+    async def _explain_doubt(self, pending: PendingTxnRequest) -> None:
+        """Ask the coordinator why a leader refused records."""
+        transaction = self.transaction
+        doubt = transaction.doubt
+        assert doubt is not None
+        deadline = self._deadline()
+        if not transaction.is_version_2:
+            # Before Kafka 4.0 a request for a new epoch would end an open transaction, and fence
+            # this producer. Adding a partition again has no effect, unless the partition was
+            # deleted. This one has a leader.
+            assert transaction.doubtful is not None
+            known = {transaction.doubtful}
+            try:
+                await self._requests.add_partitions(
+                    self._fencing.identity, known, deadline, pending
+                )
+            except _PAST as error:
+                doubt = error
+            else:
+                # The coordinator knows the transaction and can abort it, whatever the leader lacks.
+                raise TransactionAbortable(str(doubt)) if isinstance(doubt, _PAST) else doubt
+        pending.must_finish = True
+        raise await self._fencing.explain(doubt, deadline) from doubt
 
 
 async def _wait(event: asyncio.Event, deadline: float, text: str) -> None:
