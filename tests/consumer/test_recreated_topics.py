@@ -347,6 +347,30 @@ def test_what_is_stored_late_of_the_former_topic_is_not_stored_of_the_next() -> 
     simulate(main)
 
 
+async def test_offsets_of_the_former_topic_at_a_coordinator_with_old_metadata(
+    start: Start,
+) -> None:
+    """The coordinator keeps them until it hears of the deletion. They are none in the new topic."""
+    async with FakeCluster(brokers=2, config=NO_WAIT) as cluster:
+        cluster.move_coordinator("group", "g", 1)
+        await cluster.create_topic("t", assignment={0: [0]})
+        fill(cluster, 0, 5)
+        first = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+        await read(first, 5)
+        cluster.faults.mislead(1)
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t", assignment={0: [0]})
+        fill(cluster, 0, 8)
+        await first.commit()  # as it knows no other topic, either
+        await first.stop()
+        assert cluster.groups.committed("g", "t") == 5
+        cluster.intercept(
+            MetadataRequest, lambda _, context: None if context.node_id == 0 else Cut()
+        )
+        second = await start(cluster, "t", auto_offset_reset="earliest", **KIP_848)
+        assert await read(second, 8) == [(0, n) for n in range(8)]
+
+
 class Disagreement:
     """The topic was made again. Broker 1 shows the former one, and leads it, as far as it knows;
     metadata comes from the broker `told_by`."""

@@ -173,7 +173,7 @@ def common_refusal(
         error.args if isinstance(error, TopicAuthorizationFailedError) else type(error)
         for error in refused.values()
     }
-    reasons_of_all = reasons - {UnknownTopicOrPartitionError}
+    reasons_of_all = reasons.difference(_GONE)
     is_common = len(reasons) == len(reasons_of_all) == 1 and len(refused) == len(set(wanted))
     return next(iter(refused.values())) if is_common else None
 
@@ -814,12 +814,24 @@ class OffsetCommitter:
 
     async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
         connection = await self._connection.select(node_id)
-        version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
-        request = self._fetch_request(wanted, version)
+        # By the ids with which the coordinator assigned the topics (KIP-848). It may still have the
+        # offsets of a deleted topic; by name they would be offsets in its successor. Other ids come
+        # from metadata and may be those of the deleted topic, so otherwise names are better.
+        topic_ids = self._subscriptions.assignment.topic_ids
+        by_id = topic_ids.keys() >= {tp.topic for tp in wanted}
+        version = connection.pick(OffsetFetchRequest, None if by_id else _LAST_VERSION_WITH_NAMES)
+        request = self._fetch_request(wanted, topic_ids, version)
         response = await connection.request(request, version=version)
+        if version > _LAST_VERSION_WITH_NAMES:
+            names = {topic_id: name for name, topic_id in topic_ids.items()}
+            for group in response.groups:
+                for topic in group.topics:
+                    topic.name = names.get(topic.topic_id, "")
         return self._read_fetched(response, wanted, version)
 
-    def _fetch_request(self, wanted: list[TopicPartition], version: int) -> OffsetFetchRequest:
+    def _fetch_request(
+        self, wanted: list[TopicPartition], topic_ids: Mapping[str, bytes], version: int
+    ) -> OffsetFetchRequest:
         topics = by_topic((tp, None) for tp in wanted)
         named = [(name, [number for number, _ in entries]) for name, entries in topics.items()]
         if version < _FIRST_MULTI_GROUP_VERSION:
@@ -831,7 +843,10 @@ class OffsetCommitter:
             group = OffsetFetchRequestGroup(
                 group_id=self.group_id,
                 topics=[
-                    OffsetFetchRequestTopics(name=n, partition_indexes=ids) for n, ids in named
+                    OffsetFetchRequestTopics(
+                        name=name, topic_id=topic_ids.get(name, ZERO_UUID), partition_indexes=ids
+                    )
+                    for name, ids in named
                 ],
             )
             member = self.member

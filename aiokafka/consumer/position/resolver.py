@@ -439,7 +439,8 @@ class OffsetResolver:
     def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
         """Return whether a partition has no committed offset: it has a leader, but was unknown in
         several responses of the coordinator."""
-        if not isinstance(error, UnknownTopicOrPartitionError) or state.target.node_id is None:
+        is_unknown = isinstance(error, (UnknownTopicOrPartitionError, UnknownTopicId))
+        if not is_unknown or state.target.node_id is None:
             return False
         state.retry.note_doubt()
         return state.retry.doubts > PATIENCE_WITH_UNKNOWN
