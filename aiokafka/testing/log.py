@@ -458,6 +458,7 @@ class PartitionLog:
         self._wakers[waker] = None
 
     def unsubscribe(self, waker: Callable[[], None]) -> None:
+        """Stop calling `waker`."""
         self._wakers.pop(waker, None)
 
     def wake(self) -> None:
