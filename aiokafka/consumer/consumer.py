@@ -1045,9 +1045,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             }
         else:
             entries = offsets_to_commit(offsets)
-            opening = "" if assignment else "No partitions assigned: "
             for tp in entries:
-                self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
+                if tp not in assignment.tps:
+                    opening = "" if assignment else "No partitions assigned: "
+                    self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
             with self._unless_stopped():
                 entries = _with_epochs(assignment, entries)

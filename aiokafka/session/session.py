@@ -50,12 +50,12 @@ class SessionListener(ConsumerRebalanceListener):
         """The listener of the application."""
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
-        await self._session.partitions_revoked(revoked)
+        await self._session._partitions_revoked(revoked)
         if self.inner is not None:
             await _call(self.inner.on_partitions_revoked, revoked)
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        self._session.partitions_lost(lost)
+        self._session._partitions_lost(lost)
         if self.inner is not None:
             # Listeners that are not subclasses may lack this method.
             on_lost = getattr(self.inner, "on_partitions_lost", self.inner.on_partitions_revoked)
@@ -348,7 +348,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _commit(self, transaction: SessionTransaction) -> None:
         """Commit the results and the positions together, unless partitions are revoked before.
 
-        A rebalance may begin at any await, and `partitions_revoked` runs in the consumer's task:
+        A rebalance may begin at any await, and `_partitions_revoked` runs in the consumer's task:
 
         1. Before SENDING_OFFSETS, the listener does not wait. The transaction becomes void, and is
            aborted instead of committed.
@@ -358,7 +358,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         3. While the commit is sent, the listener waits too. Otherwise brokers before Kafka 2.5
            would return the former offset to the next owner during the commit, and the records
            would be processed twice. Newer brokers make the next owner wait.
-        4. If the member is fenced, only `partitions_lost` is called, which does not wait. Brokers
+        4. If the member is fenced, only `_partitions_lost` is called, which does not wait. Brokers
            since Kafka 2.5 reject its offsets by member and generation (KIP-447), so the commit
            fails.
         """
@@ -466,7 +466,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     # -- the group
 
-    async def partitions_revoked(self, partitions: Set[TopicPartition]) -> None:
+    async def _partitions_revoked(self, partitions: Set[TopicPartition]) -> None:
         """Remove revoked partitions from the transaction, after a commit in progress: see
         `_commit`.
         """
@@ -481,7 +481,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 self._log.warning("Partitions are revoked while a transaction is still ending")
         transaction.give_up(partitions)
 
-    def partitions_lost(self, partitions: Set[TopicPartition]) -> None:
+    def _partitions_lost(self, partitions: Set[TopicPartition]) -> None:
         """Remove lost partitions from the transaction at once."""
         if self._current is not None:
             self._current.give_up(partitions)
