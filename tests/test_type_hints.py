@@ -19,8 +19,8 @@ from aiokafka.metrics import MetricsSnapshot
 # Cython resolves the name when it compiles and leaves none in the module; the library alone
 # calls the method.
 COMPILED_AWAY = {"BatchBuilder.release", "ProducerBatch.part"}
-# The library alone calls these, with objects whose modules import this one: type checkers know their
-# types, and at run time there is no cycle.
+# The library alone calls these, with objects whose modules import this one. Type checkers know the
+# types, and at run time there is no import cycle.
 CALLED_BY_THE_LIBRARY = {
     "AllTopics.of",
     "Coordinators.attach",
