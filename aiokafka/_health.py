@@ -416,13 +416,13 @@ class StateReason:
 
 
 class StateLog:
-    """Owns the current state of a client, its start, and the last few states before it; logs each
+    """Owns the current state of a client, since when, and the last few states before it; logs each
     change once.
 
     Args:
-        subject: What lines in the log call the client.
-        first: The state to begin with.
-        alarming: The states whose beginning and end are warnings.
+        subject: The name of the client in log lines.
+        first: The initial state.
+        alarming: The states whose start and end are logged as warnings.
     """
 
     def __init__(self, subject: str, first: str, alarming: Collection[str]) -> None:

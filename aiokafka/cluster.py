@@ -260,7 +260,7 @@ class ClusterMetadata:
         return None if known is None else set(known)
 
     def known_partitions(self, topic: str) -> frozenset[int] | None:
-        """Return the same without a copy, for callers that change nothing."""
+        """Return the partitions as a shared frozenset, without a copy."""
         known = self._partition_sets.get(topic)
         return self._partition_set(topic) if known is None else known
 

@@ -1,9 +1,9 @@
-"""Every exception of the package, and the table of the error codes that a broker can respond with.
+"""The exceptions of the package, and the table of Kafka's error codes.
 
-Three questions have three roots. The broker said no: `BrokerResponseError`. The call was wrong:
-`IllegalStateError`, `IllegalArgumentError`, `IllegalOperation`. The connection failed:
-`KafkaConnectionError` and its neighbours. Everything but `ConsumerStoppedError` and
-`IllegalOperation` derives from `KafkaError`.
+Errors have three roots: `BrokerResponseError` for error codes of brokers; `IllegalStateError`,
+`IllegalArgumentError` and `IllegalOperation` for wrong calls; `KafkaConnectionError` and related
+classes for failed connections. All but `ConsumerStoppedError` and `IllegalOperation` derive from
+`KafkaError`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _restore_unknown(errno: int, args: tuple[Any, ...]) -> BrokerResponseError:
     return for_code(errno)(*args)
 
 
-# ---------------------------------------------------------------- the call was wrong
+# -- Wrong calls
 
 
 class IllegalStateError(KafkaError):
@@ -178,7 +178,7 @@ class ProducerClosed(KafkaError):
     """The producer was stopped, or was never started."""
 
 
-# ---------------------------------------------------------------- the connection failed
+# -- Failed connections
 
 
 class KafkaConnectionError(KafkaError):
@@ -314,7 +314,7 @@ class AuthenticationMethodNotSupported(KafkaError):
     is_fatal = True
 
 
-# ---------------------------------------------------------------- records and offsets
+# -- Records and offsets
 
 
 class NoOffsetForPartitionError(KafkaError):
@@ -387,9 +387,9 @@ class RecordDeserializationError(KafkaError):
         return type(self), (self.topic_partition, self.offset, self.record, self.cause, self.part)
 
 
-# ---------------------------------------------------------------- the broker said no
+# -- Error codes of brokers
 
-# The text of a fenced producer's error; its descriptions below say the same.
+# The text of errors of a fenced producer; descriptions below repeat it.
 _FENCED = (
     "a newer producer with the same transactional_id has taken over, or the transaction took "
     "longer than transaction_timeout_ms"
@@ -400,7 +400,7 @@ class UnknownError(BrokerResponseError, errno=-1):
     """The broker met an unexpected error; its own log tells more."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Classes made by `for_code` have no importable name of their own.
+        # Classes created by `for_code` cannot be pickled by name.
         return _restore_unknown, (self.errno, self.args)
 
 
@@ -1067,7 +1067,7 @@ class LogTruncationError(OffsetOutOfRangeError):
         return type(self), (self.topic_partition, self.offset, self.divergent_offset)
 
 
-# Other names of the same classes.
+# Aliases.
 CorruptRecordError = CorruptRecordException
 InvalidMessageError = CorruptRecordException
 NotLeaderOrFollowerError = NotLeaderForPartitionError
@@ -1081,7 +1081,7 @@ FencedInstanceIdError = FencedInstanceId
 def for_partition(
     error: type[BrokerResponseError], tp: TopicPartition, what: str = ""
 ) -> BrokerResponseError:
-    """Return an error that a broker gave for a partition.
+    """Return the error of a response for a partition.
 
     Its text names the topic if access to that was denied, else the partition and `what` happened.
     """
@@ -1094,19 +1094,19 @@ ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
 def renewed(error: ErrorT) -> ErrorT | KafkaError:
-    """Return an equal exception that is another object.
+    """Return a copy of an exception.
 
-    One object must never be raised in two waiters, as each would add its traceback to it. An
+    An exception object must not be raised in two tasks, because each adds its traceback. An
     exception that cannot be copied becomes a KafkaError with its name and text.
     """
     try:
         twin = copy.copy(error)
     except Exception:
-        # An exotic constructor. The text and the kind of failure are what the waiter needs.
+        # The constructor takes other arguments: keep the text and the kind of failure.
         return _described(error)
     if twin is error or type(twin) is not type(error):
         return _described(error)
-    # What a class with a `__reduce__` of its own leaves out.
+    # Attributes that a custom `__reduce__` leaves out.
     vars(twin).update(vars(error))
     twin.__traceback__ = None
     twin.__cause__ = error.__cause__

@@ -225,10 +225,10 @@ class Exchange(Generic[T]):
         )
 
     def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
-        """Put a request in flight; return the buffers to write.
+        """Append a request to the queue; return the buffers to write.
 
-        A request that expects no response takes no place in the queue. Raises what `Codec.encode`
-        raises; then nothing has changed.
+        A request without a response is not queued (see `Request.expects_response`). Raises what
+        `Codec.encode` raises, without a change of state.
         """
         cls = type(request)
         plan = self._plans.get((cls, version))

@@ -524,9 +524,8 @@ class ProducerState:
         #: First offset of the open transaction of each producer id.
         self.open: dict[int, int] = {}
         self.aborted: list[AbortedTransaction] = []
-        self._ends: deque[tuple[int, int]] = (
-            deque()
-        )  # (first offset, offset of the marker), unreplicated ones
+        # (first offset, offset of the marker) of transactions with an unreplicated marker.
+        self._ends: deque[tuple[int, int]] = deque()
 
     def duplicate(self, batch: Batch) -> Batch | None:
         """Return the logged batch of which `batch` is a duplicate, of the producer's last five."""

@@ -160,7 +160,7 @@ def _cluster_fixture() -> Any:
 
     async def kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
         """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
-        from aiokafka.testing.cluster import FakeCluster  # not at start-up: most runs do without
+        from aiokafka.testing.cluster import FakeCluster  # slow to import, and rarely needed
 
         marker = request.node.get_closest_marker("kafka_cluster")
         options = marker.kwargs if marker is not None else {}

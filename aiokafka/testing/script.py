@@ -32,7 +32,7 @@ _LOOK_AGAIN = 0.05  # seconds
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
-@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make
+@dataclass(slots=True, eq=False)  # frozen dataclasses take four times as long to create
 class RequestContext:
     """A received request: its header, its connection, and the broker that received it."""
 
@@ -272,7 +272,7 @@ class Script:
                 while not _is_true(condition):
                     event.clear()
                     await _wait_or_look_again(event)
-        except asyncio.TimeoutError:  # on Python 3.10 not yet the builtin one
+        except asyncio.TimeoutError:  # not the builtin TimeoutError on Python 3.10
             raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
             self._waiters.pop(event, None)

@@ -252,7 +252,7 @@ SERVERS: dict[str, Server] = {
         changes=((_METADATA, _another_leader_each_time),),
         traits={"any_broker_leads": True},
     ),
-    # AutoMQ/automq#3546: what says who leads (KIP-951) has the address of a proxy.
+    # AutoMQ/automq#3546: the current leader in responses (KIP-951) has the address of a proxy.
     "automq": Server(
         apis="",
         changes=((_FETCH, _this_broker_for_the_leader), (_PRODUCE, _this_broker_for_the_leader)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from aiokafka import errors
@@ -13,6 +13,16 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
 G = TypeVar("G")
+
+
+def per_partition(
+    kind: Callable[..., G], topics: Iterable[Any], result: Callable[[str, Any], Any]
+) -> list[G]:
+    """Return the results of topics, of the class `kind`, with a `result` for each partition."""
+    return [
+        kind(name=topic.name, partitions=[result(topic.name, p) for p in topic.partitions])
+        for topic in topics
+    ]
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:

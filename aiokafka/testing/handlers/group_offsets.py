@@ -45,7 +45,7 @@ from aiokafka.testing.actions import RefusedError
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
 from aiokafka.testing.groups import CommittedOffset
 from aiokafka.testing.handlers import handles, refuses, require
-from aiokafka.testing.handlers._common import find_topic
+from aiokafka.testing.handlers._common import find_topic, per_partition
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Topic
 from aiokafka.testing.transactions import TransactionRefusedError
@@ -125,8 +125,15 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
     )
 
 
-def _committed(part: OffsetCommitRequestPartition, errno: int = 0) -> OffsetCommitResponsePartition:
-    return OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
+def _check_offset(context: RequestContext, topic: str, index: int, metadata: str) -> int:
+    """Return the error code for an offset to commit, 0 if it is valid."""
+    errno = context.check_topic(topic)
+    if errno:
+        return errno
+    if context.state.partition(topic, index) is None:
+        return errors.UnknownTopicOrPartitionError.errno
+    is_too_large = len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes")
+    return errors.OffsetMetadataTooLargeError.errno if is_too_large else 0
 
 
 def _commit_topics(
@@ -147,21 +154,19 @@ def _commit_one(
     topic: Topic | None,
     part: OffsetCommitRequestPartition,
 ) -> OffsetCommitResponsePartition:
-    if topic is None and context.api_version >= _FIRST_TOPIC_IDS:
-        return _committed(part, errors.UnknownTopicId.errno)
-    errno = 0 if topic is None else context.check_topic(topic.name)
-    if errno:
-        return _committed(part, errno)
-    if topic is None or context.state.partition(topic.name, part.partition_index) is None:
-        return _committed(part, errors.UnknownTopicOrPartitionError.errno)
     metadata = part.committed_metadata or ""
-    if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
-        return _committed(part, errors.OffsetMetadataTooLargeError.errno)
-    context.services.groups.offsets_of(request.group_id).commit(
-        (topic.name, part.partition_index),
-        CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
-    )
-    return _committed(part)
+    if topic is None:
+        by_id = context.api_version >= _FIRST_TOPIC_IDS
+        unknown = errors.UnknownTopicId if by_id else errors.UnknownTopicOrPartitionError
+        errno = unknown.errno
+    else:
+        errno = _check_offset(context, topic.name, part.partition_index, metadata)
+    if topic is not None and not errno:
+        context.services.groups.offsets_of(request.group_id).commit(
+            (topic.name, part.partition_index),
+            CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
+        )
+    return OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
 
 
 _FIRST_WITH_MEMBER = 3  # KIP-447
@@ -179,24 +184,12 @@ def txn_offset_commit(
     if not request.group_id:
         raise RefusedError(errors.InvalidGroupIdError.errno)
     require(_check_txn_member(context, request) or _check_transaction(context, request))
-    return TxnOffsetCommitResponse(
-        throttle_time_ms=0,
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    _commit_in_txn(context, request, topic.name, p) for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+    topics = per_partition(
+        TxnOffsetCommitResponseTopic,
+        request.topics,
+        lambda topic, part: _commit_in_txn(context, request, topic, part),
     )
-
-
-def _committed_in_txn(
-    part: TxnOffsetCommitRequestPartition, errno: int = 0
-) -> TxnOffsetCommitResponsePartition:
-    return TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
+    return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)
 
 
 def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
@@ -250,22 +243,17 @@ def _commit_in_txn(
     topic: str,
     part: TxnOffsetCommitRequestPartition,
 ) -> TxnOffsetCommitResponsePartition:
-    errno = context.check_topic(topic)
-    if errno:
-        return _committed_in_txn(part, errno)
-    if context.state.partition(topic, part.partition_index) is None:
-        return _committed_in_txn(part, errors.UnknownTopicOrPartitionError.errno)
     metadata = part.committed_metadata or ""
-    if len(metadata.encode()) > context.state.setting("offset.metadata.max.bytes"):
-        return _committed_in_txn(part, errors.OffsetMetadataTooLargeError.errno)
-    groups = context.services.groups
-    groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
-    groups.offsets_of(request.group_id).commit_in_transaction(
-        request.producer_id,
-        (topic, part.partition_index),
-        CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
-    )
-    return _committed_in_txn(part)
+    errno = _check_offset(context, topic, part.partition_index, metadata)
+    if not errno:
+        groups = context.services.groups
+        groups.epochs_of(request.group_id).update(request.producer_id, request.producer_epoch)
+        groups.offsets_of(request.group_id).commit_in_transaction(
+            request.producer_id,
+            (topic, part.partition_index),
+            CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
+        )
+    return TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=errno)
 
 
 _FIRST_SEVERAL = 8

@@ -18,7 +18,7 @@ from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from aiokafka.testing.handlers import handles, refuses
-from aiokafka.testing.handlers._common import check_leader
+from aiokafka.testing.handlers._common import check_leader, per_partition
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 
@@ -34,17 +34,12 @@ _FIRST_NOT_AVAILABLE = 5
 @handles(ListOffsetsRequest)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up the offset of each partition."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _find_offset(context, request, topic.name, p) for p in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    topics = per_partition(
+        ListOffsetsTopicResponse,
+        request.topics,
+        lambda topic, asked: _find_offset(context, request, topic, asked),
     )
+    return ListOffsetsResponse(topics=topics)
 
 
 @refuses(ListOffsetsRequest)
@@ -52,14 +47,12 @@ def refuse_list_offsets(
     context: RequestContext, request: ListOffsetsRequest, errno: int
 ) -> ListOffsetsResponse:
     """Return a response with `errno` for every partition."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_refused_partition(p, errno) for p in topic.partitions]
-            )
-            for topic in request.topics
-        ]
+    topics = per_partition(
+        ListOffsetsTopicResponse,
+        request.topics,
+        lambda topic, asked: _refused_partition(asked, errno),
     )
+    return ListOffsetsResponse(topics=topics)
 
 
 def _refused_partition(asked: ListOffsetsPartition, errno: int) -> ListOffsetsPartitionResponse:

@@ -110,9 +110,8 @@ def _one(
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
             return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
-        if (
-            name not in context.cluster_state.topics
-        ):  # else this broker has only not heard of it yet
+        # The topic may exist already, unknown to this broker if it is misled.
+        if name not in context.cluster_state.topics:
             context.cluster_state.create_topic(name)
     except TopicRefusedError as exc:
         return _missing(name, ZERO_UUID, exc.errno)

@@ -32,7 +32,7 @@ from aiokafka.protocol.messages.replicas import (
     ReplicaElectionResult,
 )
 from aiokafka.testing.handlers import handles, refuses
-from aiokafka.testing.handlers._common import await_controller
+from aiokafka.testing.handlers._common import await_controller, per_partition
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState, Node, Partition
 
@@ -225,26 +225,16 @@ async def alter_partition_reassignments(
     """Begin or cancel each reassignment (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     may_change = request.allow_replication_factor_change
+
+    def result(topic: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
+        errno, message = _reassign(context, topic, asked, may_change)
+        return ReassignablePartitionResponse(
+            partition_index=asked.partition_index, error_code=errno, error_message=message
+        )
+
     return AlterPartitionReassignmentsResponse(
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _reassigned(
-                        each.partition_index, *_reassign(context, topic.name, each, may_change)
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
-
-
-def _reassigned(index: int, errno: int, message: str | None) -> ReassignablePartitionResponse:
-    return ReassignablePartitionResponse(
-        partition_index=index, error_code=errno, error_message=message
+        responses=per_partition(ReassignableTopicResponse, request.topics, result),
     )
 
 

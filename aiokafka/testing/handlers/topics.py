@@ -37,6 +37,7 @@ from aiokafka.testing.handlers._common import (
     await_controller,
     check_leader,
     over_quota,
+    per_partition,
 )
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import TOPIC_DEFAULTS
@@ -77,10 +78,8 @@ def _create_topic(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     if context.api_version < _FIRST_DEFAULTS and not assignment:
-        numbers = (
-            max(0, numbers[0]),
-            max(0, numbers[1]),
-        )  # before version 4, -1 does not mean the default
+        # Before version 4, -1 does not mean the default.
+        numbers = max(0, numbers[0]), max(0, numbers[1])
     state = context.cluster_state
     errno = context.check_topic(topic.name)
     if errno:
@@ -255,16 +254,12 @@ _TO_THE_END = -1
 @handles(DeleteRecordsRequest, refusal={"low_watermark": -1})
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Delete the records before the requested offset of each partition."""
-    return DeleteRecordsResponse(
-        throttle_time_ms=0,
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete_records(context, topic.name, p) for p in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+    topics = per_partition(
+        DeleteRecordsTopicResult,
+        request.topics,
+        lambda topic, asked: _delete_records(context, topic, asked),
     )
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
 def _kept(asked: DeleteRecordsPartition, errno: int) -> DeleteRecordsPartitionResult:

@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 
-# -- Errors: why a simulated run cannot go on
+# -- Errors that end a simulated run
 
 
 class SimulationError(Exception):
-    """A simulated run cannot go on."""
+    """A simulated run cannot continue."""
 
 
 class StuckError(SimulationError):
