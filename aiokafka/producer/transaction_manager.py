@@ -654,7 +654,7 @@ class Transaction:
         self.is_ending = is_commit
 
     def note_refusal(self) -> None:
-        """Record that the coordinator has refused the commit, so that an abort is possible again."""
+        """Record that the coordinator has refused the commit: an abort is possible again."""
         self.is_ending = False
 
     def note_end(self) -> None:
