@@ -53,7 +53,7 @@ class SendGate:
         self._is_paused = False
         self._paused_at = 0.0
         self.is_held = False
-        """Whether the connection re-authenticates; brokers refuse other requests meanwhile."""
+        """Whether the connection re-authenticates; brokers serve no other requests meanwhile."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
