@@ -29,7 +29,7 @@ class Plain:
 
     @property
     def user(self) -> str:
-        """The configured user name; of a function, the last result."""
+        """The user name; "" before `prepare` if the name is a function."""
         return self._credentials.user
 
     async def prepare(self) -> None:

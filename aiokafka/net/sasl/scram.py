@@ -54,7 +54,7 @@ class Scram:
 
     @property
     def user(self) -> str:
-        """The configured user name; of a function, the last result."""
+        """The user name; "" before `prepare` if the name is a function."""
         return self._credentials.user
 
     async def prepare(self) -> None:
@@ -120,14 +120,15 @@ class Scram:
 
     def _verify(self, text: str, expected: bytes) -> None:
         proof = self._decoded(self._attributes(text).get("v", ""), "signature")
-        # In constant time.
+        # Compare in constant time, so that the duration reveals nothing.
         if not hmac.compare_digest(proof, expected):
             raise self._failure(
                 "the broker could not prove that it knows the password: it may be an impostor"
             )
 
     def _attributes(self, text: str) -> dict[str, str]:
-        """Return the `k=value` pairs of a message; raises for errors and mandatory extensions."""
+        """Return the `k=value` pairs of a message. Raises AuthenticationFailedError for an error of
+        the server, or for a mandatory extension."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
             raise self._failure(f"the broker refused: {said(fields['e'])}")
