@@ -219,7 +219,7 @@ def _end_of(result: object) -> Awaitable[object]:
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Return whether this task was cancelled. Returns False before Python 3.11, which cannot tell."""
+    """Return whether this task was cancelled; always False before Python 3.11."""
     cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
@@ -344,7 +344,9 @@ class Dispatcher:
                 raise work.failure
 
     def _pass_on(self, waiter: asyncio.Future[None]) -> None:
-        """If the cancelled worker was already woken, wake the next worker; else remove its waiter."""
+        """Wake the next worker if the cancelled worker was already woken; else remove its
+        waiter.
+        """
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
         elif waiter in self._waiters:

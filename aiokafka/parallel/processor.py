@@ -359,7 +359,7 @@ class ParallelConsumer(Generic[KT, VT]):
         self._tasks.start(self._committer.run(), name="commit")
 
     def _allow_restart(self) -> None:
-        """Allow another `start()` after a failed `start()`, unless `stop()` was called meanwhile."""
+        """Allow another `start()` after a failure, unless `stop()` was called meanwhile."""
         if self._phase is _Phase.STARTED:
             self._transition(_Phase.NEW)
 
@@ -381,8 +381,8 @@ class ParallelConsumer(Generic[KT, VT]):
             self._consumer.rebalance_listener = self._listener
 
     def request_stop(self) -> None:
-        """Start no more records. `run()` returns when the running records have ended, and `async
-        for` ends.
+        """Start no more records. `run()` returns when the running records have ended; `async for`
+        ends.
 
         Signal handlers and the handlers of records may call this method. Call `stop()` afterwards.
         If this method is called before `start()`, `run()` returns at once.

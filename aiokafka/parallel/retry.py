@@ -50,9 +50,13 @@ class Delays:
     """Delays records until they are due. A partition is paused while it has delayed records.
 
     Wall clocks may be wrong by hours, on other hosts and on this one. The event loop's clock
-    provides an upper bound: ¶ 1. At some loop time, the end offset of a partition is observed. ¶ 2.
-    Records before that offset were written before that time. So they are due at most one delay
-    after that time, whatever their headers say. ¶ Owns: the observed end offsets and their times.
+    provides an upper bound:
+
+    1. At some loop time, the end offset of a partition is observed.
+    2. Records before that offset were written before that time. So they are due at most one delay
+       after that time, whatever their headers say.
+
+    Owns: the observed end offsets and their times.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class OffsetTracker:
 
     @property
     def span(self) -> int:
-        """Number of taken offsets from the lowest unfinished offset on: a crash may repeat these."""
+        """Number of taken offsets from the lowest unfinished one on: a crash may repeat these."""
         return len(self._window)
 
     def take(self, offset: int) -> None:
@@ -254,8 +254,6 @@ class WorkQueue:
     A record that is still running when its partition is revoked keeps its lane: if the partition is
     assigned again, new records of the lane wait for the end of the running record, so that no two
     records of a key run at once.
-
-    Owns: its fields and those of its PartitionWorks. No I/O, no waiting.
 
     Owns: its fields and those of its PartitionWorks. No I/O, no waiting.
     """

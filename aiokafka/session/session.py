@@ -253,7 +253,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Read records into `transaction`. If there are no records, return after `_LOOK_EVERY_MS`."""
+        """Read records into `transaction`; return after `_LOOK_EVERY_MS` if there are none."""
         wait_ms: float = _LOOK_EVERY_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()

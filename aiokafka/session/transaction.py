@@ -213,7 +213,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         self.next[partition] = offset
 
     def keep_failure(self, error: KafkaError) -> None:
-        """Store the consumer's error after these records; the session raises it after their commit."""
+        """Store the consumer's error after these records; it is raised after their commit."""
         self.failure = error
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
