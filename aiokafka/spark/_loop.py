@@ -292,10 +292,10 @@ P = ParamSpec("P")
 
 
 def shortened(error: Exception) -> Exception:
-    """Return `error` without its traceback, which is logged at DEBUG. The caller raises it `from
-    None`.
+    """Return `error` without its traceback, which is logged at DEBUG.
 
-    The text of a DataLossError gets the option that tolerates data loss.
+    The caller raises `error` with `from None`. The text of a DataLossError gets the option that
+    tolerates data loss.
     """
     log.debug("an error that is raised to Spark", exc_info=error)
     if isinstance(error, DataLossError):
