@@ -124,7 +124,8 @@ def _change_settings(
     *,
     validate_only: bool,
 ) -> None:
-    """Apply `change` to the settings that are not defaults, and store them if they are valid.
+    """Apply `change` to the settings that are not defaults, and check them. Store them unless
+    `validate_only`.
 
     Raises:
         TopicRefusedError: no such resource, or invalid settings.

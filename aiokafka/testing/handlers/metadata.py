@@ -110,7 +110,7 @@ def _one(
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
             return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
-        # The topic may exist already, if this broker's view (`context.state`) is misled.
+        # The topic may exist in the cluster, though not in this broker's view (`context.state`).
         if name not in context.cluster_state.topics:
             context.cluster_state.create_topic(name)
     except TopicRefusedError as exc:

@@ -176,7 +176,7 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
 def _is_replicated(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> bool:
-    """Return whether all in-sync replicas have the batches, so that nobody needs to wait."""
+    """Return whether all in-sync replicas have the batches, so that no wait is needed."""
     for data, topic in zip(request.topic_data, response.responses, strict=True):
         found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
@@ -190,8 +190,8 @@ def _is_replicated(
 async def _await_replicas(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> ProduceResponse:
-    """Wait until the high watermark passes the appended batches; return the response with an error
-    for each partition where this fails or takes longer than the timeout.
+    """Wait until the high watermark passes the appended batches; return the response, with an
+    error for each partition that is not replicated in time.
     """
     deadline = context.received_at + request.timeout_ms / 1000
     written = []
@@ -256,7 +256,7 @@ _FIRST_ZSTD = 7
 _AFTER_MAX = "message.timestamp.after.max.ms"
 _FIRST_WARY = (4, 0)  # first release where the default of this setting is one hour (KIP-1030)
 _FOREVER = 2**63 - 1
-_FIRST_FORGIVING = (2, 5)  # releases; KIP-360
+_FIRST_FORGIVING = (2, 5)  # first release that accepts unknown producer ids (KIP-360)
 
 
 @dataclass(frozen=True)

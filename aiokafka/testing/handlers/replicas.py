@@ -112,8 +112,8 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Return a response with `errno`. Before version 3, the error is in every log directory; a
-    CLUSTER_AUTHORIZATION_FAILED response has none.
+    """Return a response with `errno`. Before version 3, every log directory has the error; with
+    CLUSTER_AUTHORIZATION_FAILED, the response has no log directories.
     """
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])
