@@ -57,7 +57,7 @@ class AclBinding(Value):
 
     pattern: ResourcePattern
     principal: str
-    """Such as ``User:alice``; ``User:*`` stands for all users."""
+    """A principal such as ``User:alice``; ``User:*`` stands for all users."""
 
     operation: AclOperation
     permission: AclPermission = AclPermission.ALLOW
@@ -142,8 +142,8 @@ class Acls(AdminApi):
     """Calls about access control lists: `admin.acls`.
 
     All calls raise SecurityDisabled in a cluster without `authorizer.class.name`, and
-    ClusterAuthorizationFailedError for a user without the right to the cluster. Brokers apply a
-    change a moment after the call.
+    ClusterAuthorizationFailedError for a user who may not describe or alter the cluster. Brokers
+    apply a change a moment after the call.
     """
 
     async def describe(
@@ -246,8 +246,8 @@ def _deleted(
     """Return the entries that a filter has deleted in all attempts, or its error.
 
     `known` has the entries of earlier attempts with their errors, and is updated. If entries could
-    not be deleted, the error of the filter is a retriable one of them if possible, so that the
-    filter is sent again. Otherwise it is the error of the only entry, or an AdminItemsError.
+    not be deleted, return a retriable error of an entry if there is one, so that the filter is sent
+    again; otherwise the error of the only entry, or an AdminItemsError.
     """
     failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:
@@ -255,7 +255,7 @@ def _deleted(
     named = {_binding(each, each): each for each in result.matching_acls}
     for binding in [binding for binding, error in known.items() if error is not None]:
         if binding not in named:
-            del known[binding]  # its deletion failed before, but it does not exist any more
+            del known[binding]  # an earlier attempt failed to delete this entry, which is gone now
     for binding, each in named.items():
         known[binding] = error_of(each.error_code, each.error_message, binding)
     retriable = [error for error in known.values() if error is not None and error.retriable]
@@ -314,7 +314,7 @@ def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     each: AclDescription | DeleteAclsMatchingAcl,
 ) -> AclBinding:
-    """Convert an entry of a resource; in DeleteAcls one structure has both."""
+    """Return the entry of a resource; in DeleteAcls, `resource` and `each` are the same object."""
     return AclBinding(
         ResourcePattern(
             ResourceType(resource.resource_type),

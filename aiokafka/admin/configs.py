@@ -82,7 +82,7 @@ Plain = str | int | float | bool
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value. It is effective if the synonyms before it are not set."""
+    """One source of a setting's value. The first synonym of a setting takes effect."""
 
     name: str
     value: str | None
@@ -103,7 +103,7 @@ class ConfigSetting(Value):
     is_read_only: bool
     """Whether it can be changed only by a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """All sources of the value, the effective one first; empty unless requested."""
+    """All sources of the value, the effective source first; empty unless requested."""
     documentation: str | None = None
     """Kafka's description; None unless requested, and before Kafka 2.6 (KIP-569)."""
 
@@ -132,7 +132,7 @@ class ConfigChange(Value):
 
     @classmethod
     def append(cls, value: Plain) -> ConfigChange:
-        """Add a value to a list that does not have it."""
+        """Add a value to a list, unless the list has the value."""
         return cls(ConfigOperation.APPEND, value)
 
     @classmethod
@@ -170,7 +170,8 @@ def text_of(name: str, value: object) -> str:
 
 
 def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
-    """Convert changes of settings: a plain value sets, None deletes; values become text."""
+    """Return changes as `ConfigChange` objects with text as their values: a plain value becomes
+    SET, None becomes DELETE."""
     found = {}
     for name, change in changes.items():
         if change is None:
@@ -349,7 +350,7 @@ async def describe_configs(
     include_documentation: bool,
     deadline: float,
 ) -> dict[ConfigKey, Settings]:
-    """Return the settings of resources: those with these names, or all with None."""
+    """Return the settings of each resource: the settings named in `wanted`, or all with None."""
 
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, Settings]:
         def build(version: int) -> wire.DescribeConfigsRequest:
@@ -461,7 +462,7 @@ async def _settle(
 ) -> dict[ConfigKey, V]:
     """Ask each broker about its own settings, and any broker about other resources."""
     # A controller describes its own settings, but the active controller changes them. Log levels
-    # are not stored in the cluster, so each controller changes its own.
+    # are not stored in the cluster, so each controller changes its own log levels.
     at_active = router.is_for_controllers and is_change
     own = OF_ONE_BROKER[1:] if at_active else OF_ONE_BROKER
 

@@ -29,8 +29,8 @@ __all__ = ["NewScramCredential", "ScramCredential", "Users"]
 
 # -- Credentials
 
-# Brokers of Apache Kafka accept 4096 to 16384, others more. More than a million would take seconds
-# of CPU time, and the clients of this package refuse to log in with it.
+# Apache Kafka accepts 4096 to 16384 iterations, other brokers accept more. More than a million
+# would take seconds of CPU time, and the clients of this package refuse to log in with so many.
 _LEAST_ITERATIONS = 4096
 _MOST_ITERATIONS = 1_000_000
 
@@ -86,7 +86,8 @@ def check_user(argument: str, user: object) -> str:
 
 
 def as_mechanism(mechanism: object) -> ScramMechanism:
-    """Return a mechanism, given as such or by a name such as "SCRAM-SHA-256"."""
+    """Return the ScramMechanism for a member or a name such as "SCRAM-SHA-256". Raises
+    ValueError."""
     if isinstance(mechanism, str):
         found = ScramMechanism.__members__.get(mechanism.replace("-", "_"))
     else:
@@ -204,7 +205,7 @@ async def describe_users(
     """Return the credentials of users, or of all users with None."""
 
     async def ask(left: list[str] | None) -> Outcomes[str, Credentials]:
-        # An empty list selects all users. So does null, but to a user without the right to it,
+        # An empty list selects all users, and so does null. But if the user may not describe users,
         # brokers respond to null by closing the connection.
         named = [UserName(name=user) for user in left or ()]
         call = call_of(DescribeUserScramCredentialsRequest(users=named))
@@ -286,7 +287,8 @@ async def _alter(
 
 
 def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
-    """Return lists without repeated users, because a request must not name a user twice."""
+    """Split `keys` into lists without repeated users, because a request must not name a user
+    twice."""
     rounds: list[list[Key]] = []
     seen: Counter[str] = Counter()
     for key in keys:

@@ -171,19 +171,19 @@ class DebugApp:
     ``/debug``         `snapshot` of each client
     ================== ==================================================================
 
-    Run it with any ASGI server, in the event loop of the clients, or mount it in an application::
+    Run the application with any ASGI server, in the event loop of the clients, or mount it::
 
         app = FastAPI(lifespan=...)
         app.mount("/kafka", DebugApp())
 
-    It has no access control: keep it from the public.
+    The application has no access control: do not expose it to the public.
     """
 
     def __init__(self, *only: Any) -> None:
-        """Serve `only` these clients, or by default all clients of the process.
+        """Serve the clients in `only`, or by default all clients of the process.
 
-        Clients that are created later are included by default, and stopped clients are left out.
-        Given clients are served even when they are stopped.
+        By default, clients that are created later are included, and stopped clients are left out.
+        The clients in `only` are served even after they have stopped.
         """
         self._only = as_clients("only", only)
         self._registry: Any = None
