@@ -267,7 +267,7 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
 # -- `aiokafka info`
 
 
-# The outcome of the attempt to connect, by exit code.
+# What to print before the error of the attempt to connect, by exit code.
 _OUTCOMES = {3: "no response: ", 4: "refused: "}
 
 

@@ -69,7 +69,7 @@ async def parts(
 ) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
     """Return the results of a call about items, and the error of the items that failed.
 
-    `items` is None if the call itself finds them, such as all brokers. The command prints the
+    `items` is None if the call itself finds the items, such as all brokers. The command prints the
     results and then raises the error.
     """
     try:
