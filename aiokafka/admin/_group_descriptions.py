@@ -353,7 +353,7 @@ Describe = Callable[
     [Router, int, list[str], bool, float], Awaitable[Outcomes[str, GroupDescription]]
 ]
 
-# In this order because most groups are of the first two types.
+# Classic and consumer groups come first, because most groups are of these types.
 _TYPES: tuple[Describe, ...] = (
     describe_classic,
     consumer_groups.describe,

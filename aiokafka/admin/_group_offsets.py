@@ -300,9 +300,9 @@ class ShareOffset(Value):
 
     #: The first offset that is not yet acknowledged.
     start_offset: int
-    #: The leader epoch of the record at `start_offset`; None if it is not known.
+    #: The leader epoch of the record at `start_offset`; None if unknown.
     leader_epoch: int | None
-    #: Number of records still to be delivered (KIP-1226, Kafka 4.2); None if it is not known.
+    #: Number of records still to be delivered (KIP-1226, Kafka 4.2); None if unknown.
     lag: int | None
 
 
@@ -423,7 +423,7 @@ async def delete_share_offsets(
 
 
 class ResetKind(enum.Enum):
-    """The kind of a rule for a reset."""
+    """How a `ResetRule` selects the new offsets."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -63,7 +63,7 @@ class PartitionLag(Value):
     stable_offset: int | None
     #: Number of offsets from `committed` to `end_offset`; None if one of them is None. There are
     #: fewer records in a compacted topic, and with transactions. For a share group the number of
-    #: records still to be delivered, if the broker reports it (Kafka 4.2).
+    #: records still to be delivered, if the broker reports this number (Kafka 4.2).
     lag: int | None
     #: Number of offsets from `committed` to `stable_offset`: the lag with `read_committed`.
     stable_lag: int | None
@@ -82,7 +82,7 @@ class PartitionLag(Value):
 
 @dataclass(frozen=True)
 class GroupLag(Value):
-    """The lag of a group."""
+    """The lag of a group by partition, and in total."""
 
     group_id: str
     type: GroupType
@@ -303,10 +303,10 @@ def _distance(committed: int | None, end: int | None) -> int | None:
 # -- Timestamps of single records, by small fetches
 
 Position = tuple[TopicPartition, int]
-"""A partition and an offset in it."""
+"""A partition and an offset in the partition."""
 Found = dict[TopicPartition, "int | KafkaError | None"]
 Read = dict[int, "int | None"]
-"""Timestamps by offset."""
+"""Timestamps by offset; None for an offset without a readable record."""
 
 # Most batches fit into this limit. A larger batch is returned alone, because brokers always return
 # the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1, brokers do not return a

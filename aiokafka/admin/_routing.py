@@ -67,7 +67,7 @@ Send = Callable[[int, list[K]], Awaitable[Outcomes[K, V]]]
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
 _NOT_CONTROLLER = frozenset((NotControllerError.errno,))
 _UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
-_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
+_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not the coordinator
 
 # While there are other brokers to ask, a broker has this part of the remaining time to respond. The
 # controller gets a larger part, because its work may take longer. A coordinator that an earlier
@@ -288,7 +288,7 @@ class Router:
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
-        """Store the address of a broker and return its id; return an error as it is."""
+        """Store the address of a broker and return its id; return an error unchanged."""
         if isinstance(broker, KafkaError):
             return broker
         self._client.update_leaders({}, (broker,))
@@ -414,7 +414,7 @@ async def _response(
                 return future.result()
     finally:
         if not future.cancel() and not future.cancelled():
-            future.exception()  # mark the exception as retrieved; nobody waits for it
+            future.exception()  # mark an exception as retrieved, even if the call was cancelled
     late = f"{type(request).__name__} v{version} got no response in time"
     if not connection.awaited(MetadataRequest):
         connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))

@@ -73,7 +73,7 @@ class AclFilter(Value):
     name: str | None = None
     pattern_type: PatternType = PatternType.ANY
     """MATCH selects all entries that apply to the resource `name`: LITERAL entries with this name
-    or "*", and PREFIXED entries with a prefix of it."""
+    or "*", and PREFIXED entries with a prefix of this name."""
 
     principal: str | None = None
     host: str | None = None
@@ -96,7 +96,7 @@ class AclFilter(Value):
 
 
 def check_binding(binding: Any) -> AclBinding:
-    """Return an entry; raise TypeError or ValueError if it is invalid."""
+    """Return the entry unchanged; raise TypeError or ValueError if the entry is invalid."""
     if not isinstance(binding, AclBinding):
         raise TypeError(f"bindings: must be AclBinding objects, not {binding!r}")
     pattern = binding.pattern
@@ -122,7 +122,7 @@ def check_binding(binding: Any) -> AclBinding:
 
 
 def check_filter(argument: str, wanted: Any) -> AclFilter:
-    """Return a filter; raise TypeError or ValueError if it is invalid."""
+    """Return the filter unchanged; raise TypeError or ValueError if the filter is invalid."""
     if not isinstance(wanted, AclFilter):
         raise TypeError(f"{argument}: must be an AclFilter, not {wanted!r}")
     for value, cls in (
@@ -208,10 +208,10 @@ class Acls(AdminApi):
             filters: the filters. `AclFilter.of` selects a single entry, `AclFilter()` all entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns the deleted entries of each filter. If a response was lost, entries that its attempt
-        deleted are missing in the result. Raises the error of a filter; AdminItemsError, by filter,
-        if several were given. If a filter selects several entries and not all could be deleted, the
-        error of the filter is an AdminItemsError by entry.
+        Returns the deleted entries of each filter. If the response to an attempt was lost, the
+        entries that this attempt deleted are missing in the result. Raises the error of a filter;
+        AdminItemsError, by filter, if several were given. If a filter selects several entries and
+        not all could be deleted, the error of the filter is an AdminItemsError by entry.
         """
         chosen = [check_filter("filters", one) for one in filters]
         deadline = self._deadline(timeout_ms)
@@ -283,7 +283,7 @@ def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
 
 
 def _fields(wanted: AclFilter, version: int) -> dict[str, Any]:
-    """Return the fields of a filter in DescribeAcls and DeleteAcls."""
+    """Return the fields for a filter in DescribeAcls and DeleteAcls requests."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,

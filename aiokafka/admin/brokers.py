@@ -64,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Broker(Value):
-    """A broker of the cluster."""
+    """The address and the state of a broker."""
 
     id: int
     host: str
@@ -76,7 +76,7 @@ class Broker(Value):
 
 @dataclass(frozen=True)
 class ClusterDescription(Value):
-    """The cluster as a whole."""
+    """The brokers and the controller of the cluster."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -105,7 +105,7 @@ class Features(Value):
     finalized: Mapping[str, FeatureLevels]
     """The levels that the cluster uses."""
     finalized_epoch: int | None
-    """Grows when a finalized level changes; None if the broker does not know it."""
+    """Grows when a finalized level changes; None if the broker does not know the epoch."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class LogDirReplica(Value):
     size: int
     """Bytes of all segments."""
     offset_lag: int
-    """Number of offsets behind the high watermark; for a future replica, behind the current one."""
+    """Number of offsets behind the high watermark; for a future replica, behind the current
+    replica."""
     is_future: bool
     """Whether this is an unfinished copy, which will replace the replica in another directory."""
 
@@ -561,7 +562,8 @@ _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 
 
 def _checked(what: str) -> Callable[[Any], None]:
-    """Return the check of a response whose error is about `what`."""
+    """Return a function that raises the error of a response, with `what` in the text of the
+    error."""
     return lambda response: raise_for(response.error_code, response.error_message, what)
 
 

@@ -49,7 +49,7 @@ class Nouns(click.Group):
         return sorted(NOUNS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a noun, or None."""
+        """Return the command of a noun; None for an unknown noun."""
         if cmd_name not in NOUNS:
             return None
         module, _, name = NOUNS[cmd_name][0].partition(":")

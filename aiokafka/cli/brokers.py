@@ -272,7 +272,7 @@ _OUTCOMES = {3: "no response: ", 4: "refused: "}
 
 
 def installed() -> dict[str, str]:
-    """Return the properties of this installation by name."""
+    """Return the versions, the system and the codecs of this installation, by name."""
     from aiokafka.record import batch
     from aiokafka.record.compression import CODECS, has_codec
 

@@ -124,7 +124,8 @@ class Ends:
         self._stops: dict[TopicPartition, int] = {}
 
     async def are_reached(self) -> bool:
-        """Return whether all assigned partitions have been read up to their stops."""
+        """Return whether all assigned partitions have been read up to their stops; False without
+        stops."""
         if self._at is None and not self._exit_at_end:
             return False
         assignment = self._consumer.assignment()

@@ -49,7 +49,7 @@ class InputError(KafkaError):
 
 
 class NewRecord(NamedTuple):
-    """A record to send."""
+    """A record of the input, as it is sent."""
 
     value: bytes | None
     key: bytes | None = None

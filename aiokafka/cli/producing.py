@@ -122,7 +122,8 @@ class Sending:
     async def _may_batch(self) -> bool:
         """Return whether the topic accepts full batches.
 
-        The producer splits batches that are too large only if it has built them itself.
+        The producer splits a batch that is too large only if the producer has built the batch
+        itself.
         """
         if self._batches_fit is None:
             self._batches_fit = await _takes_batches(self._session, self._topic)
@@ -428,7 +429,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
 async def _after(
     found: Callable[[], Awaitable[None]], source: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
-    """Yield pieces; await `found` before the first."""
+    """Yield the pieces of `source`; await `found()` before the first piece."""
     is_first = True
     async for pieces in source:
         if is_first:

@@ -141,7 +141,8 @@ class Session:
 
 
 def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, Any]:
-    """Add the password from stdin, or prompt for it if there is a user name without one."""
+    """Add the password from stdin, or prompt for a password if there is a user name without a
+    password."""
     if password is not None:
         return {**settings, "password": password}
     if "username" in settings and not {"password", "password_file"} & settings.keys():

@@ -79,7 +79,7 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
     -X, other flags, the environment, the properties file, and the profile.
 
     `flags` has settings by name, and the files to read as `profile`, `config` and `properties`.
-    Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable one.
+    Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable file.
     """
     _check_variables(environment)
     own, foreign = _given_options(flags.get("options") or ())

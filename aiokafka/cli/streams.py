@@ -198,7 +198,8 @@ MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
 async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str) -> None:
     """Wait for a topic to produce to.
 
-    Raises UnknownTopicOrPartitionError if it does not exist and brokers do not create topics.
+    Raises UnknownTopicOrPartitionError if the topic does not exist and brokers do not create
+    topics.
     """
     may_wait = functools.partial(_may_be_created, session)
     await while_absent(session, (topic,), producer.partitions_for(topic), may_wait)
@@ -262,7 +263,7 @@ async def _absent(admin: AIOKafkaAdminClient, topics: Collection[str]) -> list[s
 
 
 async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
-    """Return whether brokers create a topic when it is used; True if that is not known."""
+    """Return whether brokers create a topic when it is used; True if the setting is unknown."""
     from aiokafka.admin import ConfigKey
 
     if not session.client_options.get("allow_auto_create_topics", True):
@@ -271,7 +272,7 @@ async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
         (broker, *_) = (await admin.brokers.describe_cluster()).brokers
         found = await admin.configs.describe([ConfigKey.broker(broker.id)])
     except KafkaError:
-        return True  # the user may not describe brokers, or they are too old
+        return True  # the user may not describe brokers, or the brokers are too old
     settings = next(iter(found.values()))
     setting = settings.get("auto.create.topics.enable")
     return setting is None or setting.value != "false"

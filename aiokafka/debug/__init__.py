@@ -1,4 +1,4 @@
-"""The current state of clients: `snapshot`, and `DebugApp`, which serves it over HTTP.
+"""The current state of clients: `snapshot` returns the state, and `DebugApp` serves it over HTTP.
 
 `LoopLag` measures the lag of the event loop.
 """
@@ -158,7 +158,7 @@ Response = tuple[int, str, bytes]
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _READY = {"running", "rebalancing", "unsubscribed"}
-"""States of a client that works, or will work without intervention."""
+"""Health states of a client that works, or will work without intervention."""
 
 
 class DebugApp:
@@ -230,7 +230,7 @@ class DebugApp:
         return list(self._only) if self._only else list(clients())
 
     def _states(self) -> list[dict[str, str]]:
-        """Return the health of each client that has `health`."""
+        """Return the state and its reason for each client that has the method `health`."""
         found = []
         for client in self._clients():
             if not hasattr(client, "health"):

@@ -45,7 +45,7 @@ def read_file(path: str, what: str) -> bytes:
 
 def read_text(path: str, what: str) -> str:
     """Return the ASCII text of a small file without white space around it. Raises
-    AuthenticationFailedError for other bytes, and as `read_file`."""
+    AuthenticationFailedError for other bytes, and the errors of `read_file`."""
     try:
         return read_file(path, what).decode("ascii").strip()
     except UnicodeDecodeError:
@@ -97,7 +97,7 @@ class FileTokenProvider(CachedTokenProvider):
 
 
 class Assertion(Protocol):
-    """A source of assertions; users can write their own."""
+    """A source of assertions; users can implement this protocol."""
 
     def create(self) -> str:
         """Return a JSON web token that is valid now. The method may block: it is called in the

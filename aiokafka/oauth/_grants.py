@@ -254,7 +254,7 @@ class _EndpointTokenProvider(CachedTokenProvider):
         return f"<{type(self).__name__} {self._endpoint.url}>"
 
     async def fetch(self) -> Token:
-        """Send one request to the token endpoint."""
+        """Get a token by one request to the token endpoint."""
         form, headers, secrets = await self._request()
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",
