@@ -83,7 +83,7 @@ class ClusterDescription(Value):
     """Id of the controller; with KRaft, of a broker that forwards requests to it. None if
     unknown."""
     brokers: tuple[Broker, ...]
-    """Sorted by id."""
+    """The brokers, sorted by id."""
     authorized_operations: frozenset[AclOperation] | None = None
     """The operations that the user may do; None unless requested, and before Kafka 2.3."""
 

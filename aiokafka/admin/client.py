@@ -364,8 +364,8 @@ class AIOKafkaAdminClient(Reporting):
         """Send any request of Kafka's protocol, and return the response.
 
         Args:
-            request: a request of `aiokafka.protocol.messages`. It is sent in the newest version
-                that the broker supports, which must have all fields that are set.
+            request: a request of `aiokafka.protocol.messages`. The request is sent in the newest
+                version that the broker supports; this version must have all fields that are set.
             to: the broker, such as `SendTo.controller()` or `SendTo.leader(partition)`.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
@@ -397,7 +397,8 @@ class AIOKafkaAdminClient(Reporting):
     ) -> dict[int, R]:
         """Send a request to all brokers at once; return the responses by broker id.
 
-        Raises AdminItemsError if a broker fails; in a cluster of one broker, the error itself.
+        Raises AdminItemsError if brokers fail; in a cluster of one broker, raises the broker's
+        error.
         """
         deadline, call = self._deadline(timeout_ms), call_of(request)
         metadata = await fetch_metadata(self._router, [], deadline)

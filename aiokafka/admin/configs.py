@@ -91,7 +91,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfigSetting(Value):
-    """A setting of a resource."""
+    """A setting of a resource: its value, and the source of the value."""
 
     name: str
     value: str | None
@@ -101,7 +101,7 @@ class ConfigSetting(Value):
     """UNKNOWN before Kafka 2.6."""
     is_sensitive: bool
     is_read_only: bool
-    """Whether it can be changed only by a restart of the broker."""
+    """Whether the setting can be changed only by a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
     """All sources of the value, the effective source first; empty unless requested."""
     documentation: str | None = None
@@ -122,22 +122,22 @@ class ConfigChange(Value):
 
     @classmethod
     def set(cls, value: Plain) -> ConfigChange:
-        """Set the value."""
+        """Return a change that sets the value."""
         return cls(ConfigOperation.SET, value)
 
     @classmethod
     def delete(cls) -> ConfigChange:
-        """Reset the setting to its default."""
+        """Return a change that resets the setting to its default."""
         return cls(ConfigOperation.DELETE)
 
     @classmethod
     def append(cls, value: Plain) -> ConfigChange:
-        """Add a value to a list, unless the list has the value."""
+        """Return a change that adds a value to a list, unless the list has the value."""
         return cls(ConfigOperation.APPEND, value)
 
     @classmethod
     def subtract(cls, value: Plain) -> ConfigChange:
-        """Remove a value from a list."""
+        """Return a change that removes a value from a list."""
         return cls(ConfigOperation.SUBTRACT, value)
 
 
@@ -241,8 +241,8 @@ class Configs(AdminApi):
             validate_only: only check whether the settings could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Either all changes of a resource are made, or none. Brokers apply them a moment after the
-        response. Needs Kafka 2.3. Raises the error of a resource, such as
+        Either all changes of a resource are made, or none. Brokers apply the changes a moment after
+        the response. Needs Kafka 2.3. Raises the error of a resource, such as
         InvalidConfigurationError; AdminItemsError if several resources were given.
         """
         wanted = {

@@ -179,7 +179,7 @@ class ElectionType(enum.IntEnum):
 
 
 class TopicAction(enum.IntEnum):
-    """A change of a topic towards its declared state, in the order of the steps."""
+    """The kind of a change towards the declared state of a topic, in the order of the steps."""
 
     CREATE = 0
     GROW = 1
@@ -251,7 +251,7 @@ class GroupState(_Named):
     ASSIGNING = "Assigning"
     #: Consumer protocol: the members revoke and take over partitions.
     RECONCILING = "Reconciling"
-    #: Streams group: topics that it needs do not exist.
+    #: Streams group: topics that the group needs do not exist.
     NOT_READY = "NotReady"
 
 

@@ -153,9 +153,9 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The result has the partitions with a committed offset and those assigned to members. A
-        partition without a leader, or whose topic was deleted, has that as its `error` and is not
-        retried. Raises the error of a group, such as GroupIdNotFound; AdminItemsError if several
-        groups were given.
+        partition without a leader, or whose topic was deleted, has the reason as its `error`, and
+        is not retried. Raises the error of a group, such as GroupIdNotFound; AdminItemsError if
+        several groups were given.
         """
         names = as_names("group_ids", group_ids)
         return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))

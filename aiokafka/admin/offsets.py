@@ -43,7 +43,7 @@ class OffsetSpec(enum.IntEnum):
     EARLIEST = -2
     #: The record with the largest timestamp (KIP-734, Kafka 3.0).
     MAX_TIMESTAMP = -3
-    #: The first record on the leader's own disks; earlier ones are in tiered storage (KIP-405,
+    #: The first record on the leader's own disks; earlier records are in tiered storage (KIP-405,
     #: Kafka 3.5).
     EARLIEST_LOCAL = -4
     #: The last record in tiered storage (KIP-1005, Kafka 3.9).

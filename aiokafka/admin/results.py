@@ -146,7 +146,7 @@ class DeletedTopics(TopicResults):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value; the first in the list is effective."""
+    """One source of a setting's value; the first synonym in the list takes effect."""
 
     config_name: str
     config_value: str | None
@@ -187,7 +187,7 @@ class DescribeConfigsResult(NamedTuple):
     resources: list[DescribedConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as dicts."""
+        """Return the result as a dict, with nested dicts for its items."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -208,7 +208,7 @@ class AlterConfigsResult(NamedTuple):
     resources: list[AlteredConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as dicts."""
+        """Return the result as a dict, with nested dicts for its items."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -289,6 +289,6 @@ class DescribeGroupsResult(NamedTuple):
     groups: list[DescribedGroup]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as dicts."""
+        """Return the result as a dict, with nested dicts for its items."""
         found: dict[str, Any] = _as_object(self)
         return found

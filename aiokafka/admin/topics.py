@@ -103,7 +103,7 @@ class PartitionDescription(Value):
     leader_epoch: int | None
     """Number of leader changes; None before Kafka 2.1."""
     replicas: tuple[int, ...]
-    """The first is the preferred leader."""
+    """All replicas, the preferred leader first."""
     isr: tuple[int, ...]
     """The in-sync replicas."""
     offline_replicas: tuple[int, ...]
@@ -124,14 +124,14 @@ class TopicDescription(Value):
     is_internal: bool
     """Whether Kafka stores its own state in the topic."""
     partitions: tuple[PartitionDescription, ...]
-    """Sorted by number."""
+    """The partitions, sorted by number."""
     authorized_operations: frozenset[AclOperation] | None = None
     """The operations that the user may do; None unless requested, and before Kafka 2.3."""
 
 
 @dataclass(frozen=True)
 class TopicSetting(Value):
-    """A setting of a new topic."""
+    """A setting of a new topic: its value, and the source of the value."""
 
     value: str | None
     """None if the setting is sensitive."""
@@ -207,7 +207,7 @@ class Topics(AdminApi):
         """Return partitions, leaders and replicas of topics (Java: describeTopics, KIP-966).
 
         Args:
-            topics: names or ids (Kafka 3.1); by default all topics, internal ones included.
+            topics: names or ids (Kafka 3.1); by default all topics, internal topics included.
             include_authorized_operations: also return the operations that the user may do with
                 each topic (KIP-430).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
@@ -351,14 +351,13 @@ class Topics(AdminApi):
         """Start to move partitions to other brokers (Java: alterPartitionReassignments, KIP-455).
 
         Args:
-            moves: by partition, the ids of the brokers of its new replicas, the preferred leader
-                first.
+            moves: by partition, the broker ids of its new replicas, the preferred leader first.
             allow_replication_factor_change: False rejects a move that changes the number of
                 replicas (KIP-860, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Brokers copy the replicas after the call: see `reassignments`. A new move replaces an
-        unfinished one. Raises the error of a partition, such as InvalidReplicationAssignmentError;
+        unfinished move. Raises the error of a partition, such as InvalidReplicationAssignmentError;
         AdminItemsError if several partitions were given. Needs Kafka 2.4.
         """
         wanted = {as_partition(tp): list(brokers) for tp, brokers in items_of("moves", moves)}
@@ -629,7 +628,7 @@ async def describe_topics(
         names = await _names_of(router, ids, deadline) if ids else {}
         wanted = [topic for topic in left if isinstance(topic, str)]
         wanted += [name for name in names.values() if isinstance(name, str)]
-        wanted = list(dict.fromkeys(wanted))  # a topic may be given by its name and its id
+        wanted = list(dict.fromkeys(wanted))  # the same topic may be given by name and by id
         found = await _by_name(router, wanted, operations, deadline) if wanted else {}
         outcomes: dict[Topic, TopicDescription | KafkaError] = dict(found.items())
         for topic_id, name in names.items():
@@ -806,7 +805,7 @@ def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     """Return True if all brokers know all partitions of a topic, each with a leader.
 
     Otherwise return a KafkaError with the reason. The error is retriable, unless a broker has
-    returned an error that is not.
+    returned an error that is not retriable.
     """
     if not views:
         return UnknownTopicOrPartitionError(f"{name}: no broker is there")
@@ -827,7 +826,7 @@ def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     return True
 
 
-# -- Declared topics: plan the steps, then carry them out
+# -- Declared topics: plan the steps, then carry out the steps
 
 
 @dataclass(frozen=True)

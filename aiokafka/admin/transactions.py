@@ -182,7 +182,7 @@ class Transactions(AdminApi):
 
         Args:
             partition: the partition where the transaction is open.
-            producer_id: the id of its producer, as `producers` returns it.
+            producer_id: the id of the producer of the transaction, as `producers` returns it.
             producer_epoch: the epoch of the producer in this partition.
             coordinator_epoch: the epoch of the coordinator in this partition, or None.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
@@ -269,7 +269,7 @@ class Transactions(AdminApi):
         `read_committed` consumers cannot read beyond a hanging transaction until `abort` ends it.
 
         Args:
-            partitions: the partitions to check; by default all.
+            partitions: the partitions to check; by default all partitions.
             older_than_ms: return only transactions whose last write is at least this many
                 milliseconds ago. The default is 20 minutes, as in Kafka's tool: the default of
                 `transaction.max.timeout.ms` plus five minutes.
@@ -310,7 +310,7 @@ class Transactions(AdminApi):
         """Return the transactional ids of all brokers (Java: listTransactions, KIP-664, Kafka 3.0).
 
         Args:
-            states: return only ids in one of these states.
+            states: return only ids whose transactions are in one of these states.
             producer_ids: return only ids of these producers.
             duration_ms: return only transactions that are open for longer than this many
                 milliseconds (KIP-994, Kafka 3.8).

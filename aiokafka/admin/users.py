@@ -77,7 +77,8 @@ class NewScramCredential:
 
 
 def check_user(argument: str, user: object) -> str:
-    """Return a user name. Raises TypeError or ValueError unless it is a text that is not empty."""
+    """Return the user name unchanged. Raises TypeError or ValueError unless it is a str with
+    text."""
     if not isinstance(user, str):
         raise TypeError(f"{argument}: must be a str, not {user!r}")
     if not user:
@@ -236,7 +237,7 @@ def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | Kafk
 
 
 async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
-    """Hash a password in a thread, because it takes milliseconds to seconds."""
+    """Hash a password in a thread, because hashing takes milliseconds to seconds."""
     salt = _clock.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
     salted = await asyncio.get_running_loop().run_in_executor(
         None,

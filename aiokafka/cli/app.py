@@ -70,7 +70,7 @@ class Nouns(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of a noun; the error for an unknown noun names a similar one."""
+        """Return the command of a noun; the error for an unknown noun names a similar noun."""
         try:
             found: tuple[str | None, click.Command | None, list[str]]
             found = super().resolve_command(ctx, args)

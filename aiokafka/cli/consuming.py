@@ -81,7 +81,8 @@ class Committer(ConsumerRebalanceListener):
         self._written = dict(self._written.items() - offsets.items())
 
     async def commit_soon(self) -> None:
-        """Commit after a signal. Raises KafkaTimeoutError if it takes longer than LAST_MOMENT."""
+        """Commit after a signal. Raises KafkaTimeoutError if the commit takes longer than
+        LAST_MOMENT."""
         try:
             await asyncio.wait_for(self.commit(), LAST_MOMENT)
         except asyncio.TimeoutError:
