@@ -290,7 +290,7 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
-    # A block starts with its unpacked size; the package allocates it before it checks the data.
+    # A block starts with its unpacked size, and the package allocates that much memory at once.
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)

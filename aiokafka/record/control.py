@@ -31,7 +31,7 @@ class ControlRecord(NamedTuple):
         """Parse the record of a control batch.
 
         Later versions may append fields to key and value (KIP-98), which are ignored. Raises
-        CorruptRecordError if the key is shorter than that of a control record.
+        CorruptRecordError if the key is missing or too short.
         """
         if key is None or len(key) < _KEY.size:
             raise CorruptRecordError(f"a control record has the key {key!r}")

@@ -1,8 +1,9 @@
 """Columns of rows to write, without a Python object per record.
 
 The buffers have the layout of Arrow arrays: native byte order, one more offset than rows, validity
-bits from the lowest up; a slice starts at `start`. A column checks its buffers when constructed, and
-they must not change while it is in use. `RecordBatchBuilder.append_rows` writes the rows as records.
+bits from the lowest up; a slice starts at `start`. A column checks its buffers when constructed;
+the buffers must not change while the column is in use. `RecordBatchBuilder.append_rows` writes the
+rows as records.
 """
 
 from __future__ import annotations
