@@ -38,7 +38,7 @@ class KafkaError(RuntimeError):
     (KIP-1050)."""
 
     requires_abort: ClassVar[bool] = False
-    """Whether the transaction has to be aborted; the producer can continue afterwards (KIP-1050)."""
+    """Whether the transaction must be aborted; the producer can continue after that (KIP-1050)."""
 
     def __str__(self) -> str:
         name = type(self).__name__

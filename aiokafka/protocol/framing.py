@@ -35,7 +35,7 @@ _FOREIGN_FROM = 0x15030000
 
 
 class FrameReader:
-    """Splits bytes into frames: write bytes to `get_buffer()`, then call `advance` with their count.
+    """Splits bytes into frames: write bytes to `get_buffer()`, then call `advance` with the count.
 
     After an error the reader cannot be used any more.
 
