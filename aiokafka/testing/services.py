@@ -88,7 +88,7 @@ class Services:
         batch: Batch,
         transactional_id: str | None,
     ) -> None:
-        """Check that a transactional batch belongs to an open transaction, and a plain batch does not.
+        """Check that a transactional batch has an open transaction, and a plain batch has none.
 
         Brokers before 3.6 do not ask the coordinator: they accept every producer that is not
         fenced.
