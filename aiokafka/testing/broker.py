@@ -111,7 +111,7 @@ class FakeBroker:
 
     @property
     def largest_request(self) -> int:
-        """Maximum size of a request; a larger one closes the connection."""
+        """Maximum size of a request; a larger request closes the connection."""
         text = self.services.state.config["socket.request.max.bytes"]
         if text is not self._largest[0]:
             self._largest = text, int(text)
@@ -207,7 +207,7 @@ class FakeBroker:
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = skip_tags(frame, position)
         try:
-            # Kafka ignores trailing bytes, and librdkafka sends some.
+            # librdkafka sends trailing bytes, which Kafka ignores.
             return codec(request_class, version).decode_prefix(frame, position)[0]
         except KafkaProtocolError as exc:
             self.failures.append(exc)

@@ -389,7 +389,7 @@ class ClassicGroup:
         return errors.RebalanceInProgressError.errno if preparing else 0
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Return the member of a request; reject unknown and fenced members and generations."""
+        """Return the member of a request; reject a member id or generation that is not current."""
         static = self._static(instance_id)
         if instance_id is not None and static is None:
             raise GroupRefusedError(errors.UnknownMemberIdError.errno)

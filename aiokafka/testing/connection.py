@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the transport has not reported the end of the connection yet."""
+        """Whether the connection is open; False once `connection_lost` was called."""
         return not self._closed.done()
 
     def abort(self) -> None:

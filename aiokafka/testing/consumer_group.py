@@ -47,7 +47,7 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether all fields are set, as in the first heartbeat after an error."""
+        """Whether timeout, subscription and owned partitions are set, as after an error."""
         subscribed = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribed and self.owned is not None
 
@@ -212,8 +212,8 @@ class ConsumerGroup:
         return member
 
     def _named(self, beat: Heartbeat) -> ConsumerMember:
-        """Return the member of a request. Raise FENCED_INSTANCE_ID if another member has joined
-        with the request's instance id.
+        """Return the member of a request. Raise GroupRefusedError if the member is unknown, or
+        another member has joined with the request's instance id.
         """
         if beat.instance_id is None:
             member = self.members.get(beat.member_id)

@@ -306,7 +306,7 @@ class ProducerEpochs:
         self._last[producer_id] = epoch
 
     def is_past(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a later epoch of the producer is stored."""
+        """Return whether the stored epoch of the producer is greater than `epoch`."""
         return epoch < self._last.get(producer_id, epoch)
 
 
@@ -331,7 +331,7 @@ class GroupOffsets:
         self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Commit the pending offsets of a transaction, unless later ones exist; or discard them."""
+        """Commit a transaction's pending offsets that no later offset replaces; or discard all."""
         pending = self._pending.pop(producer_id, {})
         if commit:
             for key, (number, offset) in pending.items():

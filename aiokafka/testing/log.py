@@ -272,7 +272,7 @@ class PartitionLog:
     # -- for replication -----------------------------------------------------------------------
 
     def share(self) -> None:
-        """Advance the high watermark only by `set_high_watermark()`, from now on."""
+        """From now on, derive the high watermark from `set_high_watermark()`, not from this log."""
         self._replicated = self.high_watermark
 
     def replica(self) -> PartitionLog:
@@ -546,7 +546,7 @@ class ProducerState:
                 log has no state of its producer id; 0 accepts the batch (KIP-360).
 
         Raises:
-            BatchRefusedError: with the broker's error code.
+            BatchRefusedError: the batch is rejected; `errno` is the broker's error code.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None:
@@ -566,7 +566,7 @@ class ProducerState:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
     def is_in_transaction(self, batch: Batch) -> bool:
-        """Return whether the batch's producer has an open transaction here, in the same epoch."""
+        """Return whether the log has an open transaction of the batch's producer id and epoch."""
         entry = self.entries.get(batch.producer_id)
         same = entry is not None and entry.epoch == batch.producer_epoch
         return same and batch.producer_id in self.open

@@ -25,7 +25,7 @@ Place = tuple[str, int]
 Seconds = float | tuple[float, float]
 """A duration, or (least, most) bounds of random durations."""
 
-_FIRST_WAITING_FOR_MIN = (3, 7)  # releases whose high watermark waits for min.insync.replicas
+_FIRST_WAITING_FOR_MIN = (3, 7)  # since then the high watermark waits for min.insync.replicas
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
@@ -437,7 +437,7 @@ class Reassignments:
         self._state = state
 
     def begin(self, partition: Partition, target: list[int]) -> None:
-        """Begin a reassignment, or change the target of the ongoing one."""
+        """Begin a reassignment, or change the target of the ongoing reassignment."""
         place = (partition.topic, partition.index)
         present = self.ongoing.get(place)
         former = partition.replicas if present is None else present.former

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
-_FIRST_ADDING_PARTITION = 12  # Produce versions; KIP-890
+_FIRST_ADDING_PARTITION = 12  # first Produce version that adds partitions (KIP-890)
 _FIRST_ABORTABLE_ERROR = 11
 _FIRST_VERIFYING = (3, 6)  # since then brokers verify transactional batches (KIP-890)
 

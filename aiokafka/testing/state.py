@@ -79,10 +79,10 @@ class Partition:
     replicas: list[int]
     log: PartitionLog
     leader: int
-    """Id of the leader, -1 without one."""
+    """Broker id of the leader; -1 without a leader."""
     leader_epoch: int = 0
     in_sync: list[int] | None = None
-    """The in-sync replicas; None while all replicas share one log, and so are in sync if live."""
+    """The in-sync replicas. None if all replicas share one log: all live replicas are in sync."""
     replica_logs: ReplicaLogs | None = None
     """The log of each replica; None while all replicas share `log`."""
 
@@ -170,7 +170,7 @@ class ClusterState:
         return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Return the coordinator of a group (kind 0) or transactional id (kind 1), else -1."""
+        """Return the coordinator of a group (0) or transactional id (1); -1 if no broker runs."""
         placed = self.placed_coordinators.get((kind, key))
         live = self.live_nodes()
         if placed in live:
@@ -188,7 +188,7 @@ class ClusterState:
         return self.live_replicas(partition)
 
     def live_replicas(self, partition: Partition) -> list[int]:
-        """Return the replicas on registered brokers, without those on a failed disk."""
+        """Return the replicas on registered brokers, except replicas on a failed disk."""
         place = (partition.topic, partition.index)
         nodes = (self.nodes[node_id] for node_id in partition.replicas)
         return [n.node_id for n in nodes if n.registered and place not in n.failed_logs]
@@ -221,7 +221,7 @@ class ClusterState:
         return seen
 
     def set_release(self, node_id: int, release: BrokerProfile) -> None:
-        """Change a broker's release, and set the finalized features of the oldest release."""
+        """Change a broker's release. Then finalize the features of the oldest release."""
         self.nodes[node_id].profile = release
         oldest = min((n.profile for n in self.nodes.values()), key=lambda p: p.release)
         if oldest.features != self.profile.features:

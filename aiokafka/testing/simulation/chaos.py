@@ -141,9 +141,9 @@ class Chaos:
         RuntimeError: the cluster has not been started.
     """
 
-    #: Kinds of faults. "kill": a broker is killed and started again. "silence", "one way": its
-    #: packets are lost. "slow": high latency. "reset", "cut": its connections break. "leader",
-    #: "coordinator": they move. "rebalance": of a group. "stall": the program's machine is busy.
+    #: The kinds of faults. A broker is killed, loses packets in both directions ("silence") or in
+    #: one, or is slow; its connections are reset, or cut inside a message; a leader or a group's
+    #: coordinator moves; a group is rebalanced; the waits of the program stall.
     KINDS = (
         "kill",
         "silence",

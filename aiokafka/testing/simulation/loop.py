@@ -180,7 +180,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """A timer without asyncio's debug information, as `_Handle`."""
+    """A timer without asyncio's debug information, like `_Handle`."""
 
     __slots__ = ()
     _source_traceback = None
