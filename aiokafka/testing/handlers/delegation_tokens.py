@@ -33,12 +33,12 @@ def _principal_of(context: RequestContext) -> str:
 
 
 def _requester_of(context: RequestContext, token: Token) -> tuple[str, str]:
-    """Return type and name of the principal that created a token, if the version has them."""
+    """Return type and name of the token's requester; empty strings if the version lacks them."""
     return _parts(token.requester) if context.api_version >= _FIRST_WITH_REQUESTER else ("", "")
 
 
 def _parts(principal: str) -> tuple[str, str]:
-    """Return type and name of a principal."""
+    """Return type and name of a principal such as `User:alice`."""
     kind, _, name = principal.partition(":")
     return kind, name
 
