@@ -71,8 +71,8 @@ class Committer:
             except asyncio.TimeoutError:
                 pass
             self._is_urgent.clear()
-            # Take the waiters before the commit: a `flush()` during the commit is for records that
-            # finished since, and waits for the next commit.
+            # Take the waiters before the commit: a `flush()` during this commit is for later
+            # records, and waits for the next commit.
             waiters, self._waiters = self._waiters, []
             try:
                 is_committed = await self._commit()

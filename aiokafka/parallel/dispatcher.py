@@ -64,7 +64,7 @@ class Meter:
         self._running = 0
         self._busy = 0.0
         self.finished = 0
-        """Number of finished records, including those sent to a retry topic."""
+        """Number of finished records, including records sent to a retry or dead-letter topic."""
         self.failed = 0
         """Number of records whose handler or block has raised an exception."""
 
@@ -86,7 +86,7 @@ class Meter:
 
     @property
     def busy(self) -> float:
-        """Sum of the processing times in seconds, including those of running records."""
+        """Sum of the processing times in seconds, including running records."""
         return self._busy + self._running * max(0.0, self._loop.time() - self._at)
 
 
@@ -195,9 +195,7 @@ class Workers:
 
 
 async def _end(owner: TaskOwner, deadline: float) -> None:
-    """Cancel a worker's task and wait until `deadline` for its end; if it is already cancelled,
-    only wait.
-    """
+    """Cancel a worker's task, unless it is already cancelled; wait until `deadline` for its end."""
     if owner.is_stopping:
         await owner.wait(deadline)
     else:
@@ -242,7 +240,7 @@ Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 class Dispatcher:
     """Moves records from the reader to the queue, and from the queue to the workers.
 
-    Owns: the waiting workers, whether processing has ended, and its failure.
+    Owns: the waiting workers, whether processing has ended, and the failure that ended it.
     """
 
     def __init__(
@@ -443,7 +441,7 @@ class Dispatcher:
 
     def fail(self, error: BaseException) -> None:
         """End the processing because of an error."""
-        # The first error is the cause; later ones follow from the cancellation of handlers.
+        # The first error is the cause; later errors follow from the cancellation of handlers.
         if self.failure is None:
             self.failure = error
         self.end()

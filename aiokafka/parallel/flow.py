@@ -32,11 +32,13 @@ class Limits:
 
 
 class Flow:
-    """Pauses partitions at the limits of unfinished records, until half of them are finished.
+    """Pauses partitions at the limits of unfinished records, and resumes them at half of the
+    limits.
 
-    A partition is paused when the limits are reached, when it has more than its share (so that its
-    slow keys do not block other partitions), or when its next record is not due yet. The consumer
-    is polled nevertheless, which keeps it in its group and lets rebalances proceed.
+    A partition is paused when the limits are reached, when the partition has more than its share of
+    the limits (so that its slow keys do not block other partitions), or when its next record is not
+    due yet. The consumer is polled nevertheless, which keeps the consumer in its group and lets
+    rebalances proceed.
 
     Owns: the partitions paused here, and the reasons.
     """

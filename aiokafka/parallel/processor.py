@@ -160,8 +160,8 @@ class DrainingListener(ConsumerRebalanceListener):
         self._flow.assigned(assigned)
 
     def _pause_dead_letter_topics(self, assigned: Set[TopicPartition]) -> None:
-        """Pause assigned dead-letter topics that the pattern matches: if a dead letter failed, a
-        dead letter of it would be sent.
+        """Pause assigned dead-letter topics that the pattern matches: a dead letter that fails must
+        not be sent to another dead-letter topic.
         """
         if self.retry is None or not self.is_pattern:
             return
@@ -341,7 +341,7 @@ class ParallelConsumer(Generic[KT, VT]):
 
         Raises the errors of `AIOKafkaConsumer.start()`; the consumer is closed then, and `start()`
         may be called again. Raises IllegalStateError without a subscription or assigned partitions,
-        and if it was started or stopped before; ValueError if the subscription has become
+        and after an earlier start or stop; ValueError if the subscription has become
         unsuitable since the constructor.
         """
         if self._phase is not _Phase.NEW:
@@ -400,8 +400,8 @@ class ParallelConsumer(Generic[KT, VT]):
         long again for the commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also
         after a cancelled call, and by several tasks at once; all calls wait for the end.
 
-        Raises IllegalStateError if a handler or `listener` calls it, because it would wait for its
-        caller: call `request_stop()` there.
+        Raises IllegalStateError if a handler or `listener` calls it, because `stop()` would wait
+        for its caller: call `request_stop()` there.
         """
         task = asyncio.current_task()
         if self._workers.is_calling(task) or self._listener.is_calling(task):
@@ -419,8 +419,8 @@ class ParallelConsumer(Generic[KT, VT]):
         # After a failure, do not wait for unfinished records: they are read again.
         if self.failure is None:
             await self._listener.finish(self._consumer.assignment(), self._drain_timeout)
-        # The workers are stopped before the last commit, so that no record finishes after it. The
-        # consumer is stopped last, because the commit needs its membership.
+        # The workers are stopped before the last commit, so that no record finishes after this
+        # commit. The consumer is stopped last, because the commit needs the consumer's membership.
         await self._workers.stop(loop.time() + _GRACE)
         await self._listener.commit()
         await self._tasks.stop(loop.time() + _GRACE)

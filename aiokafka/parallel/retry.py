@@ -276,7 +276,7 @@ class RetryInfo:
     partition: int
     offset: int
     timestamp: int
-    """The timestamp of the original, in milliseconds since 1970."""
+    """The timestamp of the original record, in milliseconds since 1970."""
     attempts: int
     """Number of times that the record was processed."""
     due: int
@@ -507,7 +507,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
     def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
-        """Return the record's headers, without those that an earlier retry has added."""
+        """Return the record's headers, without the RetryInfo headers of an earlier retry."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
             for name in (*_NAMES, _OMITTED):
@@ -626,7 +626,7 @@ def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
 
 
 def _check_fields(argument: str, name: str, needed: set[str]) -> None:
-    """Raise ValueError for a topic name that lacks a field, or has an unknown one."""
+    """Raise ValueError for a topic name that lacks a field, or has an unknown field."""
     found = set(re.findall(r"\{([^{}]*)\}", name))
     if needed - found or found - {"topic", *needed} or not name:
         fields = " and ".join(f"{{{field}}}" for field in sorted(needed, reverse=True))

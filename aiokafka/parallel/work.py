@@ -51,7 +51,7 @@ class OffsetTracker:
 
     @property
     def span(self) -> int:
-        """Number of taken offsets from the lowest unfinished one on: a crash may repeat these."""
+        """Number of taken offsets from `committable` on: a crash may repeat their records."""
         return len(self._window)
 
     def take(self, offset: int) -> None:
@@ -122,7 +122,7 @@ class PartitionWork:
     def __init__(self, tp: TopicPartition, first: int) -> None:
         self.tp = tp
         self.tracker = OffsetTracker()
-        # The works of each lane: the first is ready or running, the others wait.
+        # The works of each lane: the first work is ready or running, the others wait.
         self.lanes: dict[Hashable, Work | deque[Work]] = {}
         self.unfinished = 0
         self.nbytes = 0
@@ -361,7 +361,7 @@ class WorkQueue:
         self.nbytes -= work._size
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
-        """Put a record at the end of its lane; return its size."""
+        """Put a record at the end of its lane; return the record's size."""
         lanes = partition.lanes
         failure: Exception | None = None
         try:

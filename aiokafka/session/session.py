@@ -116,7 +116,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     Entering the session starts the producer and the consumer, which must not be started before;
     leaving it stops both. If a block is cancelled, or left before its loop over the records has
-    ended, its transaction is aborted. A block without a loop over the records commits all of them.
+    ended, its transaction is aborted. A block without a loop over the records commits all records.
 
     The consumer needs `group_id`, `enable_auto_commit=False` and
     `isolation_level="read_committed"`, the producer a `transactional_id`; without these options,
@@ -125,7 +125,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     usual.
 
     - `max_records`: maximum number of records in a transaction.
-    - `linger_ms`: how long to wait for more records after the first ones.
+    - `linger_ms`: how long to wait for more records after the first records.
     - `retries`: how many times in a row records are returned again after a recoverable error,
       before the error is raised. Revoked partitions do not count.
     - `stop_timeout_ms`: maximum time of all aborts together, counted from the cancellation of a
@@ -231,7 +231,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 "still its own: call them before"
             )
         # The commit or abort of the previous transaction may have been interrupted. Complete it
-        # before new records are read, because its records may have to be read again.
+        # before new records are read, because the previous records may have to be read again.
         await self._settle()
         self._stop_deadline = None
         pause, self._pause = self._pause, 0.0
@@ -253,7 +253,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Read records into `transaction`; return after `_LOOK_EVERY_MS` if there are none."""
+        """Read records into `transaction`; without records, return after `_LOOK_EVERY_MS`."""
         wait_ms: float = _LOOK_EVERY_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()
@@ -283,8 +283,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- transactions
 
     async def begin(self, transaction: SessionTransaction) -> None:
-        """Begin the producer's transaction when the block of `transaction` is entered. Raises
-        IllegalStateError if it was entered before, or is not the last returned one.
+        """Begin the producer's transaction when the block of `transaction` is entered.
+
+        Raises IllegalStateError unless `transaction` was returned last and is entered for the first
+        time.
         """
         if transaction.phase is not SessionPhase.TAKEN or transaction is not self._current:
             raise IllegalStateError(

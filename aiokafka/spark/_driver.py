@@ -60,7 +60,7 @@ class Cluster:
     """The Kafka cluster of a query: the subscribed topics, and offsets at the query's isolation
     level.
 
-    Owns a client, and a consumer that reads no records: it looks up offsets, and commits offsets
+    Owns a client, and a consumer that reads no records, but looks up offsets, and commits offsets
     that mirror the query's progress. Stores which topics were missing, which partitions the query
     reads from their first record, which from a given offset, and which to the end of the log.
     """
@@ -391,8 +391,8 @@ class Cluster:
         found: dict[TopicPartition, int],
     ) -> list[TopicPartition]:
         """Look up timestamps, and add the offsets to `found`; return the partitions without a
-        record that is as young. Raises ValueError for such a partition if the query starts there,
-        unless the options permit it.
+        record of that time or later. Raises ValueError for such a partition if the query starts
+        there, unless the options permit it.
         """
         times = {tp: each.timestamp for tp, each in wanted.items() if each.timestamp is not None}
         if not times:
@@ -463,7 +463,7 @@ _COMMIT_TIMEOUT = 0.5
 
 
 class Mirror:
-    """Commits offsets of a group without members, for monitoring. The query does not need them.
+    """Commits offsets of a group without members, for monitoring only.
 
     Owns the task of the commit, and the offsets to commit next. Of the consumer, it uses only
     manual assignment and commits.

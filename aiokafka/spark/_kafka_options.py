@@ -105,7 +105,7 @@ class Security:
         return sorted(self.__dict__.items())
 
     def tls_context(self) -> Any:
-        """Create the TLS context; this reads the certificates."""
+        """Read the certificates, and return the TLS context."""
         import ssl
 
         from aiokafka.helpers import create_ssl_context
@@ -144,7 +144,8 @@ def _load(path: str) -> Callable[[], Any]:
 
 
 def parse_security(options: Mapping[str, str]) -> Security:
-    """Parse the SASL and TLS options, with names in lower case and without `kafka.`; ignore others.
+    """Parse the SASL and TLS options, with names in lower case and without `kafka.`, and ignore
+    other options.
 
     Raises ValueError for options that cannot be supported.
     """
@@ -391,8 +392,8 @@ _SECRETS = frozenset({"sasl_plain_password"})
 class ClientSettings:
     """Settings of clients, as plain values that are sent to the executors.
 
-    `client` has the keywords of all clients, `role` those of the consumer or the producer. `repr`
-    and errors show no secrets.
+    `client` has the keywords of all clients, `role` has those that only the consumer or the
+    producer has. `repr` and errors show no secrets.
     """
 
     def __init__(

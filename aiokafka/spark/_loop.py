@@ -3,7 +3,7 @@
 All tasks of a process share one client for each cluster and configuration.
 
 Spark calls from its own thread, and forks the processes of its tasks. So the loop runs in a thread
-that is started on first use, and a forked process starts a new one.
+that is started on first use, and a forked process starts a new thread.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class SharedClients:
         close: Callable[[T], Awaitable[None]],
         idle_timeout: float,
     ) -> AsyncIterator[T]:
-        """Provide the client for `key` in a `with` block; `make` creates it if there is none.
+        """Provide the client for `key` in a `with` block; `make` creates a missing client.
 
         If the block raises, the client may be broken, so the next user gets a new client.
         """
@@ -269,7 +269,7 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
 async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
     """Return the result of `make`, with retries for `timeout` seconds while no broker is available.
 
-    Raises the last KafkaConnectionError after that, and other errors at once.
+    Raises the last KafkaConnectionError after the timeout, and other errors at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout

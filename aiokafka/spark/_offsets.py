@@ -1,7 +1,7 @@
 """Offsets of a query: their JSON, the size of a batch, the ranges of tasks, and the lag.
 
-`Offsets` maps topics and partitions to offsets. Its JSON is that of Spark's own Kafka source, so
-that either source can continue from a checkpoint of the other: `{"topic": {"0": 23}}`.
+`Offsets` maps topics and partitions to offsets. Its JSON has the format of Spark's own Kafka
+source, `{"topic": {"0": 23}}`, so that either source can continue from a checkpoint of the other.
 
 Spark does not store the initial offset of a Python source, but asks for it again when it repeats
 the first batch. Spark does store the end of that batch, so the end includes the start: under the
@@ -185,7 +185,7 @@ def total_between(start: Offsets, end: Offsets) -> int:
 def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
     """Return an end after about `limit` offsets, in proportion to the sizes of the partitions.
 
-    Every partition with data gets at least one offset, so that none starves.
+    Every partition with data gets at least one offset, so that no partition starves.
     """
     total = total_between(start, end)
     if total <= limit:
@@ -203,7 +203,7 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
 def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
     """Return the pinned end offsets, with replacements for ends that are missing or before `start`:
     ends may be pinned before the start is known. The replacement is the start, or the current end
-    in `now` if it is lower.
+    in `now` if that end is lower.
     """
     ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
     for topic, numbers in start.items():
@@ -333,7 +333,7 @@ def lag(query: Any) -> Lag | None:
 
 
 def _offsets_of_source(raw: Any) -> dict[str, dict[int, int]]:
-    """Return the offsets of a source; {} for a source with other offsets than Kafka's."""
+    """Return the offsets of a source; {} if they are not offsets of Kafka."""
     try:
         return from_json(json.loads(raw) if isinstance(raw, str) else raw or {})
     except (ValueError, AttributeError, TypeError):

@@ -150,7 +150,7 @@ class OptionReader:
         `others`.
 
         Unread options in `known` are for another kind of query. A job may have one set of options
-        for all its queries, so they only cause a warning.
+        for all its queries, so unread options only cause a warning.
         """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}

@@ -73,7 +73,7 @@ class TopicRows(NamedTuple):
 
 @contextlib.contextmanager
 def naming(topic: str) -> Iterator[None]:
-    """Add the topic to a ValueError about one of its rows."""
+    """Add the topic to a ValueError about a row of this topic."""
     try:
         yield
     except ValueError as error:
@@ -98,7 +98,7 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
-    """Stop a producer after at most `_STOP_TIMEOUT` seconds, and abort its open transaction."""
+    """Stop a producer within `_STOP_TIMEOUT` seconds, and abort its open transaction."""
     await producer.stop(timeout=_STOP_TIMEOUT)
 
 
@@ -123,8 +123,8 @@ class RecordWriter:
     async def add(self, parts: Iterable[TopicRows]) -> None:
         """Add rows. Waits while the buffer memory is full.
 
-        Raises ValueError for a row that cannot be written, and the error of a failed batch as soon
-        as it is known.
+        Raises ValueError for a row that cannot be written, and the error of a batch that has
+        already failed.
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)

@@ -43,11 +43,11 @@ __all__ = [
 # -- Batches that are repeated with fewer tasks
 #
 # A repeated task finds its own mark. If a batch is repeated with fewer tasks, no task reads the
-# marks of the missing tasks, so the driver reads them at the end of the batch.
+# marks of the missing tasks, so the driver reads these marks at the end of the batch.
 
 
 class EndedBatch(NamedTuple):
-    """A batch, all tasks of which have committed."""
+    """A batch whose tasks have all committed."""
 
     query: str
     run: str | None
@@ -56,7 +56,7 @@ class EndedBatch(NamedTuple):
     batch: int
     tasks: int
     last_marked: int
-    """The latest batch in the marks of its tasks."""
+    """The latest batch in the marks of the tasks; -1 without marks."""
 
 
 class RepetitionCheck:
@@ -71,7 +71,9 @@ class RepetitionCheck:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
-        """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of it before."""
+        """Raise NotRepeatedError if rows of the batch were written before by tasks that the batch
+        no longer has.
+        """
         name = name_of_marks(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
@@ -115,7 +117,9 @@ _repetitions = RepetitionCheck()
 
 
 class Report(NamedTuple):
-    """The result of a task. A task that repeats written rows sends none, so `counts` is empty."""
+    """The result of a task. A task that repeats written rows sends no rows, so `counts` is
+    empty.
+    """
 
     counts: Mapping[tuple[str, int], int]
     rows: int
@@ -216,8 +220,8 @@ class _Task:
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
-        """Add rows to the tally; return False if a mark shows that they were written before. Called
-        outside the event loop.
+        """Add rows to the tally; return False if a mark shows that the rows were written before.
+        Called outside the event loop.
         """
         if self._options.exactly_once:
             self._tally.add(parts)
@@ -294,5 +298,7 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
-    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of it before."""
+    """Raise NotRepeatedError if rows of the batch were written before by tasks that the batch no
+    longer has.
+    """
     loop_thread().run(_repetitions.check(options, ended))

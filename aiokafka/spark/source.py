@@ -119,7 +119,7 @@ class KafkaSource(DataSource):
 
 
 def _columns_to_read(schema: StructType) -> list[str]:
-    """Check the schema, and return the names of its columns: any of Kafka's, in any order."""
+    """Check the schema, and return its column names: any of Kafka's columns, in any order."""
     for field in schema.fields:
         kind = _COLUMNS.get(field.name)
         if kind is None:

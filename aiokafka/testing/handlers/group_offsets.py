@@ -126,7 +126,7 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
 
 
 def _check_offset(context: RequestContext, topic: str, index: int, metadata: str) -> int:
-    """Return the error code for an offset to commit, 0 if it is valid."""
+    """Return the error code for an offset to commit, 0 if the offset is valid."""
     errno = context.check_topic(topic)
     if errno:
         return errno
@@ -141,7 +141,8 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Versions from 10 on do not encode the name; interceptions that edit the response need it.
+        # Versions from 10 on do not encode the name; interceptions that edit the response need the
+        # name.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -266,7 +267,7 @@ P = TypeVar("P")
 
 @handles(OffsetFetchRequest)
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Return the committed offsets of one group, or of several."""
+    """Return the committed offsets of one group; since version 8, of several groups."""
     if context.api_version >= _FIRST_SEVERAL:
         groups = [_group(context, request, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
@@ -298,7 +299,7 @@ def refuse_offset_fetch(
     context: RequestContext, request: OffsetFetchRequest, errno: int
 ) -> OffsetFetchResponse:
     """Return a response with `errno`: since version 8 for every group, since version 2 at the top
-    level, before for every partition.
+    level, in earlier versions for every partition.
     """
     if context.api_version >= _FIRST_SEVERAL:
         return OffsetFetchResponse(groups=[_refused(g, errno) for g in request.groups])
@@ -387,8 +388,8 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member of a request (KIP-848); 0 if the member is valid or none
-    is named.
+    """Return the error code for the member of a request (KIP-848); 0 if it is valid or not
+    named.
     """
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:

@@ -1,4 +1,6 @@
-"""Share groups and streams groups. A fake cluster has none, so every request gets an error."""
+"""Share groups and streams groups. A fake cluster has no such groups: each request gets an
+error.
+"""
 
 from __future__ import annotations
 

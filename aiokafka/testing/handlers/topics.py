@@ -307,7 +307,7 @@ def describe_topic_partitions(
         topic = state.topics.get(name)
         errno = context.check_topic(name)
         if errno:
-            if request.topics:  # a list of all topics omits those without permission
+            if request.topics:  # a list of all topics omits topics without permission
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:
