@@ -36,7 +36,7 @@ OPERATIONS = {
     "alter_configs": 11,
     "idempotent_write": 12,
 }
-# Operation code to the operations that imply it: READ, for example, implies DESCRIBE.
+# By operation code, the operations that imply this operation: READ implies DESCRIBE.
 _IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
 
 
@@ -246,8 +246,8 @@ class Acls:
             name: Name of the resource; None (the default) for all resources of this type.
             operation: ``"read"``, ``"write"``, ``"create"``, ``"delete"``, ``"alter"``,
                 ``"describe"``, ``"describe_configs"``, ``"alter_configs"``,
-                ``"idempotent_write"``; None for all. Clients without ``"describe"`` get no metadata
-                of a topic, but can read and write if they know its leaders.
+                ``"idempotent_write"``; None (the default) for all operations. Clients without
+                ``"describe"`` get no metadata of a topic, but can use leaders that they know.
             principal: Only this user; None (the default) for all users.
 
         Raises:

@@ -110,7 +110,7 @@ class Batch:
 
 
 def magic_of(buffer: Buffer) -> int:
-    """Return the magic (format version) of the first batch or message; -1 if `buffer` is short."""
+    """Return the magic (format version) of the first batch or message; -1 for a short buffer."""
     return buffer[_MAGIC_OFFSET] if len(buffer) > _MAGIC_OFFSET else -1
 
 
@@ -293,6 +293,6 @@ def to_message_set(data: Buffer, magic: int) -> bytes:
     for record in decode_records(data, "", 0, 0):
         item = (record.timestamp, record.key, record.value)
         message = bytearray(build_message_set(magic, [item], 0, None))
-        message[:8] = record.offset.to_bytes(8, "big")  # not covered by the checksum
+        message[:8] = record.offset.to_bytes(8, "big")  # the checksum does not cover the offset
         messages.append(message)
     return b"".join(messages)

@@ -127,7 +127,7 @@ class FakeCluster:
     # -- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all brokers. ``async with`` calls it."""
+        """Start all brokers, as ``async with`` does."""
         self._services.resume()
         for node_id in self._brokers:
             await self.start_broker(node_id)
@@ -158,7 +158,7 @@ class FakeCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``"host:port"`` of every broker, stopped ones included, separated by commas."""
+        """``"host:port"`` of every broker, including stopped brokers, separated by commas."""
         return ",".join(map(self.address, self._state.nodes))
 
     @property
@@ -179,7 +179,7 @@ class FakeCluster:
 
     @property
     def transactions(self) -> Transactions:
-        """The transaction coordinators: states, and a way to delay the transaction markers."""
+        """The transaction coordinators: states of transactions, and delays of their markers."""
         return self._services.transactions
 
     @property
@@ -339,7 +339,7 @@ class FakeCluster:
         async with broker.changing:
             if node.alive:
                 return
-            # Without a controller, a running broker may not be registered as alive.
+            # The broker may run already, if an earlier call failed after this step.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -389,7 +389,7 @@ class FakeCluster:
             broker.drop_connections()
 
     def advertise(self, broker_id: int, host: str, port: int) -> None:
-        """Put another address of a broker into metadata, for example a proxy's or a wrong one."""
+        """Advertise another address of a broker in metadata, such as the address of a proxy."""
         node = self._state.nodes[broker_id]
         node.host, node.port = host, port
 
@@ -410,7 +410,7 @@ class FakeCluster:
 
         Args:
             milliseconds: The throttle time.
-            broker_id: One broker only; None (the default) means all."""
+            broker_id: One broker only; None (the default) means all brokers."""
         check_whole("milliseconds", milliseconds, 0)
         for broker in self._selected(broker_id):
             broker.throttle_ms = milliseconds

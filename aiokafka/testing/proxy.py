@@ -287,7 +287,7 @@ class _Link:
             self._closed.set()
 
     async def _connect(self, target: str) -> _Streams | None:
-        """Connect to the server; return None if the link was cut meanwhile."""
+        """Connect to the server; return None if :meth:`cut` was called before the end."""
         host, _, port = target.rpartition(":")
         self._connecting = asyncio.create_task(
             asyncio.open_connection(host.strip("[]"), int(port)), name="proxy-connect"

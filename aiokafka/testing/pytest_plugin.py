@@ -146,7 +146,7 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> None:
-    """The simulation of the current seed. The plugin calls the test with it, not with this None."""
+    """Reserve the argument, which the plugin sets to the `Simulation` of each seed."""
     if request.node.get_closest_marker("simulated") is None:
         raise pytest.UsageError(
             f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"

@@ -22,7 +22,7 @@ else:
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 Entity = tuple[tuple[str, "str | None"], ...]
-"""(type, name) pairs, sorted by type; the name None means the default of the type."""
+"""(type, name) pairs, sorted by type; the name None is the default entity of the type."""
 
 # The keys of enforced quotas, by their kind in `Quotas`.
 _ENFORCED = {

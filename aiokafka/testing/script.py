@@ -303,7 +303,7 @@ async def _wait_or_look_again(event: asyncio.Event) -> None:
 
 
 def key_of(api: type[Request[Any]] | int | None) -> int | None:
-    """Return the API key for a class, a key or None (all APIs); raise TypeError otherwise."""
+    """Return the API key of a request class; return an API key or None unchanged."""
     key = api if api is None or isinstance(api, int) else getattr(api, "API_KEY", "")
     if isinstance(key, str):
         raise TypeError(f"api must be a class such as ProduceRequest, or its API key, not {api!r}")

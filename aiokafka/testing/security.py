@@ -26,7 +26,7 @@ _LEAST_INTERVAL = 1.0
 
 
 class Security:
-    """SASL settings of a fake cluster. Tests may change them at any time.
+    """SASL settings of a fake cluster. Tests may change the attributes at any time.
 
     Args:
         users: Password of each user, for PLAIN and SCRAM. A copy is kept as :attr:`users`.

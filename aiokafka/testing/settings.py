@@ -153,7 +153,7 @@ _MOST: dict[str, float] = {
     "compression.zstd.level": 22,
     "min.cleanable.dirty.ratio": 1,
 }
-_FIRST_WITHOUT_POLICY = (4, 0)  # releases that accept an empty cleanup.policy
+_FIRST_WITHOUT_POLICY = (4, 0)  # first release that accepts an empty cleanup.policy
 _FIRST_WITH_LARGE_SEGMENTS, _SMALLEST_SEGMENT = (4, 1), 1024 * 1024  # KIP-1030
 
 _BOOLEANS = ("true", "false")

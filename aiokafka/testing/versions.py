@@ -104,7 +104,7 @@ _FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
 }
 
 _REFUSED_PRODUCE_VERSIONS = 3
-"""4.x advertises Produce from version 0 for old librdkafka (KAFKA-18659), but rejects 0 to 2."""
+"""4.x advertises Produce v0 to v2 for old librdkafka (KAFKA-18659), but rejects them."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class BrokerProfile:
     features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """(minimum supported, maximum supported, finalized level), by feature."""
 
-    # Differences of other servers: see :mod:`aiokafka.testing.servers`.
+    # Only servers other than Kafka set the fields below (:mod:`aiokafka.testing.servers`).
     changes: Mapping[int, Sequence[Callable[[Any, Any], None]]] = field(default_factory=dict)
     """Functions that change responses, by API key; called with context and response."""
     closes_on_newer_clients: bool = False
