@@ -658,8 +658,8 @@ class Kip848Protocol(GroupProtocol):
             await self._state.signal.wait(now + self._name_delays.next())
             return
         if not self.member.has_claimed((topic_id, tp.partition) for tp, topic_id in wanted.items()):
-            # After `claim_only()` a heartbeat has not reported some wanted partitions as owned, so
-            # other members may have these partitions by now. The next response has the valid target.
+            # A heartbeat after `claim_only()` has not reported some wanted partitions as owned, so
+            # other members may have them by now. The next response has the valid target.
             self._hurry()
             await self._state.signal.wait()
             return

@@ -380,7 +380,8 @@ class RecoverableErrors:
 
     def report(self, error: KafkaError) -> bool:
         """Return whether the member may try again after `error`. The application's next call raises
-        an error in `_RECOVERABLE`. During `start()`, return False: `start()` raises the error."""
+        an error in `_RECOVERABLE`. During `start()`, return False for these errors and timeouts:
+        `start()` raises them."""
         self._state.set_join_error(error)
         if self._state.is_starting and isinstance(error, (*_RECOVERABLE, KafkaTimeoutError)):
             return False

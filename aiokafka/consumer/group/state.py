@@ -196,8 +196,8 @@ class MembershipStateMachine:
         self.signal.notify()
 
     def complete_join(self) -> None:
-        """Move from JOINING to JOINED: the member has its assignment. Keep any other state, in which
-        the member has to leave, for example."""
+        """Move from JOINING to JOINED: the member has its assignment. Keep any other state, such as
+        LEAVING."""
         self.join_error = None
         if self.current is MembershipState.JOINING:
             self.move(MembershipState.JOINED)
