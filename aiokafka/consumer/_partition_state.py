@@ -48,8 +48,8 @@ class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
     Updated once per fetched record set, and read by commits. Has the epochs from the latest seek or
-    reset to the end of the buffered records. The epoch of any other offset is unknown (-1), which is
-    valid in a commit.
+    reset to the end of the buffered records. Other epochs are unknown (-1), which is valid in a
+    commit.
     """
 
     __slots__ = ("_end", "_spans")
@@ -495,9 +495,9 @@ class PartitionState:
         self.retry.start_again()
         self.changed()
 
-    # `move()` and `lose()`: the reset policy, or a truncation of the log, moves the position without
-    # a request of the application. Unlike `seek()`, they keep the records that the application
-    # processes unfinished.
+    # The reset policy, or a truncation of the log, moves the position without a request of the
+    # application: by `move()` and `lose()`. Unlike `seek()`, they do not finish the records that
+    # the application processes.
 
     def move(self, offset: int, offset_epoch: int) -> None:
         """Seek without a request of the application. Records that the application processes stay

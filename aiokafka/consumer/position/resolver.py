@@ -57,7 +57,7 @@ __all__ = ["NewPartitions", "OffsetResolver"]
 
 
 # How long a partition is new, in units of `metadata_max_age_ms`: the group's leader has to refresh
-# the metadata, and the group has to rebalance. Later on, another member may have read the partition.
+# the metadata, and the group has to rebalance. Later, another member may have read the partition.
 _AGES = 2
 _SHORTEST_NEW = 60.0
 
