@@ -146,9 +146,9 @@ class Interception:
                 self._moved.set()
 
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
-        """Run one coroutine in a separate task, so that a cancellation of the coroutine differs from
-        a cancellation of `run()`, and a coroutine that ignores cancellation does not block others.
-        Raises its exception, and KafkaTimeoutError if it takes too long."""
+        """Run one coroutine in a separate task: a cancellation of the coroutine then differs from a
+        cancellation of `run()`, and a coroutine that ignores cancellation does not block others.
+        Raises the coroutine's exception, and KafkaTimeoutError if the coroutine takes too long."""
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
         self._current, self._turn = current, awaitable
         # A task that is cancelled before its first step does not close the coroutine.

@@ -301,7 +301,7 @@ class Failed(NamedTuple):
 
 
 class RetryLater(NamedTuple):
-    """An error after which the fetch is retried. `is_stale_metadata`: refresh the metadata first."""
+    """An error to retry the fetch after. `is_stale_metadata`: the metadata may be outdated."""
 
     error: type[BrokerResponseError]
     is_stale_metadata: bool

@@ -420,8 +420,7 @@ class PartitionState:
         return None if end is None else max(end, self.next_offset)
 
     def lag(self, read_committed: bool) -> int | None:
-        """Return the number of offsets from the position to the end; None while either is unknown.
-        """
+        """Return the number of offsets from the position to the end; None while either is unknown."""
         end, position = self.end(read_committed), self.position
         return None if end is None or position is None else end - position
 
