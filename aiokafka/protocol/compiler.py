@@ -1,7 +1,8 @@
 """Encoders and decoders of message classes, one pair per version.
 
-The build generates those for the newest versions of common messages (`tools/generate_codecs.py`).
-`_codegen` writes the others on first use, mostly within a fraction of a millisecond.
+The build generates the pairs for the newest versions of common messages
+(`tools/generate_codecs.py`). `_codegen` writes all other pairs on first use, mostly within a
+fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ class Codec(Generic[M]):
         UnsupportedVersionError if a field is set that this version lacks.
 
         Args:
-            message: the message; it is not changed.
-            out: what comes before the message. It grows, and is the first buffer of the result.
+            message: The message, which is not changed.
+            out: The bytes before the message. The message is appended to `out`, which is the first
+                buffer of the result.
         """
         encode = self._encode
         if encode is None:
@@ -62,7 +64,7 @@ class Codec(Generic[M]):
             raise explain(message, self.cls, self.version, error) from error
 
     def encode_bytes(self, message: M) -> bytes:
-        """Encode a message in one piece. Raises what `encode` raises."""
+        """Encode a message to one bytes object. Raises the errors of `encode`."""
         return b"".join(self.encode(message))
 
     def decode(self, data: bytes | bytearray | memoryview, offset: int = 0) -> M:
@@ -82,7 +84,8 @@ class Codec(Generic[M]):
     def decode_prefix(self, data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[M, int]:
         """Decode the message that starts at `offset`; return it and the position after it.
 
-        A newer version may have appended fields. Raises KafkaProtocolError.
+        Ignores bytes after the message: a newer version may have appended fields. Raises
+        KafkaProtocolError for malformed bytes.
         """
         if isinstance(data, memoryview):
             data = bytes(data)
@@ -120,9 +123,9 @@ def _describe(error: Exception, size: int) -> str:
 
 
 def generated(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
-    """Return the generated function `name`, None if there is none.
+    """Return the function `name` that the build has generated, None if there is none.
 
-    Compiling codecs would be a good part of the time to a client's first record.
+    Without it, compiling the codecs would take much of the time to a client's first record.
     """
     role = GENERATED.get(cls.__name__.removesuffix("Request").removesuffix("Response"))
     is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
@@ -172,7 +175,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def explain(message: Any, cls: type[Struct], version: int, error: Exception) -> Exception:
-    """Return a TypeError or ValueError that names the first invalid field, else `error`."""
+    """Return a TypeError or ValueError that names the first invalid field; `error` if no field is
+    invalid."""
     return next(_faults(message, cls, version, cls.__name__), error)
 
 

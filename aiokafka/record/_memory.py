@@ -1,7 +1,7 @@
 """Operations on raw memory for the record modules.
 
-Compiled modules use the C forms of the same names in `_native.pxd`; these functions define what
-they do. Only `varint` checks bounds; for the others the caller does.
+Compiled modules use C functions of the same names in `_native.pxd`, which do the same. Only
+`varint` checks bounds; callers of the other functions have to check them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _from_bytes = int.from_bytes
 
 
 def source(view: memoryview) -> memoryview:
-    """Return the address of a contiguous view, which must outlive it."""
+    """Return the address of a contiguous view, which must outlive the address."""
     return view
 
 
@@ -78,7 +78,8 @@ def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> byt
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Exclude a tuple of strings, bytes and such tuples from garbage collection, and return it."""
+    """Exclude `items`, a tuple of strings, bytes, None and similar tuples, from garbage collection,
+    and return it."""
     return items
 
 
@@ -106,7 +107,7 @@ def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     """Return the zigzag varint of up to 64 bits at `at`, and the position after it.
 
     The position is -1 if the varint does not end before `end`, has more than 64 bits, or `at` is
-    -1. So several varints can be read in a row and checked once.
+    -1. A caller can read several varints in a row and check only the last position.
     """
     if at < 0 or at >= end:
         return 0, -1

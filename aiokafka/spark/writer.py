@@ -22,7 +22,7 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Properties of a task, which Spark does not pass to the writer.
+# Local properties of a task. Spark does not pass these values to the writer.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
@@ -66,7 +66,9 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if other tasks wrote rows of the batch in an earlier attempt."""
+    """Raise NotRepeatedError if rows of the batch were written before by tasks that the batch no
+    longer has.
+    """
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -78,7 +80,7 @@ def _check(options: WriteOptions, messages: list[Any]) -> None:
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
+    """Writes the rows of a batch write, `df.write`."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -90,14 +92,17 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = TaskIdentity(options.app_id, options.version, task.partitionId())
-        # In foreachBatch the job group is the run of the query; elsewhere it is the user's own.
+        # In foreachBatch the job group is the run of the query; elsewhere the job group is the
+        # user's own.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
     @brief
     def commit(self, messages: list[Any]) -> None:
-        """Check for rows that were written twice, with exactly-once, after all tasks have ended."""
+        """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
+        rows that were written twice.
+        """
         _check(self._options, messages)
         _sum_up(messages, "batch write")
 
@@ -129,7 +134,9 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     @brief
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Check for rows that were written twice, with exactly-once, after all tasks have ended."""
+        """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
+        rows that were written twice.
+        """
         _check(self._options, messages)
         _sum_up(messages, f"batch {batchId}")
 
