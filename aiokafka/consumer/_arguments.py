@@ -58,7 +58,7 @@ def _is_one(value: Any) -> bool:
 
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return the partitions of `assign()`. Raises TypeError or ValueError for invalid ones."""
+    """Return the partitions of `assign()`. Raises TypeError or ValueError for a wrong partition."""
     # Convert NumPy integers: `ConsumerRecord.partition` must be an `int`.
     tps = [TopicPartition(tp[0], operator.index(tp[1])) for tp in as_partitions(partitions)]
     for tp in tps:

@@ -163,8 +163,8 @@ class FetchCursor:
         self.queued = 0
         if offset >= 0:
             self.offset = offset
-            # Replace the epoch of the dropped records by the epoch before `offset`. If this is
-            # unknown, keep the former: -1 would mean a position that was not fetched.
+            # Replace the epoch of the dropped records by the epoch before `offset`. If the latter
+            # is unknown, keep the epoch: -1 would mean a position that was not fetched.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch
@@ -420,7 +420,7 @@ class PartitionState:
         return None if end is None else max(end, self.next_offset)
 
     def lag(self, read_committed: bool) -> int | None:
-        """Return the number of offsets from the position to the end; None while either is unknown."""
+        """Return the number of offsets from the position to the end; None if either is unknown."""
         end, position = self.end(read_committed), self.position
         return None if end is None or position is None else end - position
 

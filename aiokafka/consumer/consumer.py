@@ -595,7 +595,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Read exactly these partitions from now on.
 
         Partitions that were assigned before keep their position and pause. With auto-commit, the
-        finished records of the other former partitions are committed.
+        finished records of partitions that are no longer assigned are committed.
 
         Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions (a
         tuple is one), ValueError for a name that no topic can have.
@@ -644,8 +644,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics: for a pattern the matching ones, for a SubscriptionPattern
-        those with assigned partitions."""
+        """Return the subscribed topics: for a pattern the matching topics, for a
+        SubscriptionPattern the topics with assigned partitions."""
         return self._subscription.topics
 
     def unsubscribe(self) -> None:

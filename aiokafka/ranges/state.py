@@ -421,7 +421,7 @@ class FetchSize:
         return wanted + batches
 
     def served(self, nbytes: int, offsets: int, batch: int) -> None:
-        """Store the sizes in a response: `nbytes` for `offsets`, `batch` bytes of its first batch."""
+        """Store the sizes of a response: `nbytes` for `offsets`, and its first batch of `batch`."""
         # At least one batch fitted, so do not double the next fetch.
         self._lowest = 0
         if nbytes and offsets > 0:

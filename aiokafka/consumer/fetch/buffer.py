@@ -108,7 +108,7 @@ class FetchBuffer:
     # -- filling -----------------------------------------------------------------------------------
 
     def add(self, state: PartitionState, reader: RecordReader, response: PinnedResponse) -> None:
-        """Append a record set that follows the buffered ones of its partition."""
+        """Append a record set that follows the buffered record sets of its partition."""
         queue = self._queues.get(state)
         if queue is None:
             queue = self._queues[state] = deque()

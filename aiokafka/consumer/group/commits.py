@@ -560,7 +560,7 @@ class GroupCommits:
                     "the group is rebalancing"
                 )
 
-    # -- late commits: an earlier request that the coordinator processes after a later one ---------
+    # -- late commits: OffsetCommits that the coordinator processes after a newer OffsetCommit -----
 
     def _maybe_check_late_commits(self) -> None:
         """Start the task that restores offsets that a late commit has overwritten, if a late commit

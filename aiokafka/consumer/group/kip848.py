@@ -308,12 +308,12 @@ class Kip848Member(Member):
            the new membership.
         4. The response arrives: `_accept()` applies target, epoch and interval. The next request
            has only the differences to `sent`.
-        5. An acknowledgement always has the owned partitions, even unchanged ones. Partitions may
-           have been assigned and revoked while the listener was running: the coordinator waits for
-           the report that this member does not own them before it assigns them to another member.
-        6. There is no response. The coordinator may have processed the request, so the next one has
-           full contents (`_next_request()`).
-        7. The coordinator processes the request late, after the next one: its connection was
+        5. An acknowledgement always has the owned partitions, even if they are unchanged. Other
+           partitions may have been assigned and revoked while the listener was running: before the
+           coordinator assigns these to another member, it waits for a report without them.
+        6. There is no response. The coordinator may have processed the request, so the next request
+           has full contents (`_next_request()`).
+        7. The coordinator processes the request late, after the next request: its connection was
            closed, but its bytes were still delivered. The coordinator may assign partitions in a
            response that is lost, and repeats them only to a request with full contents. So until
            `_late_until`, each request has full contents.
@@ -421,8 +421,8 @@ class Kip848Member(Member):
             request.subscribed_topic_names = sorted(next_sent.interest.topics)
         regex = next_sent.interest.regex
         self._may_have_regex |= regex is not None
-        # The coordinator keeps a regular expression until a request replaces it, by "" for none.
-        # Without `sent` the coordinator may have one, also from an earlier process of a static
+        # The coordinator keeps a regular expression until a request replaces or removes it (by "").
+        # Without `sent`, it may still have an expression, also from an earlier process of a static
         # member.
         may_differ = self._may_have_regex if sent is None else regex != sent.interest.regex
         if may_differ:
@@ -555,7 +555,7 @@ class Kip848Protocol(GroupProtocol):
       member joins again.
     - The application unsubscribes. `_may_go_on()` is checked after each await.
 
-    Owns: when to send the next heartbeat, and whether one is in flight; the topic ids of the
+    Owns: when to send the next heartbeat; whether a heartbeat is in flight; the topic ids of the
     assigned partitions; when the member began to join.
     """
 

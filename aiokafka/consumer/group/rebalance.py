@@ -38,8 +38,8 @@ class Rebalance:
 
     A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
 
-    1. `hold()`: readers get no more records. Otherwise the application could get records after its
-       last commit, and the new owner would read them again.
+    1. `hold()`: readers get no more records. The application must not get records after its last
+       commit, because the new owner would read the same records again.
     2. The application finishes its records: it asks for more, or commits. The wait ends early
        enough for the member to join before the group would remove the member.
     3. Auto-commit commits the finished records. The coordinator accepts the member's old identity

@@ -259,7 +259,7 @@ class FormerTopicOffsets:
         )
 
 
-# -- Commits without a response, which the coordinator may process after later ones
+# -- Commits without a response, which the coordinator may process after later commits
 
 
 Entry = tuple[int, str, int]

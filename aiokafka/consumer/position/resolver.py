@@ -396,7 +396,7 @@ class OffsetResolver:
         self._tasks.start(self._finish(ask, states), name=name)
 
     async def _finish(self, ask: _Request, states: list[PartitionState]) -> None:
-        """Await a request. After its success or failure, the partitions may be in another request."""
+        """Await a request. After success or failure, its partitions may be in another request."""
         try:
             # The task starts in a later turn of the loop. If all positions are known by then, no
             # request is needed.

@@ -89,7 +89,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
 
 def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
-    """Return the claim in the user data; an empty claim if the user data is missing or malformed."""
+    """Return the claim in the user data; an empty claim without user data or if malformed."""
     if not metadata.user_data:
         return Claim(-1, ())
     try:
