@@ -57,8 +57,8 @@ class Guard:
 
 
 def refuse_generators(argument: str, function: Any) -> None:
-    """Raise TypeError for a generator function, plain or async, also as the `__call__` of an
-    object."""
+    """Raise TypeError if `function`, or the `__call__` of an object, is a generator function or an
+    async generator function."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):

@@ -78,7 +78,7 @@ class ConsumerState(Word):
     """The consumer joins or rejoins its group, and owns no partitions meanwhile."""
 
     RUNNING = "running"
-    """The consumer fetches; in a group it is a member with an assignment."""
+    """The consumer fetches. With a group, it is a member with an assignment."""
 
     POLL_OVERDUE = "poll_overdue"
     """The consumer left its group because the application requested no records for
@@ -103,7 +103,7 @@ class ProducerState(Word):
     """`start` was not called, or has not returned."""
 
     RUNNING = "running"
-    """The producer sends."""
+    """The producer has started and can send."""
 
     UNREACHABLE = "unreachable"
     """The brokers of all pending records do not respond, or have accepted none for five seconds; or
@@ -289,7 +289,7 @@ class NodeHealth:
             self.on_change()
 
     def forget(self) -> None:
-        """Clear the outage: the party got no requests for a while, and may respond now."""
+        """Clear the outage: the party has got no requests for a while, and may be available now."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
@@ -312,7 +312,7 @@ class NodeHealth:
 
     @property
     def place(self) -> str:
-        """The name, and the address if it is known."""
+        """The name of the party, and its address if known."""
         address = self._address() if self._address is not None else ""
         text = f"{self.name} at {address}" if address else self.name
         return Subject(text, **about(self.name))
@@ -371,7 +371,7 @@ class Outage:
     """An outage of one party or of several.
 
     Args:
-        since: When it began (loop time).
+        since: The start of the outage (loop time).
         parties: The parties that do not respond.
         error: The last error of this outage; None if no request has failed, only become overdue.
         text: The name and address of the party, and the error or the overdue request.
@@ -392,10 +392,10 @@ class Outage:
 
 
 def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
-    """Return one outage for those of several parties that are all needed.
+    """Return one outage for a client whose parties are all unavailable.
 
-    It began when the last party became unavailable, or at `since`. `text` has the error of each
-    party.
+    It began when the last party became unavailable, or at `since`. Its `text` joins the texts of
+    all `outages`, and its `error` is the error of the newest outage that has one.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -438,7 +438,10 @@ class StateLog:
         """The start (loop time) and the StateReason of each earlier state, the oldest first."""
 
     def note(self, state: StateReason, log: logging.Logger, *, is_last: bool = False) -> bool:
-        """Enter a state; return whether it differs from the current one."""
+        """Enter `state` and log a change; return whether the state differs from the previous one.
+
+        `is_last`: log the end of an alarming state at INFO, because the client stops.
+        """
         before, self.current = self.current, state
         if state.state == before.state:
             return False
@@ -494,10 +497,10 @@ class Stall:
     """A wait of a client, as of one check.
 
     Args:
-        kind: What the client waits for, such as "records of", which `partition` completes.
+        kind: What the client waits for, such as "records of", followed by the name of `partition`.
         since: The start of the wait (loop time).
         error: The last error, None without one.
-        error_at: The time of that error (loop time).
+        error_at: The time of `error` (loop time).
         reason: The reason in words; "" if unknown.
         is_logged: Whether the cause was already logged elsewhere.
     """
@@ -693,7 +696,8 @@ class Waits:
         return sorted(lasting, key=lambda stall: stall.since)
 
     def gauges(self) -> dict[str, float]:
-        """Return the number of lasting waits, and the age of the oldest one in seconds."""
+        """Return the gauges of the waits longer than `LASTING`: their number, and the age of the
+        oldest wait in seconds."""
         lasting = self.lasting()
         age = self._loop.time() - lasting[0].since if lasting else 0.0
         return {"stalled_count": len(lasting), "stalled_age": age}

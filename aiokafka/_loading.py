@@ -1,4 +1,4 @@
-"""How the modules of the package are loaded: compiled or as sources, at once or when used."""
+"""Control how modules of the package are loaded: compiled or as sources, at once or on demand."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def on_demand(package: str, *names: str) -> Callable[[str], Any]:
 
 
 class SourceFinder:
-    """Finds the modules of one package by their sources only: an entry of `sys.meta_path`.
+    """An entry of `sys.meta_path` that finds only the sources of the modules of one package.
 
     It does not derive from ``MetaPathFinder``, whose import costs every program 10 ms.
     """

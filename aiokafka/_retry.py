@@ -31,8 +31,8 @@ __all__ = [
 T = TypeVar("T")
 
 MOST_PROMPT_ATTEMPTS = 3
-"""Limit of attempts in a row without a backoff when each error response names another leader: two
-brokers may name each other."""
+"""Limit of consecutive attempts without backoff when each error response names another leader: two
+brokers may name each other again and again."""
 
 # 2 ** 64 exceeds any maximum; larger exponents would overflow the float.
 _MAX_DOUBLINGS = 64
@@ -60,7 +60,7 @@ class Backoff:
         return delay
 
     def peek(self) -> float:
-        """Return the delay for the failures so far, without counting another one."""
+        """Return the delay for the failures so far, without counting a new failure."""
         exponent = min(self.failures, _MAX_DOUBLINGS)
         delay = min(self._initial * self._multiplier**exponent, self._maximum)
         return delay * random.uniform(1.0 - self._jitter, 1.0 + self._jitter)

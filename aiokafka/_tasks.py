@@ -45,7 +45,7 @@ _GRACE = 0.1
 
 
 class TaskOwner:
-    """Starts tasks, and cancels all when one fails.
+    """Starts tasks, and cancels all of its tasks when a task fails.
 
     Owns the running tasks (oldest first), the context that they run in, and `failure`, the first
     exception of a task. A failed task cancels the others; then `on_failure(exception)` is called
@@ -65,7 +65,7 @@ class TaskOwner:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `stop()` was called or a task failed. Then no task can be started."""
+        """Whether `stop()` was called or a task failed, so that no further task can be started."""
         return self._stopping
 
     def keep_context(self) -> None:
@@ -113,8 +113,8 @@ class TaskOwner:
             raise renewed(self.failure) from self.failure
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Cancel every task and wait until all have ended, at most until `deadline` (loop time;
-        None: no limit).
+        """Cancel every task and wait until all tasks have ended, at most until `deadline` (loop
+        time; None: no limit).
 
         May be called from one of the tasks (which is not cancelled), and repeatedly, also after a
         cancelled call. Tasks that still run at the deadline are logged by name.

@@ -18,9 +18,9 @@ class ConsumerRebalanceListener(abc.ABC):
 
     A method may be a plain function or a coroutine function, which is awaited. While a method runs,
     `getone` and `getmany` return no records, so the method must not wait for a lock that the
-    application holds around these calls. A method may call `seek`, `seek_to_...`, `position`,
-    `commit`, `committed`, `pause` and `resume`. Calls that would wait for the rebalance or change
-    the subscription raise IllegalStateError: `getone`, `getmany`, `stop`, `subscribe`,
+    application holds around these calls. A method may call `seek` and the methods `seek_to_*`,
+    `position`, `commit`, `committed`, `pause` and `resume`. Calls that would wait for the rebalance
+    or change the subscription raise IllegalStateError: `getone`, `getmany`, `stop`, `subscribe`,
     `unsubscribe`, `assign`. Exceptions do not stop the rebalance: they are logged, and raised by
     the application's next `getone` or `getmany`.
 
@@ -33,9 +33,9 @@ class ConsumerRebalanceListener(abc.ABC):
         """Called before partitions are revoked: the last chance to commit their offsets, or to save
         their local state.
 
-        From now on the consumer returns no records of these partitions. With eager assignors
-        `revoked` has all partitions of the consumer, and is empty before the first assignment.
-        `stop` does not call this.
+        The consumer no longer returns records of these partitions. With eager assignors `revoked`
+        has all partitions of the consumer; before the first assignment it is empty. `stop` does not
+        call this method.
         """
 
     @abc.abstractmethod

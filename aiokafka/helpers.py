@@ -38,8 +38,8 @@ def create_ssl_context(
         certfile: PEM file with the client's certificate chain, for brokers that require it.
         keyfile: PEM file with the client's key; `certfile` may contain the key instead.
         password: The password of an encrypted key.
-        crlfile: PEM file with a certificate revocation list, which is checked for the broker's own
-            certificate.
+        crlfile: PEM file with a certificate revocation list (CRL), against which the broker's own
+            certificate is checked.
         certdata: The content of `certfile`, for certificates from a secret store. Where the system
             has files in memory, the certificates and the key are never written to a disk.
         keydata: The content of `keyfile`.
@@ -86,7 +86,8 @@ def _check_own_certificate(
 
 
 def _trusting(cafile: str | None, capath: str | None, cadata: str | bytes | None) -> ssl.SSLContext:
-    """Return a context that trusts the given authorities, without any those of the system."""
+    """Return a context that trusts the given authorities; if none are given, those of the
+    system."""
     given: str | bytes | None = cadata
     if cadata and (isinstance(cadata, str) or b"-----BEGIN" in cadata):
         given = _certificates("cadata", cadata)

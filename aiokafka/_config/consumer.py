@@ -400,11 +400,11 @@ class ConsumerConfig(Options):
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are not read."""
+        """Whether the consumer omits records of open and aborted transactions."""
         return self.isolation_level == "read_committed"
 
     @property
     def reset_duration(self) -> float | None:
-        """Seconds of `auto_offset_reset="by_duration:..."`, else None."""
+        """The seconds in `auto_offset_reset="by_duration:..."`; None for another reset policy."""
         name, _, rest = self.auto_offset_reset.partition(":")
         return parse_duration(rest) if name == "by_duration" else None

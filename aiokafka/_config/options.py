@@ -42,7 +42,7 @@ class Frozen:
     """Base of frozen dataclasses with keyword-only fields that all have defaults.
 
     Subclasses inherit the methods. `dataclass` would generate and compile methods for each class,
-    which would take a large part of a client's import time. Creating an object takes longer.
+    which would take a large part of a client's import time. The inherited methods are slower.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -136,7 +136,7 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""Default of an option for which no value means the same as leaving the option out."""
+"""Default of an option that may be left out, if no value of the option means the same."""
 
 
 class Number:
@@ -480,7 +480,7 @@ _OTHER_NAMES = {
 
 
 def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) -> None:
-    """Raise TypeError for an unknown option, with the most similar known one."""
+    """Raise TypeError for an unknown option; the text names the most similar known option."""
     known = frozenset().union(*(config.keywords() for config in configs))
     for name in given:
         if name not in known:
@@ -488,7 +488,7 @@ def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) ->
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the TypeError for an unknown option, with a hint."""
+    """Return the TypeError for an unknown option; the text names the option that may be meant."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     names = sorted(known)
     if plain in names:
@@ -525,13 +525,13 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
 
 
 def brief(value: Any) -> str:
-    """Return the representation of a wrong value for a message."""
+    """Return the `repr` of a wrong value for an error text, shortened and without passwords."""
     try:
         text = repr(value)
     except Exception:
         # `repr` raises ValueError for integers with thousands of digits.
         return f"<{type(value).__name__}>"
-    # Connection strings of Event Hubs contain the password.
+    # Connection strings of Azure Event Hubs contain the password.
     text = re.sub(r"(SharedAccessKey=)[^;'\"]*", r"\1***", text)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
@@ -562,7 +562,7 @@ def join(names: Iterable[str]) -> str:
 
 
 def unsendable(text: str) -> str:
-    """Return why a user name or password cannot be sent by SASL; "" if it can."""
+    """Return why a user name or password cannot be sent by SASL; "" if there is no reason."""
     if "\0" in text:
         return "a zero byte, which SASL forbids"
     try:
@@ -582,7 +582,7 @@ def unsendable(text: str) -> str:
 def show_options(function: Callable[..., Any], *configs: type[Options], **defaults: object) -> None:
     """Set the signature of `function`, with the options of `configs` in place of `**options`.
 
-    `defaults` override those of the configurations.
+    `defaults` override the defaults of the configurations.
     """
     plain = signature(function)
     own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
@@ -629,7 +629,7 @@ def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], ty
     """Add an attribute to a class for each option of `configs`. The keys of `configs` are the
     attribute paths from an instance to the configurations.
 
-    A `__getattr__` would make all attribute lookups of CPython slow, 5 % of the time of `send`.
+    A `__getattr__` would slow down all attribute lookups in CPython, which costs `send` 5 %.
     """
 
     def give(owner: type[C]) -> type[C]:

@@ -5,8 +5,9 @@ wire. A list of aiokafka's field names therefore suffices to convert them::
 
     topics(topic partitions(partition error_code))
 
-A name with parentheses is a list of structs with the fields in parentheses. A name of a list of
-structs without parentheses is a plain list: of the only field of each struct.
+A name with parentheses is a list of structs; the fields of the structs are in parentheses. If the
+name of a list of structs has no parentheses, the structs have one field, and aiokafka has a plain
+list of its values.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 class _Column(NamedTuple):
     """One value: its name in aiokafka, our field, and for a list of structs the Row of the structs.
 
-    `is_bare` means that each struct has one field, and aiokafka has its value in place of a tuple.
+    `is_bare` means that aiokafka has a plain list of the only field of each struct.
     """
 
     name: str

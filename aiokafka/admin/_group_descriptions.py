@@ -82,11 +82,9 @@ class GroupMember(Value):
     tasks: StreamsTasks | None = None
     #: The assignment after the rebalance, in a streams group.
     target_tasks: StreamsTasks | None = None
-    #: The encoded metadata of a member of a classic group. For a consumer, `topics` has the topics
-    #: in it.
+    #: The encoded metadata of a member of a classic group; `topics` has the topics of a consumer.
     raw_subscription: bytes = field(default=b"", repr=False)
-    #: The encoded assignment in a classic group. For a consumer, `assignment` has the decoded
-    #: assignment.
+    #: The encoded assignment in a classic group; `assignment` has the decoded partitions.
     raw_assignment: bytes = field(default=b"", repr=False)
 
 
@@ -220,8 +218,7 @@ class AssignedGroups:
         with_operations: bool,
         deadline: float,
     ) -> Outcomes[str, GroupDescription]:
-        """Describe groups of this type. The outcome of a group of another type is
-        GroupIdNotFound."""
+        """Describe groups of this type. The outcome of other groups is GroupIdNotFound."""
         request = self.request(group_ids=group_ids, include_authorized_operations=with_operations)
         response = await router.send(node_id, call_of(request), deadline)
         return {group.group_id: self._described(group, node_id) for group in response.groups}

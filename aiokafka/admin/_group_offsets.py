@@ -124,8 +124,8 @@ class _OneGroupOnlyError(UnsupportedVersionError):
 
 
 def offset_fetch_request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
-    """Return the OffsetFetchRequest of a version. Raises UnsupportedVersionError for features that
-    the version lacks."""
+    """Return an OffsetFetchRequest. Raises UnsupportedVersionError if the version lacks a
+    feature."""
     if version < _FIRST_OF_SEVERAL and len(wanted) > 1:
         raise _OneGroupOnlyError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
     if version < _FIRST_STABLE and require_stable:
@@ -466,8 +466,7 @@ class ResetRule(Value):
 
     @classmethod
     def duration(cls, ago: int | datetime.timedelta) -> Self:
-        """Return a rule: read from a time before now, which is `ago` (milliseconds or a
-        timedelta)."""
+        """Return a rule: read from the time `ago` (milliseconds or a timedelta) before now."""
         ms = round(ago.total_seconds() * 1000) if isinstance(ago, datetime.timedelta) else ago
         if ms < 0:
             raise ValueError(f"ago: {ago!r}: must not be negative")
@@ -500,8 +499,8 @@ class OffsetReset(Value):
     old: int | None
     #: The committed offset after the reset.
     new: int
-    #: Whether the offset of the rule was outside the partition, so that `new` is the nearest offset
-    #: inside the partition.
+    #: Whether the rule's offset was outside the partition; if so, `new` is the nearest offset
+    #: inside.
     clamped: bool
 
 

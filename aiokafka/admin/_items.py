@@ -57,9 +57,8 @@ async def settle(
     a pause, until the deadline, unless the error is of one of the types `final` or the item
     `is_final`.
 
-    Raises the same errors as `outcome`. If the first call of `ask` raises an error that is not
-    retriable, it is raised at once. With `fail_fast`, the first final error of an item is raised at
-    once.
+    Raises the same errors as `outcome`. An error of the first call of `ask` that is not retriable
+    is raised at once, and with `fail_fast` also the first final error of an item.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}

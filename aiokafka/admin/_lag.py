@@ -309,8 +309,8 @@ Read = dict[int, "int | None"]
 """Timestamps by offset; None for an offset without a readable record."""
 
 # Most batches fit into this limit. A larger batch is returned alone, because brokers always return
-# the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1, brokers do not return a
-# batch above the limit.
+# the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1, a larger batch is not
+# returned.
 _FEW_BYTES = 32 * 1024
 _OLD_BYTES = 1024 * 1024
 _RESPONSE_BYTES = 1024 * 1024
@@ -399,8 +399,7 @@ def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchReques
 
 
 def _timestamp(data: bytes | bytearray | memoryview, tp: TopicPartition, offset: int) -> int | None:
-    """Return the timestamp of the first record at or after `offset`; None without a readable
-    record."""
+    """Return the timestamp of the first record at or after `offset`; None if unreadable."""
     reader = RecordReader(data, tp.topic, tp.partition, position=offset, include_control=True)
     try:
         records = reader.take(1)

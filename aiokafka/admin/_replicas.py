@@ -58,8 +58,8 @@ async def elect_each(
 async def elect_all(
     router: Router, kind: ElectionType, deadline: float
 ) -> dict[TopicPartition, bool]:
-    """Hold elections for all partitions; return whether each partition in the response has a new
-    leader."""
+    """Hold elections for all partitions; return whether partitions in the response have new
+    leaders."""
     found = await router.retry(lambda: _elect(router, None, kind, deadline), deadline)
     return outcome(found)
 

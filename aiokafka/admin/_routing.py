@@ -77,8 +77,8 @@ _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
 # Seconds that a second broker has to respond if the first does not know an item.
 _SECOND_OPINION = 1.0
-# Seconds from the deadline to the cancellation of the call. In between, `send` raises an error that
-# names the node.
+# Seconds from the deadline to the cancellation of the call. Meanwhile `send` raises an error with
+# the node.
 _LATE = 0.2
 
 
@@ -147,8 +147,7 @@ class Router:
     async def to_two(self, call: Call[R], deadline: float) -> R:
         """Ask any broker, and a second broker if the first does not know a topic.
 
-        Returns the response with fewer unknown topics. Use it only for requests that change
-        nothing.
+        Returns the response with fewer unknown topics. Not to be used for changes.
         """
 
         async def ask(_: object, until: float, asked: set[int]) -> dict[None, R]:
@@ -203,8 +202,7 @@ class Router:
         async def attempt() -> R:
             controller = self._client.cluster.controller
             if controller is None or controller.nodeId in failed:
-                # The controller that failed may have stopped, and another broker may be the
-                # controller now.
+                # The controller may have failed, and another broker may be the controller now.
                 node_id = self._any_node(failed)
             else:
                 node_id = controller.nodeId
@@ -258,8 +256,8 @@ class Router:
         return await self.retry(attempt, deadline)
 
     def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
-        """Return a function that calls `send`, and gives up on the first silent node after half of
-        the time.
+        """Return a function that calls `send`, but gives up on the first silent node after half the
+        time.
 
         Another node may have taken over from the silent node, and the next attempt finds it. Only
         one request times out this way, so that a slow node can finish. Do not use it for changes: a

@@ -1,7 +1,6 @@
 """The admin client's methods from aiokafka about groups and their offsets.
 
-This code has a module of its own, so that a program that only creates topics does not load the
-messages of groups.
+A program that only creates topics does not load this module and the messages of groups.
 """
 
 from __future__ import annotations
@@ -207,8 +206,7 @@ async def _ask(
 # -- Consumer groups (KIP-848) in the form of classic groups
 
 _PROTOCOL_TYPE = "consumer"
-# Version of the metadata that a classic member would have sent; the first version with owned
-# partitions.
+# Version of the metadata of a classic member; the first version with owned partitions.
 _METADATA_VERSION = 1
 
 

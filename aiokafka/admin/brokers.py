@@ -80,8 +80,7 @@ class ClusterDescription(Value):
 
     cluster_id: str | None
     controller_id: int | None
-    """Id of the controller; with KRaft, of a broker that forwards requests to it. None if
-    unknown."""
+    """Id of the controller; with KRaft, of a broker that forwards to it. None if unknown."""
     brokers: tuple[Broker, ...]
     """The brokers, sorted by id."""
     authorized_operations: frozenset[AclOperation] | None = None
@@ -120,8 +119,7 @@ class QuorumReplica(Value):
     lag: int | None
     """Number of records of the leader that the replica does not have; None if unknown."""
     last_fetch_timestamp: int | None
-    """Time of the replica's last fetch, in milliseconds since 1970 by the leader's clock
-    (KIP-836)."""
+    """Time of the last fetch, in milliseconds since 1970 by the leader's clock (KIP-836)."""
     last_caught_up_timestamp: int | None
     """The last time when the replica had all records, in milliseconds since 1970 (KIP-836)."""
 
@@ -246,8 +244,8 @@ class Brokers(AdminApi):
         def build(version: int) -> ApiVersionsRequest:
             if version < _FIRST_WITH_FEATURES:
                 raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
-            # The broker stores name and version for the connection, so send the same values as
-            # after connecting.
+            # The broker stores name and version for the connection: send the same as after
+            # connecting.
             return ApiVersionsRequest(
                 client_software_name=CLIENT_NAME, client_software_version=software_version()
             )
@@ -562,8 +560,7 @@ _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 
 
 def _checked(what: str) -> Callable[[Any], None]:
-    """Return a function that raises the error of a response, with `what` in the text of the
-    error."""
+    """Return a function that raises the error of a response, with `what` in its text."""
     return lambda response: raise_for(response.error_code, response.error_message, what)
 
 

@@ -260,8 +260,7 @@ class AIOKafkaAdminClient(Reporting):
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
-        """Return the deadline (loop time) after `timeout_ms`, by default after
-        `request_timeout_ms`.
+        """Return the deadline (loop time) for `timeout_ms`, by default `request_timeout_ms`.
 
         Raises IllegalStateError unless the client is started, and TypeError or ValueError if
         `timeout_ms` is not a number.
@@ -397,8 +396,7 @@ class AIOKafkaAdminClient(Reporting):
     ) -> dict[int, R]:
         """Send a request to all brokers at once; return the responses by broker id.
 
-        Raises AdminItemsError if brokers fail; in a cluster of one broker, raises the broker's
-        error.
+        Raises AdminItemsError if brokers fail; with a single broker, raises the broker's error.
         """
         deadline, call = self._deadline(timeout_ms), call_of(request)
         metadata = await fetch_metadata(self._router, [], deadline)
@@ -535,12 +533,11 @@ class AIOKafkaAdminClient(Reporting):
         }
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """Return metadata of topics, or of all topics with None: a private method of aiokafka
+        """Return metadata of topics (None: all topics). This is a private method of aiokafka
         0.14."""
         return await fetch_metadata(self._router, topics, self._deadline())
 
-    # Private methods of aiokafka 0.14, which programs use to send requests without a method in
-    # 0.14.
+    # Private methods of aiokafka 0.14, which programs use to send requests without a public method.
 
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
         """Send a request of `aiokafka.protocol` to a broker, by default to any broker."""
@@ -649,8 +646,7 @@ class AIOKafkaAdminClient(Reporting):
 
         The group assigns their partitions to other members at once. A removed member that still
         runs fails with FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800).
-        Raises UnknownMemberIdError for a name that is not in the group, after removing the other
-        members.
+        Raises UnknownMemberIdError for an unknown name, after removing the other members.
         """
         from aiokafka.admin import _upstream_groups
 

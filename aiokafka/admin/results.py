@@ -165,8 +165,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        # Programs read the key `config_names` of aiokafka 0.14, although its value is a single
-        # name.
+        # Programs read the key `config_names` of aiokafka 0.14. Its value is a single name.
         return ("config_names", *self._fields[1:])
 
 

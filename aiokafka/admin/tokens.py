@@ -39,7 +39,7 @@ class DelegationToken:
 
     owner: str
     requester: str
-    """The principal that created the token: the owner, or a principal that may act for the owner
+    """The principal that created the token: the owner, or a representative of the owner
     (KIP-373)."""
 
     renewers: tuple[str, ...]

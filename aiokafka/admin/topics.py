@@ -426,8 +426,7 @@ class Topics(AdminApi):
 
 
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:
-    """Return names and ids without repeats. Raises TypeError for a single topic or other
-    objects."""
+    """Return the topics without repeats. Raises TypeError for a single topic or other objects."""
     if isinstance(topics, str | uuid.UUID):
         raise TypeError(f"{argument}: must be several topics, not one {type(topics).__name__}")
     wanted = dict.fromkeys(topics)
@@ -682,8 +681,7 @@ async def _names_of(
 async def _by_name(
     router: Router, names: list[str] | None, operations: bool, deadline: float
 ) -> Found:
-    """Describe these topics, or all topics with None. A second broker is asked for unknown
-    topics."""
+    """Describe these topics (None: all). A second broker is asked for unknown topics."""
 
     async def ask(names: list[str] | None, until: float, asked: set[int]) -> Found:
         try:
@@ -839,8 +837,7 @@ class DeclaredTopic(Value):
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, Plain] | None = None
-    """The complete settings of the topic. Settings that are not given are reset to their
-    defaults."""
+    """All settings of the topic. Settings that are not given are reset to their defaults."""
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,7 @@ class TransactionDescription(Value):
     """Milliseconds after which the coordinator aborts a transaction."""
 
     start_ms: int | None
-    """Start of the open transaction, in milliseconds since 1970; None without an open
-    transaction."""
+    """Start of the open transaction, in milliseconds since 1970; None without a transaction."""
 
     partitions: frozenset[TopicPartition]
     """The partitions of the open transaction."""
@@ -104,8 +103,8 @@ class ActiveProducer(Value):
     """Timestamp of the newest batch, in milliseconds since 1970; -1 without a batch."""
 
     coordinator_epoch: int | None
-    """The epoch of the coordinator that ended the last transaction; None if no transaction has
-    ended."""
+    """The epoch of the coordinator that ended the last transaction; None without such a
+    transaction."""
 
     transaction_start_offset: int | None
     """The first offset of the open transaction; None without an open transaction."""
@@ -353,8 +352,7 @@ def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
 _FIRST_WITH_DURATION = 1
 _FIRST_WITH_PATTERN = 2
 
-# Brokers reject a timeout above transaction.max.timeout.ms. No transaction is opened with this
-# timeout.
+# Brokers reject more than transaction.max.timeout.ms. No transaction has this timeout.
 _FENCING_TIMEOUT_MS = 60_000
 
 

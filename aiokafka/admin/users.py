@@ -77,8 +77,7 @@ class NewScramCredential:
 
 
 def check_user(argument: str, user: object) -> str:
-    """Return the user name unchanged. Raises TypeError or ValueError unless it is a str with
-    text."""
+    """Return the user name. Raises TypeError or ValueError unless the name is a str with text."""
     if not isinstance(user, str):
         raise TypeError(f"{argument}: must be a str, not {user!r}")
     if not user:
@@ -87,8 +86,7 @@ def check_user(argument: str, user: object) -> str:
 
 
 def as_mechanism(mechanism: object) -> ScramMechanism:
-    """Return the ScramMechanism for a member or a name such as "SCRAM-SHA-256". Raises
-    ValueError."""
+    """Return a ScramMechanism, also for a name such as "SCRAM-SHA-256". Raises ValueError."""
     if isinstance(mechanism, str):
         found = ScramMechanism.__members__.get(mechanism.replace("-", "_"))
     else:
@@ -288,8 +286,7 @@ async def _alter(
 
 
 def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
-    """Split `keys` into lists without repeated users, because a request must not name a user
-    twice."""
+    """Split `keys` into lists without repeated users: a request must not name a user twice."""
     rounds: list[list[Key]] = []
     seen: Counter[str] = Counter()
     for key in keys:

@@ -133,7 +133,7 @@ def completion(context: click.Context, shell: str) -> None:
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Errors are printed on stderr, one line each."""
     if sys.stdout is None:
-        # The shell has closed stdout (>&-). The next opened file would get its descriptor, and our
+        # The shell has closed stdout (>&-). The next opened file would get its number, and our
         # output.
         click.echo("aiokafka: stdout is closed", err=True)
         return 1

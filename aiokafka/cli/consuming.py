@@ -81,8 +81,7 @@ class Committer(ConsumerRebalanceListener):
         self._written = dict(self._written.items() - offsets.items())
 
     async def commit_soon(self) -> None:
-        """Commit after a signal. Raises KafkaTimeoutError if the commit takes longer than
-        LAST_MOMENT."""
+        """Commit after a signal. Raises KafkaTimeoutError after LAST_MOMENT."""
         try:
             await asyncio.wait_for(self.commit(), LAST_MOMENT)
         except asyncio.TimeoutError:
@@ -125,7 +124,7 @@ class Ends:
         self._stops: dict[TopicPartition, int] = {}
 
     async def are_reached(self) -> bool:
-        """Return whether all assigned partitions have been read up to their stops; False without
+        """Return whether all assigned partitions were read up to their stops; False without
         stops."""
         if self._at is None and not self._exit_at_end:
             return False
@@ -150,8 +149,7 @@ class Ends:
             self._stops[tp] = min(each[tp] for each in found)
 
     def cut(self, batches: Batches) -> Batches:
-        """Return the batches without records at or after the stops, and pause partitions that reach
-        their stop."""
+        """Return the records before the stops, and pause partitions that reach their stop."""
         if not self._stops:
             return batches
         kept: Batches = {}
@@ -181,8 +179,7 @@ def _format(given: dict[str, Any]) -> formats.Format:
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[..., Any]:
-    """Return a click callback that converts a text by `read`; ValueError becomes
-    click.BadParameter."""
+    """Return a click callback that calls `read`, and turns ValueError into click.BadParameter."""
 
     def check(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
         try:
@@ -330,8 +327,7 @@ async def _print_all(
     most = min(_MAX_RECORDS, limit.step) if given["rate"] else _MAX_RECORDS
     try:
         while left != 0:
-            # During a rebalance the assignment is incomplete, so do not check whether its ends are
-            # reached.
+            # During a rebalance the assignment is incomplete, so do not check for its ends.
             is_rebalancing = committer is not None and committer.is_rebalancing
             if not is_rebalancing and await ends.are_reached():
                 break

@@ -56,8 +56,7 @@ _WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueErro
 
 
 class PartlyFailedError(errors.KafkaError):
-    """Some items of a command failed. `failed` has a line for each item; `first` is the error of an
-    item."""
+    """Some items of a command failed. `failed` has a line for each item; `first` is an error."""
 
     def __init__(self, failed: Iterable[str], first: BaseException | None = None) -> None:
         self.failed = list(failed)

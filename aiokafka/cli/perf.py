@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
 
 _POINTS = (50, 95, 99, 99.9)
-# About this number of latencies is measured: of every Nth record, or of all records if there are
-# fewer.
+# About this number of latencies is measured: of every Nth record if there are more records.
 _SAMPLES = 100_000
 
 
@@ -121,7 +120,7 @@ async def produce(
 
 @contextlib.asynccontextmanager
 async def _started(producer: AIOKafkaProducer) -> AsyncIterator[None]:
-    """Start and stop the producer. After a signal, stop it at once, without sending the remaining
+    """Start and stop the producer. After a signal, stop it without sending the remaining
     records."""
     async with producer:
         try:

@@ -63,8 +63,7 @@ _WORTH_A_BATCH = 100
 class Sending:
     """Sends records without waiting for each, and checks all results in order.
 
-    Many lines at once are collected in batches, one for each partition, which the producer sends as
-    they are.
+    Many lines at once are collected in batches, one per partition, which the producer sends.
     """
 
     def __init__(
@@ -122,8 +121,7 @@ class Sending:
     async def _may_batch(self) -> bool:
         """Return whether the topic accepts full batches.
 
-        The producer splits a batch that is too large only if the producer has built the batch
-        itself.
+        The producer splits batches that are too large, but not batches that are built here.
         """
         if self._batches_fit is None:
             self._batches_fit = await _takes_batches(self._session, self._topic)
@@ -146,9 +144,7 @@ class Sending:
                     await self._send_batch(partition)
 
     def _chosen(self, columns: LineColumns, partitions: int) -> memoryview | None:
-        """Return the partition of each record as int32, -1 to choose it by key; or None to choose
-        all partitions by key.
-        """
+        """Return each record's partition as int32, -1 for a choice by key; None if all are -1."""
         if self._partition is not None:
             found = array("i", (self._partition,)) * len(columns.values)
         elif columns.keys is not None and None in columns.keys:
@@ -205,8 +201,7 @@ class Sending:
         self.check()
 
     def forget(self) -> None:
-        """Mark further errors as retrieved after the first error or Ctrl-C, so that asyncio does
-        not log them."""
+        """Mark the remaining errors as retrieved, so that asyncio does not log them."""
         for future, _, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
@@ -303,8 +298,8 @@ async def _open_pipe(name: str) -> int:
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # At exit the program would wait for the thread. Open the pipe for writing, which ends the
-        # wait of the thread.
+        # At exit the program would wait for the thread. Open the pipe for writing, so the thread
+        # ends.
         writer = os.open(name, os.O_RDWR)
         os.close(await opening)
         os.close(writer)
@@ -484,7 +479,7 @@ async def _takes_batches(session: Session, topic: str) -> bool:
 async def _parts(
     source: AsyncIterator[list[bytes]], given: dict[str, Any]
 ) -> AsyncIterator[tuple[list[bytes], bool]]:
-    """Yield portions of pieces, limited by rate and count, and whether the next portion is
+    """Yield portions of pieces by rate and count, each with whether another portion is
     available."""
     limit = Limit(given["rate"])
     left = given["count"]

@@ -122,8 +122,7 @@ def secret(what: str, *, twice: bool = False) -> str:
 def wait_for(read: Callable[[], T]) -> T:
     """Return the result of `read`, which blocks on a terminal or pipe.
 
-    A signal raises Interrupted at once. The event loop would handle the signal only after the
-    input.
+    A signal raises Interrupted at once. The event loop would handle it only after the input.
     """
     with _signals_raise():
         return read()

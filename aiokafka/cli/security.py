@@ -151,8 +151,7 @@ async def delete_acls(
         given["pattern_type"] = "literal"
     wanted = _filter(resource, given)
     if resource.endswith(":"):
-        # The empty name is probably a mistake, and would delete the entries of all resources of
-        # this type.
+        # The empty name selects all resources of this type, which is probably a mistake.
         raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
     async with session.admin() as admin:
         if not yes:

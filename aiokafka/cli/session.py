@@ -141,8 +141,7 @@ class Session:
 
 
 def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, Any]:
-    """Add the password from stdin, or prompt for a password if there is a user name without a
-    password."""
+    """Add the password from stdin, or prompt for the password of a user name without a password."""
     if password is not None:
         return {**settings, "password": password}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
@@ -173,8 +172,7 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # click puts the last added options first, but the help must begin with the command's own
-        # options.
+        # click puts the last added options first, but the command's own options must come first.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]

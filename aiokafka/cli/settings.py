@@ -102,8 +102,8 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
 
 
 def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the -X options with names of aiokafka, and the settings from -X options with names of
-    Java and librdkafka."""
+    """Return the -X options with our names, and settings from -X options with names of other
+    clients."""
     own: dict[str, Any] = {}
     foreign: dict[str, str] = {}
     for text in texts:
@@ -205,8 +205,7 @@ def _as_text(name: str, content: bytes, decode: Callable[[bytes], str] = _utf_8)
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Add the settings of a source, which takes precedence over earlier sources."""
-    # One of several alternatives, such as password and password_file, replaces all alternatives of
-    # earlier sources.
+    # An alternative, such as password_file, replaces the alternatives of earlier sources.
     for names in _EITHER:
         if not more.keys().isdisjoint(names):
             for name in names:
@@ -401,8 +400,8 @@ def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token_provider(found: dict[str, Any]) -> Any:
-    """Remove the settings of OAUTHBEARER from `found`, and return a token provider; None without
-    such settings."""
+    """Remove the settings of OAUTHBEARER from `found`; return a token provider, or None without
+    settings."""
     path, url = found.pop("token_file", None), found.pop("token_endpoint_url", None)
     scope = found.pop("token_scope", None)
     extensions = found.pop("token_extensions", None)

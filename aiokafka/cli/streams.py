@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 #
 # Read stdin and write stdout without blocking the event loop, which has to send heartbeats. The
 # descriptors stay in blocking mode, because the shell shares them. Therefore read and write only
-# when the system reports a descriptor as ready, and write only as many bytes as a ready pipe
-# accepts.
+# when the system reports a descriptor as ready, and write only what a ready pipe accepts.
 
 _BLOCK = 1024 * 1024
 # Number of bytes that a pipe accepts when it is ready.
@@ -198,8 +197,7 @@ MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
 async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str) -> None:
     """Wait for a topic to produce to.
 
-    Raises UnknownTopicOrPartitionError if the topic does not exist and brokers do not create
-    topics.
+    Raises UnknownTopicOrPartitionError if the topic is missing and brokers do not create topics.
     """
     may_wait = functools.partial(_may_be_created, session)
     await while_absent(session, (topic,), producer.partitions_for(topic), may_wait)
@@ -236,8 +234,8 @@ class _Done(Exception):
 async def _error_of_absent(
     session: Session, topics: Collection[str], may_wait: MayWait
 ) -> KafkaError | None:
-    """Print the topics that do not exist; return an error for the first of them, but None if
-    `may_wait` returns True."""
+    """Print missing topics, and return an error; None if no topic is missing, or if `may_wait`
+    returns True."""
     try:
         async with session.admin_beside() as admin:
             absent = await _absent(admin, topics)

@@ -364,8 +364,8 @@ _FIELDS = {"partitions", "replication_factor", "config", "state"}
 
 
 class Declared(NamedTuple):
-    """A topic in a file. A number that is None is not changed, or the broker's default in a new
-    topic."""
+    """A topic in a file. A number of None means no change, or for a new topic the broker's
+    default."""
 
     partitions: int | None = None
     replication_factor: int | None = None

@@ -91,7 +91,7 @@ def register(client: MeasuredClient) -> None:
 
 
 def unregister(client: MeasuredClient) -> None:
-    """Remove `client`."""
+    """Remove `client` from the registry, if it is registered."""
     _CLIENTS.pop(id(client), None)
 
 

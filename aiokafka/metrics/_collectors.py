@@ -17,7 +17,8 @@ __all__ = [
 
 
 class _Collector:
-    """The common base, which warns about methods that are never called."""
+    """Base of all collectors; warns when a subclass defines a method `on_...` that no client
+    calls."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -26,7 +27,7 @@ class _Collector:
             for name in sorted(vars(cls))
             if name.startswith("on_") and not any(name in vars(base) for base in cls.__mro__[1:])
         ]
-        # Not for the classes of this module, which declare the events.
+        # The classes of this module declare the events, so do not warn about them.
         if unknown and cls.__module__ != __name__:
             warnings.warn(
                 f"{cls.__name__} has methods that no client calls, perhaps misspelt: "
@@ -124,8 +125,8 @@ class ConsumerMetricsCollector(_Collector):
         """Called when a broker has responded to a fetch of a partition.
 
         `fetch_seconds` is the response time, including the wait of the broker for records.
-        `record_count` and `size_bytes` are those of the compressed batches in the response,
-        including records before the position and of aborted transactions.
+        `record_count` and `size_bytes` describe the compressed batches in the response, including
+        records before the position and records of aborted transactions.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:

@@ -266,7 +266,7 @@ class MetricsSnapshot(Sequence[Metric]):
         return self._all[index]
 
     def without_partitions(self) -> MetricsSnapshot:
-        """Return the snapshot without the metrics of single partitions."""
+        """Return a snapshot of the same metrics without metrics per partition."""
         return MetricsSnapshot(self._metrics)
 
     def find(self, name: str, group: str | None = None, **tags: str | int) -> list[Metric]:
@@ -342,7 +342,7 @@ class GroupWriter(NamedTuple):
     tags: Mapping[str, str]
 
     def counters(self, **values: float) -> Iterator[Metric]:
-        """Yield a counter for each value; names are given with underscores."""
+        """Yield a counter for each value; the keywords are the names with underscores."""
         return self._each(MetricKind.COUNTER, values)
 
     def gauges(self, **values: float | None) -> Iterator[Metric]:

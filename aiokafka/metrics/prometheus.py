@@ -36,10 +36,10 @@ class KafkaCollector:
         REGISTRY.register(KafkaCollector())
 
     Names begin with `kafka_`; times are in seconds. Labels are `client_id`, and `node_id`, `topic`
-    or `partition`. Clients with the same client id share a series. Its value is the sum, or the
-    maximum for metrics without a meaningful sum, such as the position in a partition. The last
-    counts of a deleted client stay in the sum while another client shares the series, so that
-    counters do not decrease.
+    or `partition`. Clients with the same client id share a series. The value of a series is the sum
+    over the clients, or the maximum for metrics without a meaningful sum, such as the position in a
+    partition. The last counts of a deleted client stay in the sum while another client shares the
+    series, so that counters do not decrease.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class KafkaCollector:
         )
 
     def _read(self) -> tuple[_Families, int]:
-        """Return the values of the clients, and the number of dropped values."""
+        """Return the values of the clients by metric family, and the number of dropped values."""
         families: _Families = {}
         counted = []
         dropped = 0

@@ -100,8 +100,8 @@ class Assertion(Protocol):
     """A source of assertions; users can implement this protocol."""
 
     def create(self) -> str:
-        """Return a JSON web token that is valid now. The method may block: it is called in the
-        executor.
+        """Return a JSON web token that is valid now. The method is called in the executor, so it
+        may block.
 
         Raises KafkaError without a token.
         """
@@ -120,8 +120,7 @@ class FileAssertion:
         return f"FileAssertion({self._path!r})"
 
     def create(self) -> str:
-        """Return the assertion in the file. Raises KafkaConnectionError if the file cannot be
-        read."""
+        """Return the assertion. Raises KafkaConnectionError if the file cannot be read."""
         return read_text(self._path, "assertion file")
 
 

@@ -210,8 +210,7 @@ def _explained(endpoint: TokenEndpoint, error: Exception) -> KafkaError:
 
 Secret = str | Callable[[], str | Awaitable[str]]
 
-# After these statuses below 500, a retry may succeed. Other rejections are final, as in the Java
-# client.
+# Retriable HTTP statuses below 500. Other statuses below 500 are final, as in the Java client.
 _RETRIABLE_STATUS = frozenset((408, 425, 429))
 _MAX_REASON = 300
 
@@ -283,8 +282,8 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
         client_id: the id of the client, sent by HTTP Basic authentication with the secret, or in
             the form with an assertion.
         client_secret: the secret, or a function, plain or async, that is called for every request.
-        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; given in
-            place of client_secret.
+        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; excludes
+            client_secret.
         header_urlencode: encode id and secret as in RFC 6749, which many identity providers do not
             expect (KIP-1025).
         scope: the scope to request.

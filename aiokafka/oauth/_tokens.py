@@ -30,8 +30,7 @@ _LAST_SECOND = 10**10
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry time of a JSON web token in seconds since 1970, None without an expiry
-    time.
+    """Return the expiry time of a JSON web token in seconds since 1970, None without this claim.
 
     The signature is not verified, because the issuer is trusted and the broker verifies it.
     """
@@ -331,8 +330,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         now = _clock.running_time()
         is_quiet = now < self._quiet_until
         if cached is not None:
-            # A token that is due for replacement is still valid: one caller replaces the token, the
-            # others use it.
+            # A token that is due is still valid: one caller replaces the token, the others use it.
             if now < cached.refresh_at or is_quiet or self._fetching is not None:
                 return cached
             return None

@@ -89,8 +89,8 @@ Tags = tuple[tuple[str, str], ...]
 class _Look:
     """Reads the metrics of the clients once for all instruments of a collection.
 
-    Clients with the same tags share a series: its value is the sum of their counters, or the
-    maximum of their gauges.
+    Clients with the same tags share a series: the sum of their counters, or the maximum of their
+    gauges.
     """
 
     def __init__(self, only: Iterable[MeasuredClient], partitions: bool) -> None:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _NS = 1_000_000_000
 
 _NOWHERE = context.Context()
-"""The context of measurements, without a span."""
+"""An empty context, for recording metrics without a span."""
 
 
 class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
@@ -354,7 +354,7 @@ _MEASURED = (
     _names.DESTINATION,
     _names.GROUP,
 )
-"""The attributes of a `process` span that its duration measurement has as well."""
+"""The attributes of a `process` span that are also attributes of its duration metric."""
 
 
 def _named(name: str, topics: Iterable[str]) -> str:

@@ -93,7 +93,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def fail(span: Any, error: BaseException) -> None:
-    """Set the error status of `span`."""
+    """Set the error status of `span`, and record the exception in it."""
     span.set_attribute(ERROR_TYPE, kind_of(error))
     span.set_status(trace.Status(trace.StatusCode.ERROR, str(error) or repr(error)))
     span.record_exception(error)

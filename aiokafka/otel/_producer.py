@@ -21,7 +21,7 @@ __all__ = ["OUTCOME", "ProducerTelemetry", "TracedTransaction"]
 T = TypeVar("T")
 
 _NOWHERE = context.Context()
-"""The context of measurements, without a span."""
+"""An empty context, for recording metrics without a span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         telemetry = ProducerTelemetry()
         producer = AIOKafkaProducer(interceptors=[telemetry], metrics_collector=telemetry)
 
-    Both uses are optional. It should be the last of several interceptors: a later interceptor that
-    creates a new record without `dataclasses.replace` loses the span.
+    Both uses are optional. Put it after all other interceptors: a later interceptor that creates a
+    new record without `dataclasses.replace` loses the span.
     """
 
     def __init__(

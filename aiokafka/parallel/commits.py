@@ -110,7 +110,10 @@ class Committer:
             self._log.warning("Not committed, finished records will be processed again: %s", error)
 
     async def _commit(self) -> bool:
-        """Commit the finished records; return False if the commit failed with a retriable error."""
+        """Commit the finished records; return whether that succeeded.
+
+        Logs CommitFailedError, IllegalStateError and retriable errors; raises other errors.
+        """
         finished = self._finished()
         if not finished:
             return True

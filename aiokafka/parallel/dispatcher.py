@@ -203,7 +203,7 @@ async def _end(owner: TaskOwner, deadline: float) -> None:
 
 
 async def _nothing() -> None:
-    """Replace the result of a handler if the result is not awaitable."""
+    """Do nothing; awaited in place of a handler's result that is not awaitable."""
 
 
 def _end_of(result: object) -> Awaitable[object]:
@@ -278,7 +278,8 @@ class Dispatcher:
                 flow.taken(partition)
                 next_offset = partition.tracker.position
             # The records from `next_offset` on did not fit, and are read again. Stored delayed
-            # records of the partition would be read again too, and processed twice.
+            # records of the partition would be read again too: if kept, they would be processed
+            # twice.
             if next_offset <= records[-1].offset:
                 queue.delayed.drop([tp])
                 flow.put_back(tp, next_offset)

@@ -53,11 +53,10 @@ class Flow:
         self._is_closed = False
         # Partitions that the next `getmany()` could bring above their share.
         self._crowded: dict[TopicPartition, PartitionWork] = {}
-        self._ahead: set[TopicPartition] = (
-            set()
-        )  # with `max_uncommitted` records after the lowest unfinished offset
-        self._held: set[TopicPartition] = set()  # with records that are not due
-        self._set_aside: set[TopicPartition] = set()  # never read
+        # Partitions with more than `max_uncommitted` records from the lowest unfinished one on.
+        self._ahead: set[TopicPartition] = set()
+        self._held: set[TopicPartition] = set()  # partitions with records that are not due
+        self._set_aside: set[TopicPartition] = set()  # partitions that are never read
         self._paused: set[TopicPartition] = set()
 
     @property

@@ -52,7 +52,7 @@ class Source:
         self._lines.append(f"{'    ' * self._depth}{text}\n")
 
     def block(self, head: str) -> Source:
-        """Indent the lines added within the `with` block below `head`."""
+        """Add the line `head`, and indent the lines added within the `with` block."""
         self.line(head)
         return self
 
@@ -215,7 +215,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that refuses a value for a field that the version lacks."""
+        """Write a check that raises UnsupportedVersionError if a field that the version lacks has a
+        value."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -302,7 +303,7 @@ class _EncoderWriter(Source):
                 self.line(f"out += {value}")
 
     def _length(self, kind: str, value: str) -> None:
-        """Write the length of `value`, after everything queued before it."""
+        """Write the code that encodes the length of `value`, after all queued values."""
         if not self.flexible:
             self.write(LENGTH_CODES[kind], f"len({value})")
             self.flush()
@@ -317,7 +318,7 @@ class _EncoderWriter(Source):
             self.line(f"{put}(out, {length})")
 
     def _separate(self, value: str) -> None:
-        """Write the code that passes a long record set on as a buffer of its own, uncopied."""
+        """Write the code that adds a long record set as a separate buffer, without copying it."""
         with self.block(f"if len({value}) < {_SEPARATE_FROM}:"):
             self.line(f"out += {value}")
         with self.block("else:"):

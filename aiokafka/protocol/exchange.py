@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # -- The headers of requests and responses
 
-# Encoded by hand: request header version 1, or 2 (with tagged fields) for flexible versions;
-# response header version 0, or 1 for flexible versions.
+# These functions encode request header version 1, or 2 (with tagged fields) for flexible versions,
+# and response header version 0, or 1 (with tagged fields) for flexible versions.
 
 
 API_VERSIONS_KEY = 18
@@ -217,11 +217,11 @@ class Exchange(Generic[T]):
         self.has_silent = False
         """Whether a request with acks=0 was sent."""
         self.surplus = ""
-        """Describes undecoded bytes after a response, from a gateway that pads responses, or a
-        server that sends fields of a later version. Set once for each request class and version."""
+        """A text about undecoded bytes after a response. Some gateways pad responses, and some
+        servers send fields of a later version. Set once for each request class and version."""
 
     def __len__(self) -> int:
-        """Return the number of in-flight requests, including cancelled ones."""
+        """Return the number of in-flight requests, including cancelled requests."""
         return len(self._queue)
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:

@@ -47,7 +47,7 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_view = memoryview(self._scratch)
-        self._pending = 0  # bytes in scratch: the beginning of a frame
+        self._pending = 0  # number of bytes in the scratch buffer: the beginning of a frame
         self._frame: bytearray | None = None  # the large frame being read
         self._target = self._scratch_view
         self._filled = 0
@@ -57,7 +57,7 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return the buffer for the next bytes, never empty; `sizehint` is ignored."""
+        """Return the buffer for the next bytes, which is never empty; `sizehint` is ignored."""
         if self._frame is None:
             return self._scratch_view[self._pending :] if self._pending else self._scratch_view
         return self._target[self._filled :]
@@ -94,7 +94,7 @@ class FrameReader:
         return frames
 
     def _begin_large(self, size: int, start: int, end: int) -> None:
-        """Move the beginning of a large frame from the scratch buffer to its own."""
+        """Move the beginning of a large frame from the scratch buffer to a new buffer."""
         self._frame = mem.new_buffer(size)
         self._target = memoryview(self._frame)
         self._filled = end - start

@@ -47,10 +47,11 @@ else:
 _T = TypeVar("_T")
 
 ZERO_UUID: Final = bytes(16)
-"""The value for "no id": Kafka has no null UUID."""
+"""The UUID that means "no id": Kafka has no null UUID."""
 
 
-# Plain classes in this module: a NamedTuple takes ten times as long to create at import.
+# The classes of this module are plain classes: a NamedTuple takes ten times as long to create at
+# import.
 
 
 class Wire:
@@ -406,7 +407,7 @@ def _make_init(cls: type[Struct]) -> Any:
         value = f.name
         parameters.append(f.name if f.required else f"{f.name}=_{f.name}")
         if f.default is EMPTY:
-            # A new list for each message, because callers may append to it.
+            # Create a new list for each message, because callers may append to the list.
             value = f"[] if {f.name} is _{f.name} else {f.name}"
         scope[f"_{f.name}"] = f.default
         body.append(f"    self.{f.name} = {value}\n")

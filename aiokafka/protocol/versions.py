@@ -30,7 +30,7 @@ _KAFKA_0_9 = {
     16: (0, 0),  # ListGroups
 }
 
-# For each release, an API key and a version that it introduced.
+# For each release, an API key and a version of the API that the release introduced.
 _RELEASES = (
     ((2, 4, 0), 3, 9),  # Metadata
     ((2, 3, 0), 11, 5),  # JoinGroup
@@ -92,7 +92,7 @@ class BrokerVersions:
         return (0, 9, 0)
 
     def has(self, request: type[Request[Any]]) -> bool:
-        """Return whether there is a common version of this request."""
+        """Return whether the client and the broker have a common version of `request`."""
         return self._newest_common(request, None) is not None
 
     @property

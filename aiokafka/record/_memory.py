@@ -68,12 +68,14 @@ def text(data: Buffer, start: int, stop: int) -> str:
 
 
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
-    """Do the same as `text`, but return `previous` if it is equal: comparing costs less."""
+    """Return the same as `text`. The C form returns `previous` if that is equal, which is faster
+    than to create a string."""
     return text(data, start, stop)
 
 
 def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> bytes:
-    """Do the same as `cut`, but return `previous` if it is equal: comparing costs less."""
+    """Return the same as `cut`. The C form returns `previous` if that is equal, which is faster
+    than to create bytes."""
     return cut(data, start, stop)
 
 
@@ -144,7 +146,7 @@ def get_i64(data: Buffer, index: int) -> int:
 
 
 def murmur2(data: Buffer, at: int, size: int) -> int:
-    """Return Java's hash of `size` bytes at `at`, which chooses the partition of a key."""
+    """Return the Java client's murmur2 hash of `size` bytes at `at`, for the partition of a key."""
     return murmur2_of(data[at : at + size])
 
 

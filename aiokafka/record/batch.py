@@ -26,7 +26,7 @@ _CRC_START = 21
 _LOG_OVERHEAD = 12
 _TRANSACTIONAL = 0x10
 _MAX_SIZE = 0x7FFFFFFF
-_MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # its distance from -1 is still an int64
+_MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # the difference to a timestamp of -1 is still an int64
 _FIRST_CAPACITY = 2048
 
 
@@ -185,7 +185,7 @@ class RecordBatchBuilder:
                 f"a batch of {size} bytes is more than Kafka has room for"
             )
         if type(self._buffer) is not bytearray:
-            # A compiled object created without __init__ gets here.
+            # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
         capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
         # Set the capacity only after the resize, which raises without memory, or while a view of

@@ -17,7 +17,7 @@ from aiokafka.record.cursor import BatchCursor
 __all__ = ["BinaryColumn", "ColumnReader", "Columns", "HeaderColumn", "read_columns"]
 
 _ALL = 0x7FFFFFFF
-_MAX_DATA = 0x7FFFFFFF  # what int32 offsets can address
+_MAX_DATA = 0x7FFFFFFF  # the maximum int32 offset
 _MAX_OUTLOOK = 64 * 1024 * 1024
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
@@ -55,10 +55,11 @@ class Columns(NamedTuple):
     """int64 array of the record offsets."""
 
     timestamps: bytearray
-    """int64, milliseconds since 1970 (UTC); -1 in a log without timestamps."""
+    """int64 array of milliseconds since 1970 (UTC); -1 in a log without timestamps."""
 
     timestamp_types: bytearray
-    """int8: 0 for the producer's time, 1 for the time of the append, -1 without a time."""
+    """int8 array: 0 for the producer's time, 1 for the time of the append, -1 without a
+    timestamp."""
 
     keys: BinaryColumn
     values: BinaryColumn

@@ -117,7 +117,8 @@ def _module(codec: int) -> Any:
 
 
 def check_level(codec: int, level: int | None) -> None:
-    """Raise ValueError if the codec does not have this level; None is the default level."""
+    """Raise ValueError if the codec does not support `level`. None, the default level, is always
+    valid."""
     if level is None:
         return
     limits = _LEVELS.get(codec)
@@ -200,7 +201,7 @@ _COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
     """Decompress `data` to at most `limit` bytes.
 
-    Raises CorruptRecordError for damaged or incomplete data, and beyond the limit.
+    Raises CorruptRecordError for damaged or incomplete data, and for data that exceeds `limit`.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -210,7 +211,7 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_B
         return decompressor(module, data, limit)
     except (CorruptRecordError, MemoryError):
         raise
-    except Exception as error:  # each package has exceptions of its own
+    except Exception as error:  # each codec package has its own exception classes
         raise CorruptRecordError(f"{_NAMES[codec]} cannot decompress the batch: {error}") from error
 
 

@@ -1,7 +1,7 @@
 """Read and write message sets of magic 0 and 1, the formats before Kafka 0.11.
 
 A message is its own batch. The value of a compressed message is a message set, with absolute
-offsets in magic 0 and relative ones in magic 1 (KIP-31).
+offsets in magic 0 and relative offsets in magic 1 (KIP-31).
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def build_message_set(
     """Build a message set of (timestamp, key, value) records; a codec compresses them into one
     wrapper message.
 
-    Offsets start at 0; the broker assigns the real ones.
+    Offsets start at 0; the broker replaces them.
     """
     if magic not in (0, 1):
         raise IllegalArgumentError(f"message sets have magic 0 or 1, not {magic}")

@@ -415,7 +415,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     def _is_lost(self, tp: TopicPartition) -> bool:
         """Return whether the consumer is resetting its position, because the topic was recreated or
-        the log was truncated. An offset read before would skip records in the new log.
+        the log was truncated. Offsets of the previous log could skip records of the new log.
         """
         if tp not in self.consumer.assignment():
             return False

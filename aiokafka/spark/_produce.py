@@ -242,8 +242,8 @@ class Marker(NamedTuple):
         return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
 
     def is_same(self, tally: Tally) -> bool:
-        """Return whether `tally` may be of the written rows: equal number, and checksum if
-        known.
+        """Return whether `tally` is that of the written rows: the number is equal, and the
+        checksum if it is known.
         """
         return self.rows == tally.rows and self.checksum in (None, tally.checksum)
 

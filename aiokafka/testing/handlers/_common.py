@@ -18,7 +18,9 @@ G = TypeVar("G")
 def per_partition(
     kind: Callable[..., G], topics: Iterable[Any], result: Callable[[str, Any], Any]
 ) -> list[G]:
-    """Return a `kind` for each topic, with `result(topic name, partition)` of each partition."""
+    """Return an instance of `kind` for each topic, with `result(topic name, partition)` of each
+    partition.
+    """
     return [
         kind(name=topic.name, partitions=[result(topic.name, p) for p in topic.partitions])
         for topic in topics

@@ -167,7 +167,7 @@ def _alter_resource(
     *,
     validate_only: bool,
 ) -> A:
-    """Apply `change` to the settings of a resource; return a `kind` with the error, if any."""
+    """Apply `change` to the settings of a resource; return a `kind` with its error code."""
     try:
         _check_allowed(context, resource.resource_type, resource.resource_name)
         _change_settings(
@@ -185,7 +185,7 @@ def _alter_resource(
 def _resource_result(
     kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None
 ) -> A:
-    """Return a `kind`, the result of a resource."""
+    """Return the result of a resource, an instance of `kind`."""
     return kind(
         error_code=errno,
         error_message=message,
