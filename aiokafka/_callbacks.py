@@ -1,4 +1,4 @@
-"""Checks of functions of the application, and calls that survive their exceptions."""
+"""Check functions of the application, and call them without propagating their exceptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Guard:
     """Calls functions of the application, such as a metrics collector, and logs their exceptions,
     at most once a minute.
 
-    Owns the time of the last log line, and the number of exceptions since then.
+    Owns the time of the next log line, and the number of exceptions not logged before it.
     """
 
     def __init__(self, log: SubjectLog, what: str) -> None:
@@ -38,7 +38,7 @@ class Guard:
         try:
             return function(*args, **facts)
         except (Exception, asyncio.CancelledError) as error:
-            # A CancelledError of a plain function comes from a future that it examined.
+            # A plain function raises CancelledError only from a cancelled future that it examines.
             self.complain(error)
             return None
 
@@ -57,8 +57,8 @@ class Guard:
 
 
 def refuse_generators(argument: str, function: Any) -> None:
-    """Raise TypeError for a generator function, plain or async, also as the `__call__` of an
-    object."""
+    """Raise TypeError if `function`, or the `__call__` of an object, is a generator function or an
+    async generator function."""
     call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     for each in (function, call):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
@@ -69,8 +69,8 @@ def refuse_generators(argument: str, function: Any) -> None:
 
 
 def check_result(result: object) -> None:
-    """Raise TypeError for a result that is neither a value nor awaitable: generators and concurrent
-    futures."""
+    """Raise TypeError if a handler returned a generator, an async generator or a concurrent future:
+    nothing would run or await it."""
     if inspect.isasyncgen(result) or inspect.isgenerator(result):
         raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
     if isinstance(result, concurrent.futures.Future):

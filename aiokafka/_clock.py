@@ -28,11 +28,11 @@ random_bytes: Callable[[int], bytes] = os.urandom
 """Return this number of cryptographically random bytes."""
 
 next_number: Callable[[], int] = itertools.count(1).__next__
-"""Return a number that is unique in the process, for names."""
+"""Return a number that is unique in the process, for names such as client ids."""
 
 
 def random_uuid() -> uuid.UUID:
     """Return a UUID (version 4) from `random_bytes`."""
-    import uuid  # slow to import: it looks at the platform
+    import uuid  # slow to import, because `uuid` examines the platform
 
     return uuid.UUID(bytes=random_bytes(16), version=4)

@@ -1,4 +1,4 @@
-"""What the oldest supported Python lacks."""
+"""Timeouts of asyncio that the oldest supported Python lacks, and one that asyncio lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ if sys.version_info >= (3, 11):
     from asyncio import timeout, timeout_at
 
     class timeout_after_reading(asyncio.Timeout):
-        """A `timeout_at` that lets a turn of the loop pass before it ends what runs in it."""
+        """A `timeout_at` that cancels its block one loop iteration after `when`; see
+        `_retry.within`."""
 
         def __init__(self, when: float) -> None:
             super().__init__(None)

@@ -1,7 +1,8 @@
 """ConsumerRecord.
 
-Type checkers see a generic dataclass. At run time it is `Record`, which implements the protocol of
-a dataclass by hand: compiled, it is an extension type with C members, which is faster to create.
+For type checkers, ConsumerRecord is a generic dataclass. At run time it is `Record`, which
+implements the protocol of a dataclass by hand: compiled, Record is an extension type with C
+members, which is faster to create.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _TEMPLATE: Any = dataclasses.make_dataclass(
 
 
 class _Signature:
-    """The signature of the constructor for `inspect.signature`, which a compiled type lacks. A
-    subclass with its own constructor has the signature of that one."""
+    """The signature of the constructor for `inspect.signature`, because a compiled type has none. A
+    subclass with its own constructor has the signature of that constructor."""
 
     def __get__(self, record: object, kind: type) -> inspect.Signature:
         if kind.__init__ is not Record.__init__:  # type: ignore[misc]
@@ -120,7 +121,7 @@ class Record:
         return bool(self._astuple() == other_record._astuple())
 
     def __ne__(self, other: object) -> bool:
-        # An extension type would otherwise ignore the `__eq__` of its subclasses.
+        # Without this method, an extension type ignores the `__eq__` of its subclasses.
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]  # mutable, and compared by value
@@ -134,8 +135,8 @@ class Record:
 
 
 class RecordFields(dict[str, Any]):
-    """The `__dict__` of a compiled record: its fields and further attributes. Changes of the dict
-    change the record."""
+    """The `__dict__` of a compiled record, with its fields and further attributes. Changes of the
+    dict change the record."""
 
     __slots__ = ("_record",)
 
@@ -187,8 +188,8 @@ class RecordFields(dict[str, Any]):
 
 
 def _set_attribute(record: Record, name: str, value: Any) -> None:
-    # The garbage collector does not track new records. With this attribute a record may become part
-    # of a cycle.
+    # The garbage collector does not track new records. Track this record from now on, because its
+    # new attribute may make it part of a reference cycle.
     _cpython.set_tracked(record, name, value)
 
 
@@ -215,25 +216,26 @@ if TYPE_CHECKING:
         """A record read from a partition; mutable, and takes further attributes."""
 
         topic: str
-        """The topic it was read from."""
+        """The topic that the record was read from."""
 
         partition: int
-        """The partition of the topic."""
+        """The number of the partition within the topic."""
 
         offset: int
-        """Its position in the partition."""
+        """The offset of the record in the partition."""
 
         timestamp: int
         """Milliseconds since 1970 (UTC); -1 in a log without timestamps."""
 
         timestamp_type: int
-        """0 for the time given by the producer, 1 for the time of the append."""
+        """0 if the producer set `timestamp`, 1 if the broker set it to the time of the append."""
 
         key: KT
-        """The key: what the deserializer returned, else the bytes, or None."""
+        """The key, after the deserializer if there is one: without one, bytes or None."""
 
         value: VT
-        """The value: what the deserializer returned, else the bytes, or None for a tombstone."""
+        """The value, after the deserializer if there is one: without one, bytes, or None for a
+        tombstone."""
 
         checksum: int | None
         """The CRC-32 of a message from before Kafka 0.11, else None."""
@@ -245,7 +247,7 @@ if TYPE_CHECKING:
         """The size of the value in bytes, before deserialization; -1 for None."""
 
         headers: tuple[tuple[str, bytes | None], ...]
-        """The headers, in their order; names may repeat."""
+        """The headers in the order of the producer; a name may occur repeatedly."""
 
 else:
     ConsumerRecord = Record

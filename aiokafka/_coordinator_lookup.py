@@ -28,8 +28,7 @@ _FIRST_OF_SEVERAL = 4
 def lookup_of(version: int, kind: int, keys: Sequence[str]) -> FindCoordinatorRequest:
     """Return the request for the coordinators of these keys. `kind`: a CoordinationType.
 
-    Raises UnsupportedVersionError if the version does not support several keys, or another kind
-    than groups.
+    Raises UnsupportedVersionError if the version does not support several keys, or transactions.
     """
     if version < _FIRST_WITH_KINDS and kind:
         raise UnsupportedVersionError("FindCoordinator: only groups before Kafka 0.11")
@@ -57,7 +56,7 @@ def coordinators_in(
         return {key: _coordinator_in(response, what)}
     found = {each.key: each for each in response.coordinators}
     if len(names) == len(response.coordinators) == 1:
-        # A gateway may leave the key out. The Java client does not check it either.
+        # A gateway may omit the key, which the Java client does not check either.
         found = dict.fromkeys(names, response.coordinators[0])
     lacks = "the response does not name its coordinator"
     return {

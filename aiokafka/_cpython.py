@@ -1,7 +1,7 @@
 """Operations of CPython's C API: garbage collection flags, type names, awaitables.
 
-Compiled modules use the C forms in `_cpython_native.pxd`. These functions take their place when the
-same modules run as plain sources; most of them do nothing.
+Compiled modules use the C forms in `_cpython_native.pxd`. These functions replace the C forms when
+the same modules run as plain sources; most of them do nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 # -- Exclude records from garbage collection while they cannot be part of a reference cycle:
-# traversing them took a third of the time of reading
+# the collector took a third of the time of reading to traverse all records
 
 
 def untrack(instance: Any) -> None:
-    """Exclude `instance` from garbage collection; it refers to no containers."""
+    """Exclude `instance`, which must refer to no containers, from garbage collection."""
 
 
 def track(instance: Any) -> None:
-    """Include `instance` in garbage collection again: it may be part of a reference cycle now."""
+    """Include `instance` in garbage collection again, before it may join a reference cycle."""
 
 
 def set_tracked(instance: Any, name: str, value: Any) -> None:
@@ -51,18 +51,18 @@ def set_plainly(cls: Any) -> None:
 
 
 def spare_dict(instance: Any) -> None:
-    """Free the empty `__dict__` of a new extension type instance. Python creates another on
-    demand."""
+    """Free the empty `__dict__` of a new extension type instance. Python creates a new `__dict__`
+    on demand."""
 
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
 
 def make_untracked(cls: Any, fields: tuple[Any, ...]) -> Any:
-    """Return an instance of `cls`, a subclass of tuple, which the collector ignores.
+    """Return an instance of `cls`, a subclass of tuple, that the garbage collector ignores.
 
-    For the RecordMetadata of records: each is kept by its future, and refers only to objects that
-    refer to nothing. Thousands of tracked ones would cause collections of all objects.
+    Used for RecordMetadata, which cannot be part of a reference cycle. Futures keep thousands of
+    RecordMetadata in memory; tracking them would trigger full collections.
     """
     return _new_tuple(cls, fields)
 
@@ -75,8 +75,8 @@ def own_dict(instance: Any) -> dict[str, Any]:
 def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: type) -> None:
     """Make an extension type use `set_attribute` and show the property `dictionary` as `__dict__`.
 
-    The type behaves like a Python class such as `model` then, so that `object.__setattr__` accepts
-    its instances. Does nothing for uncompiled classes.
+    The type then behaves like the Python class `model`, so that `object.__setattr__` accepts
+    instances of the type. Does nothing for uncompiled classes.
     """
 
 
@@ -91,8 +91,8 @@ def present_as(cls: type, module: str, name: str) -> None:
 
 
 async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]], source: S) -> T:
-    """Return `take(source)` if it is not None, else `await find(source)`. Both run when it is
-    awaited.
+    """Return `take(source)` if that is not None, else `await find(source)`. Neither function runs
+    before the result of `call` is awaited.
 
     The C form costs less than a coroutine.
     """
@@ -103,7 +103,7 @@ async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]],
 def ready(value: T) -> Generator[Any, None, T]:
     """Return an iterator for `__await__` that ends at once with `value`.
 
-    The C form does so without raising StopIteration.
+    The C form returns `value` without raising StopIteration.
     """
     return value
     yield  # type: ignore[unreachable]

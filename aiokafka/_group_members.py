@@ -16,7 +16,7 @@ _readers: WeakKeyDictionary[AbstractEventLoop, dict[str, WeakSet[GroupView]]] = 
 
 
 def add_reader(loop: AbstractEventLoop, reader: GroupView) -> None:
-    """Make `readers` return this consumer for as long as it is in memory."""
+    """Make `readers` return this consumer until it is garbage-collected."""
     groups = _readers.setdefault(loop, {})
     for group_id in [group_id for group_id, found in groups.items() if not found]:
         del groups[group_id]
@@ -24,11 +24,12 @@ def add_reader(loop: AbstractEventLoop, reader: GroupView) -> None:
 
 
 def readers(loop: AbstractEventLoop, cluster_id: str | None, group_id: str) -> list[GroupView]:
-    """Return the consumers of this loop in a group of the cluster."""
+    """Return the consumers of this loop with `group_id` whose cluster is the same or unknown."""
     found = _readers.get(loop, {}).get(group_id, ())
     return [reader for reader in found if _is_same(reader.cluster_id, cluster_id)]
 
 
 def _is_same(one: str | None, other: str | None) -> bool:
-    """Return whether two ids may be of one cluster; brokers before Kafka 0.10.1 report none."""
+    """Return whether two cluster ids may be of one cluster. Brokers before Kafka 0.10.1 report no
+    id (None)."""
     return one is None or other is None or one == other

@@ -1,4 +1,4 @@
-"""How a client is doing: its state, broker outages, and calls that wait for long."""
+"""The health of a client: its state, broker outages, and calls that have waited for long."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ConsumerState(Word):
     """The consumer joins or rejoins its group, and owns no partitions meanwhile."""
 
     RUNNING = "running"
-    """The consumer fetches; in a group it is a member with an assignment."""
+    """The consumer fetches. With a group, it is a member with an assignment."""
 
     POLL_OVERDUE = "poll_overdue"
     """The consumer left its group because the application requested no records for
@@ -86,7 +86,7 @@ class ConsumerState(Word):
 
     UNREACHABLE = "unreachable"
     """The group's coordinator does not respond, or no partition can be read: for five seconds the
-    brokers have not responded, or only with errors. The consumer keeps retrying."""
+    brokers have sent no response, or only error responses. The consumer keeps retrying."""
 
     FAILED = "failed"
     """The consumer failed, for example because another member took its `group_instance_id`. Every
@@ -103,7 +103,7 @@ class ProducerState(Word):
     """`start` was not called, or has not returned."""
 
     RUNNING = "running"
-    """The producer sends."""
+    """The producer has started and can send."""
 
     UNREACHABLE = "unreachable"
     """The brokers of all pending records do not respond, or have accepted none for five seconds; or
@@ -129,7 +129,8 @@ Due = tuple[float, str, float]
 """The send time of a request (loop time), its name, and the expected response time of a healthy
 broker in seconds."""
 
-# No response, or the response of a broker that is not, or not yet, the coordinator.
+# Errors that start or continue an outage, although some of them are responses: the broker is not,
+# or not yet, the coordinator.
 _AWAY = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -143,7 +144,7 @@ _SETTLING = (
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
 )
-# Seconds for which these errors are no outage, before the first success.
+# Before the first success, `_SETTLING` errors start an outage only after so many seconds.
 _SETTLED_AFTER = 5.0
 
 # Number of earlier states that are kept.
@@ -154,10 +155,10 @@ PROMPT = 1.0
 
 
 class NodeHealth:
-    """Whether one party (a broker, or a coordinator) responds, and since when it does not.
+    """Tracks whether one party (a broker, or a coordinator) responds, and since when it does not.
 
-    The code that sends requests to the party reports them here. An outage starts when the first
-    response was due. Its start and its end are logged once.
+    Senders of requests report each request here. An outage counts from the time when the missing
+    response was due. The start and the end of an outage are each logged once.
     """
 
     __slots__ = (
@@ -185,8 +186,7 @@ class NodeHealth:
         address: Callable[[], str] | None = None,
         resumes_at: Callable[[], float] | None = None,
     ) -> None:
-        """Start without requests.
-
+        """
         Args:
             address: Returns the current address of the party, "" if unknown.
             resumes_at: Returns the loop time until which the party throttles this client.
@@ -200,7 +200,7 @@ class NodeHealth:
         self.answered_at: float | None = None
         self.failing_since: float | None = None
         self.error: KafkaError | None = None
-        """The last error; the outage may be over."""
+        """The last error, kept after its outage has ended."""
         self.error_at = 0.0
         self._first_failed_at: float | None = None
         self._is_closed = False
@@ -209,7 +209,7 @@ class NodeHealth:
         self._loop = asyncio.get_running_loop()
 
     def asked(self, request: str, patience: float = 0.0) -> _RequestInFlight:
-        """Return a context manager for a request in flight; the arguments are those of `expect`."""
+        """Return a context manager that calls `expect` at its start and `forgive` at its end."""
         return _RequestInFlight(self, request, patience)
 
     def expect(self, request: str, patience: float = 0.0) -> Due:
@@ -217,7 +217,7 @@ class NodeHealth:
 
         Args:
             request: The name of the request in messages, such as "Fetch".
-            patience: Seconds that the broker may take, beyond :data:`PROMPT`.
+            patience: Seconds that the broker may block the request, added to :data:`PROMPT`.
         """
         due = (self._loop.time(), request, patience + PROMPT)
         self._due.append(due)
@@ -233,7 +233,7 @@ class NodeHealth:
         return bool(self._due)
 
     def succeed(self) -> None:
-        """End the outage, if there is one: the party has responded."""
+        """Record a response of the party, which ends its outage."""
         self.answered_at = now = self._loop.time()
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
@@ -241,25 +241,27 @@ class NodeHealth:
             self._changed()
 
     def fail(self, error: KafkaError) -> None:
-        """Start or continue an outage: the party has not responded, or cannot serve requests."""
+        """Record a failure, which starts or continues an outage: the party has not responded, or
+        cannot serve requests."""
         if self._is_closed:
             return
         now = self._loop.time()
-        # Without the traceback, which would keep the callers of the failed call in memory.
+        # Store a copy without the traceback, which would keep the failed call's frames in memory.
         self.error = renewed(error)
         self.error_at = now
         if self._is_settling(now, error):
             return
         if self.failing_since is None:
             self._log.warning("%s does not answer: %s", self.place, error)
-            # From when the response was due: a request that timed out was due long before.
+            # The outage began when the response was due: a request times out long after that.
             self.failing_since = min([now, *(due for due, _ in self._dues())])
             self._changed()
         else:
             self._log.debug("%s does not answer: %s", self.place, error)
 
     def _is_settling(self, now: float, error: KafkaError) -> bool:
-        """Return whether the error comes from a new cluster that creates its internal topics."""
+        """Return whether `error` may come from a new cluster that still creates its internal
+        topics."""
         if self.answered_at is not None or self.failing_since is not None:
             return False
         if self._first_failed_at is None:
@@ -270,7 +272,8 @@ class NodeHealth:
         return is_settling
 
     def note(self, error: KafkaError) -> None:
-        """Call `succeed` or `fail` for the error of a request: most error codes are responses."""
+        """Call `succeed` for an error code from a party that serves requests, `fail` for other
+        errors."""
         is_answer = isinstance(error, (BrokerResponseError, CommitFailedError))
         if is_answer and not isinstance(error, _AWAY):
             self.succeed()
@@ -286,11 +289,11 @@ class NodeHealth:
             self.on_change()
 
     def forget(self) -> None:
-        """Clear the outage: the party got no requests for a while, and may respond now."""
+        """Clear the outage: the party has got no requests for a while, and may be available now."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
-        """Return the loop time since when a due response is missing; None without an outage."""
+        """Return the loop time at which the missing response was due; None if none is overdue."""
         if self.failing_since is not None:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
@@ -301,7 +304,7 @@ class NodeHealth:
 
     def _dues(self) -> list[tuple[float, str]]:
         """Return the expected response time (loop time) and the name of each request in flight."""
-        # Not before the end of a throttle, until which the party reads nothing.
+        # A broker reads no requests while it throttles this client, so no response is due then.
         if self._due and self._resumes_at is not None:
             self._resumed_at = max(self._resumed_at, self._resumes_at())
         since = self._resumed_at
@@ -309,7 +312,7 @@ class NodeHealth:
 
     @property
     def place(self) -> str:
-        """The name, and the address if it is known."""
+        """The name of the party, and its address if known."""
         address = self._address() if self._address is not None else ""
         text = f"{self.name} at {address}" if address else self.name
         return Subject(text, **about(self.name))
@@ -317,7 +320,7 @@ class NodeHealth:
     def outage(self, now: float) -> Outage | None:
         """Return the current outage (`now`: loop time), None if there is none.
 
-        The error of an earlier outage does not count for the current one.
+        `Outage.error` is an error of this outage, never of an earlier one.
         """
         since = self.silent_since(now)
         if since is None:
@@ -336,7 +339,7 @@ def broker_health(
     log: logging.Logger | SubjectLog,
     on_change: Callable[[], None] | None,
 ) -> NodeHealth:
-    """Return a new NodeHealth of a broker."""
+    """Return a new NodeHealth of the broker `node_id`."""
     return NodeHealth(
         Subject(f"Broker {node_id}", node_id=node_id),
         log,
@@ -368,10 +371,10 @@ class Outage:
     """An outage of one party or of several.
 
     Args:
-        since: When it began (loop time).
+        since: The start of the outage (loop time).
         parties: The parties that do not respond.
-        error: The last error of this outage; None if requests only got no response.
-        text: Which party does not respond, its address, and the request or the error.
+        error: The last error of this outage; None if no request has failed, only become overdue.
+        text: The name and address of the party, and the error or the overdue request.
     """
 
     __slots__ = ("error", "parties", "since", "text")
@@ -389,10 +392,10 @@ class Outage:
 
 
 def joint_outage(outages: Collection[Outage], since: float | None = None) -> Outage:
-    """Return one outage for those of several parties that are all needed.
+    """Return one outage for a client whose parties are all unavailable.
 
-    It began when the last party became unavailable, or at `since`. `text` has the error of each
-    party.
+    It began when the last party became unavailable, or at `since`. Its `text` joins the texts of
+    all `outages`, and its `error` is the error of the newest outage that has one.
     """
     if len(outages) == 1 and since is None:
         return next(iter(outages))
@@ -405,7 +408,7 @@ def joint_outage(outages: Collection[Outage], since: float | None = None) -> Out
 
 
 class StateReason:
-    """A state by name, why, and since when if that is known (loop time)."""
+    """A state, its reason, and its start (loop time) if known."""
 
     __slots__ = ("reason", "since", "state")
 
@@ -416,8 +419,8 @@ class StateReason:
 
 
 class StateLog:
-    """Owns the current state of a client, since when, and the last few states before it; logs each
-    change once.
+    """Keeps the current state of a client, its start, and the previous 20 states; logs each change
+    once.
 
     Args:
         subject: The name of the client in log lines.
@@ -432,10 +435,13 @@ class StateLog:
         self._subject = subject
         self._alarming = alarming
         self.before: deque[tuple[float, StateReason]] = deque(maxlen=_REMEMBERED)
-        """When each earlier state began (loop time), and the state; the oldest first."""
+        """The start (loop time) and the StateReason of each earlier state, the oldest first."""
 
     def note(self, state: StateReason, log: logging.Logger, *, is_last: bool = False) -> bool:
-        """Enter a state; return whether it differs from the current one."""
+        """Enter `state` and log a change; return whether the state differs from the previous one.
+
+        `is_last`: log the end of an alarming state at INFO, because the client stops.
+        """
         before, self.current = self.current, state
         if state.state == before.state:
             return False
@@ -455,7 +461,8 @@ class StateLog:
 
 
 def newest(failures: Iterable[Failure], contacts: Iterable[NodeHealth]) -> Failure:
-    """Return the latest of these failures and the last errors of these parties."""
+    """Return the latest error among `failures` and the last errors of `contacts`, with its time;
+    (0.0, None) without an error."""
     known = [*failures, *((contact.error_at, contact.error) for contact in contacts)]
     return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
 
@@ -472,8 +479,8 @@ LASTING = 5.0
 
 # Seconds between two checks of the waits.
 _INTERVAL = 1.0
-# A call that timed out and is repeated within so many seconds continues the same wait; within
-# `LASTING` seconds if it ended early.
+# A call that is repeated within so many seconds after it timed out continues the same wait. For a
+# call that timed out after less than `LASTING` seconds, the limit is `LASTING`.
 _GAP = 30.0
 # Limit of remembered calls that timed out.
 _MOST_LATE = 100
@@ -483,17 +490,17 @@ _MOST_NAMES = 5
 _LATE = (KafkaTimeoutError, OutOfTimeError, asyncio.TimeoutError, asyncio.CancelledError)
 
 Source = Callable[[float], Iterable["Stall"]]
-"""Returns the stalled partitions and requests of a client at a time (loop time)."""
+"""Returns the stalled partitions and requests of a client; the argument is the loop time."""
 
 
 class Stall:
-    """Something that a client waits for at one moment.
+    """A wait of a client, as of one check.
 
     Args:
-        kind: What the client waits for, such as "records of", which `partition` completes.
+        kind: What the client waits for, such as "records of", followed by the name of `partition`.
         since: The start of the wait (loop time).
         error: The last error, None without one.
-        error_at: The time of that error (loop time).
+        error_at: The time of `error` (loop time).
         reason: The reason in words; "" if unknown.
         is_logged: Whether the cause was already logged elsewhere.
     """
@@ -520,7 +527,7 @@ class Stall:
 
     @property
     def key(self) -> object:
-        """The identity of the wait across checks, in which the text may change."""
+        """The identity of the wait, stable across checks while the text of the wait may change."""
         return self.partition or self.kind.partition(" (")[0]
 
     @property
@@ -530,7 +537,7 @@ class Stall:
 
 
 class Wait:
-    """A call that waits; a context manager."""
+    """A context manager that lists a waiting call in `Waits`."""
 
     __slots__ = (
         "_is_logged",
@@ -577,7 +584,7 @@ class Wait:
 
     def note(self, error: BaseException) -> None:
         """Set the error of the last attempt."""
-        # Without the traceback, which would keep the callers of the failed call in memory.
+        # Store a copy without the traceback, which would keep the failed call's frames in memory.
         self.error = renewed(error)
         self.error_at = self._waits.time()
 
@@ -610,8 +617,8 @@ class Waits:
         self._late: dict[str, tuple[float, float]] = {}
         self._logged: dict[object, Stall] = {}
         self.is_followed = False
-        """Whether a producer or consumer uses this. Other clients need no list of waits, because
-        all of their calls have deadlines."""
+        """Whether a producer or consumer has called `follow`. Other clients need no list of waits,
+        because all of their calls have deadlines."""
         self._looked_at = self._loop.time()
         self._source: Source = lambda _: ()
         self._judge: Callable[[], bool] = lambda: False
@@ -619,8 +626,8 @@ class Waits:
     def follow(self, log: logging.Logger, source: Source, judge: Callable[[], bool]) -> None:
         """Include the waits that `source` returns, and use another logger.
 
-        `judge()` is called with each check, and returns whether the state of the client, which is
-        logged, explains all waits.
+        Each check calls `judge()`, which returns whether the logged state of the client explains
+        all waits.
         """
         self.is_followed = True
         self._log = SubjectLog(log, self._log.subject)
@@ -646,11 +653,11 @@ class Waits:
         return Wait(self, key, partitions, reason, why, is_logged)
 
     def time(self) -> float:
-        """Return the loop time, also outside of the loop."""
+        """Return the loop time, also when called from outside the running loop."""
         return self._loop.time()
 
     def begin(self, wait: Wait) -> None:
-        """Add a call."""
+        """Add a call. If the same call timed out recently, the new call continues its wait."""
         wait.since = now = self._loop.time()
         if self._late:
             since, ended_at = self._late.get(wait.key, (now, now))
@@ -659,7 +666,8 @@ class Waits:
         self._calls[wait] = None
 
     def end(self, wait: Wait, error: BaseException | None) -> None:
-        """Remove a call, which ended with `error` or without."""
+        """Remove a call. Remember it if it timed out, was cancelled, or failed after `LASTING`
+        seconds: the application may repeat it."""
         del self._calls[wait]
         now = self._loop.time()
         has_lasted = error is not None and now - wait.since >= LASTING
@@ -688,7 +696,8 @@ class Waits:
         return sorted(lasting, key=lambda stall: stall.since)
 
     def gauges(self) -> dict[str, float]:
-        """Return the number of lasting waits, and the age of the oldest one in seconds."""
+        """Return the gauges of the waits longer than `LASTING`: their number, and the age of the
+        oldest wait in seconds."""
         lasting = self.lasting()
         age = self._loop.time() - lasting[0].since if lasting else 0.0
         return {"stalled_count": len(lasting), "stalled_age": age}
@@ -704,15 +713,15 @@ class Waits:
 
     @property
     def has_stood_still(self) -> bool:
-        """Whether the event loop was blocked for a while: responses that have arrived meanwhile are
-        not read yet."""
+        """Whether the event loop was blocked since the last check: responses that arrived during
+        that time may not have been read yet."""
         return self._loop.time() - self._looked_at > 2 * _INTERVAL
 
     def look(self) -> None:
-        """Log new lasting waits, and those that have ended."""
+        """Log each wait once it exceeds `LASTING`, and once when it has ended."""
         is_explained = self._judge()
         if is_explained and not self._logged:
-            return  # nothing to log; skips the list of many partitions during an outage
+            return  # nothing to log; avoids listing many partitions during an outage
         lasting = {stall.key: stall for stall in self.lasting()}
         if not lasting and not self._logged:
             return
@@ -734,7 +743,8 @@ class Waits:
             self._log.info("Not waiting any more: %s", _described(ended))
 
     def _may_go_on(self, key: object) -> bool:
-        """Return whether a call timed out recently and may be repeated."""
+        """Return whether the call `key` timed out so recently that a repetition continues its
+        wait."""
         late = self._late.get(key) if isinstance(key, str) else None
         return late is not None and self._loop.time() - late[1] <= _GAP
 
@@ -747,7 +757,8 @@ def named(partitions: Collection[TopicPartition]) -> str:
 
 
 def _described(stalls: Iterable[Stall]) -> str:
-    """Return the waits and their reasons, with partitions grouped by the kind of error."""
+    """Return a text of the waits and their reasons; partitions with the same type of error are
+    grouped."""
     groups: dict[tuple[str, object], list[Stall]] = {}
     for stall in stalls:
         cause = type(stall.error) if stall.error is not None else stall.reason

@@ -20,13 +20,13 @@ __all__ = ["Interception"]
 T = TypeVar("T")
 
 _turn: ContextVar[Awaitable[Any] | None] = ContextVar("turn", default=None)
-"""The notification coroutine in whose context the code runs."""
+"""The notification coroutine that runs in this context, or that started this context's task."""
 
 _LONGEST = 30.0
 """Seconds that the coroutine of one notification may take."""
 
 _MOST = 1000
-"""Coroutines that may wait to run."""
+"""Largest number of coroutines that wait to run."""
 
 _FINISH = 10.0
 """Seconds that a stopping client waits for the coroutines."""
@@ -35,8 +35,8 @@ _FINISH = 10.0
 class Interception:
     """Calls interceptors in the order of their list, and logs their exceptions.
 
-    Owns the waiting coroutines of notifications, and the task of the running one. A task of the
-    client runs them one after the other.
+    Owns: the waiting coroutines of notifications, and the task of the running coroutine. A task of
+    the client calls `run()`, which runs the coroutines one after the other.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Interception:
         """
         Args:
             interceptors: Called in this order.
-            log: Where to log their exceptions.
+            log: The log for exceptions of the interceptors.
             options: Argument of `configure`, which the constructor calls.
-            drops: Drop the oldest coroutines while too many wait. Otherwise callers of `tell`
-                await `wait_for_room` before.
+            drops: Drop the oldest coroutines while too many wait. If False, callers of `tell`
+                await `wait_for_room` first.
         """
         self._interceptors = tuple(interceptors)
         self._drops = drops
@@ -113,9 +113,9 @@ class Interception:
             self._guard.complain(KafkaTimeoutError(f"{method} is slower than it is called"))
 
     async def wait_for_room(self, deadline: float) -> None:
-        """Wait while too many coroutines wait. Raises KafkaTimeoutError at `deadline`.
+        """Wait while too many coroutines wait. Raises KafkaTimeoutError at `deadline` (loop time).
 
-        Returns at once in the running coroutine, which would otherwise wait for itself.
+        Returns at once in the running coroutine, which must not wait for itself.
         """
         if self._is_inside:
             return
@@ -146,8 +146,9 @@ class Interception:
                 self._moved.set()
 
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
-        """Run one coroutine in a task of its own. So a cancellation of the coroutine differs from
-        one of `run()`, and a coroutine that ignores its cancellation does not block the others."""
+        """Run one coroutine in a separate task: a cancellation of the coroutine then differs from a
+        cancellation of `run()`, and a coroutine that ignores cancellation does not block others.
+        Raises the coroutine's exception, and KafkaTimeoutError if the coroutine takes too long."""
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
         self._current, self._turn = current, awaitable
         # A task that is cancelled before its first step does not close the coroutine.
@@ -167,7 +168,8 @@ class Interception:
     async def finish(self, deadline: float | None) -> None:
         """Wait until all coroutines have run, until `deadline` (loop time) at most.
 
-        If one of the coroutines stops the client, do not wait; it continues on its own.
+        If the running coroutine calls this by stopping the client, do not wait: the coroutine
+        continues in its task.
         """
         if self._is_inside:
             if self._current is not None:
@@ -187,12 +189,12 @@ class Interception:
 
     @property
     def _is_inside(self) -> bool:
-        """Whether the caller is the running coroutine, or a task started by it, for example through
-        `asyncio.gather`."""
+        """Whether the caller is the running coroutine, or a task that this coroutine started, for
+        example through `asyncio.gather`."""
         return self._turn is not None and _turn.get() is self._turn
 
     def close(self) -> None:
-        """Drop the waiting coroutines, and all later ones."""
+        """Drop the waiting coroutines and all later coroutines, and cancel the running one."""
         self._is_closed = True
         while self._waiting:
             _drop(self._waiting.popleft())
@@ -201,7 +203,7 @@ class Interception:
 
 
 async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
-    """Return the exception of `awaitable`; None if it returns."""
+    """Await `awaitable`, and return its exception; None if it succeeds."""
     _turn.set(awaitable)
     try:
         await awaitable
@@ -211,8 +213,9 @@ async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
 
 
 async def _result_of(awaitable: Awaitable[Any]) -> Any:
-    """Return the result of `awaitable`. Raises RuntimeError if it raises CancelledError because
-    something it awaited was cancelled. Python 3.10 cannot distinguish this from a cancellation."""
+    """Return the result of `awaitable`. Raises RuntimeError if `awaitable` raises CancelledError
+    while this task is not cancelled: it awaited a cancelled task or future. Python 3.10 cannot
+    distinguish the two cases, and raises CancelledError in both."""
     count = getattr(asyncio.current_task(), "cancelling", lambda: None)
     before = count()
     try:

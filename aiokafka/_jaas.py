@@ -2,8 +2,8 @@
 
 The form is `module flag key=value ...;`, tokenized as by Java's StreamTokenizer: words of letters,
 digits and `._-$`, strings in single or double quotes with escapes, and comments by `//`, `/* */`
-and `/`. Errors do not show the text, because it contains a password. They do not show unknown words
-either, which may be a part of the password.
+and `/`. Errors do not show the text, because it contains a password. Errors do not show unknown
+words either, because a word may be a part of the password.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _password(module: LoginModule) -> dict[str, Any]:
     known = {*_PASSWORD_OPTIONS, "serviceName"}
     if module.name == "ScramLoginModule":
         known.add("tokenauth")
-    # user_NAME options are for brokers, which have the passwords of all users here.
+    # Options such as user_alice have the passwords of all users. Only brokers use these options.
     _refuse_others(module, known, "user_")
     for name in _PASSWORD_OPTIONS:
         if name not in module.options:

@@ -1,4 +1,4 @@
-"""How the modules of the package are loaded: compiled or as sources, at once or when used."""
+"""Control how modules of the package are loaded: compiled or as sources, at once or on demand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SourceFinder", "install", "is_compiled", "is_main", "on_demand"]
 def is_main() -> bool:
     """Return whether this is the main interpreter of the process.
 
-    The extensions can be loaded by one interpreter only, so all others run the sources.
+    Only one interpreter can load the extension modules, so subinterpreters run the sources.
     """
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
@@ -29,11 +29,11 @@ def is_main() -> bool:
     return True
 
 
-# -- Submodules that `import aiokafka` makes reachable, as in aiokafka, and loads when used
+# -- Load submodules on first attribute access; in aiokafka, `import aiokafka` loads them
 
 
 def on_demand(package: str, *names: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package, which imports its modules of these `names`."""
+    """Return a `__getattr__` for `package` that imports the submodules `names` on first access."""
 
     def load(name: str) -> Any:
         if name not in names:
@@ -50,7 +50,7 @@ def on_demand(package: str, *names: str) -> Callable[[str], Any]:
 
 
 class SourceFinder:
-    """Finds the modules of one package by their sources only: an entry of `sys.meta_path`.
+    """An entry of `sys.meta_path` that finds only the sources of the modules of one package.
 
     It does not derive from ``MetaPathFinder``, whose import costs every program 10 ms.
     """
@@ -70,20 +70,21 @@ class SourceFinder:
                 finder = FileFinder(entry, (SourceFileLoader, SOURCE_SUFFIXES))
                 self._finders[entry] = finder
             spec = finder.find_spec(fullname)
-            # The spec of a directory without __init__.py has no loader: leave it to others.
+            # The spec of a directory without __init__.py has no loader: leave it to other finders.
             if spec is not None and spec.loader is not None:
                 return spec
         return None
 
 
 def install() -> None:
-    """Make sources win over extensions for every module of the package not yet imported."""
+    """Load all modules of the package that are not yet imported from their sources."""
     if not any(isinstance(finder, SourceFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, SourceFinder("aiokafka"))
 
 
 @lru_cache(maxsize=1)
 def is_compiled() -> bool:
-    """Return whether the inner loops are compiled."""
+    """Return whether Python loads the compiled extension modules instead of their `.py` sources
+    (checked by `aiokafka.partitioner`)."""
     spec = find_spec("aiokafka.partitioner")
     return spec is not None and not str(spec.origin).endswith(".py")

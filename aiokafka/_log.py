@@ -15,12 +15,13 @@ __all__ = ["Subject", "SubjectLog", "about"]
 
 
 class Subject(str):
-    """A name in log lines, such as "Consumer c of group g", with the same facts as fields."""
+    """A name in log lines, such as "Consumer c of group g", and its parts as fields of log
+    records."""
 
     fields: Mapping[str, object]
 
     def __new__(cls, text: str, **fields: object) -> Self:
-        """Return `text` with these fields, without those that are None."""
+        """Return `text` with `fields`, except fields that are None."""
         made = super().__new__(cls, text)
         made.fields = {name: value for name, value in fields.items() if value is not None}
         return made
@@ -34,11 +35,12 @@ def about(subject: str) -> dict[str, object]:
 class SubjectLog:
     """A logger whose lines start with its subject, such as "Consumer c of group g".
 
-    A process may have many clients, and by default all consumers have the same client id. The
-    methods are those of `logging.Logger`; lines have the location of the caller.
+    Lines start with the subject because client ids are not unique: by default all consumers share
+    one. The methods are those of `logging.Logger`; log records have the location of the caller.
 
-    Log records have the fields of the subject and of `Subject` arguments, and `topic` and
-    `partition` of TopicPartition arguments. Other fields are given by name, as in `node_id=1`.
+    Each LogRecord gets the fields of the subject and of `Subject` arguments as attributes; a
+    TopicPartition argument adds `topic` and `partition`. Pass further fields by keyword, such as
+    `node_id=1`.
     """
 
     __slots__ = ("_logger", "subject")

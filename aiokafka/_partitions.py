@@ -13,21 +13,22 @@ _ALLOWED = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
 class TopicPartition(NamedTuple):
-    """A topic and one of its partitions."""
+    """A topic and the number of one of its partitions."""
 
     topic: str
     partition: int
 
 
-# Users and pickles import it from there. It is defined here for `aiokafka.errors`.
+# Programs and pickles import TopicPartition from `aiokafka.structs`. It is defined here, because
+# `aiokafka.errors` imports it.
 TopicPartition.__module__ = "aiokafka.structs"
 
 
 def as_partition(value: Any, rule: str = "Key should be TopicPartition instance") -> TopicPartition:
     """Return `value` as a TopicPartition.
 
-    Any tuple of a topic and a number can stand for one, such as another library's named tuple.
-    Raises TypeError, whose text begins with `rule`, for anything else.
+    Accepts any tuple of a topic and a number, such as another library's named tuple. Raises
+    TypeError, whose text begins with `rule`, for any other value.
     """
     if type(value) is TopicPartition:
         return value
@@ -39,10 +40,10 @@ def as_partition(value: Any, rule: str = "Key should be TopicPartition instance"
 
 
 def split_offset(value: Any) -> tuple[Any, Any, int]:
-    """Return the offset, the metadata and the leader epoch (-1: none) of an offset argument.
+    """Return the offset, the metadata and the leader epoch (-1: unknown) of an offset argument.
 
-    That is an int, a pair, an OffsetAndMetadata, or a named tuple of another library with an epoch.
-    Offset and metadata are not checked. Raises ValueError for anything else.
+    `value` is an int, a pair, an OffsetAndMetadata, or a named tuple of another library with an
+    epoch. Raises ValueError for any other value. Offset and metadata are not checked.
     """
     if isinstance(value, int):
         return value, "", -1

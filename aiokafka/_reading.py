@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets requests and responses, for consumers and range readers. Pure."""
+"""Fetch and ListOffsets requests and responses, for consumers and range readers. No I/O."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class FencedEpochs:
     """Leader epochs that were rejected with FENCED_LEADER_EPOCH.
 
     Usually the next metadata has the new epoch. But during a reassignment, which may take hours,
-    the metadata of Kafka 2.1 to 2.3 keeps the former epoch, and the leader rejects every request
-    with it (KAFKA-9212). After a few errors requests then omit the epoch.
+    the metadata of Kafka 2.1 to 2.3 keeps the previous epoch, and the leader rejects every request
+    with this epoch (KAFKA-9212). After a few such errors, requests omit the epoch.
     """
 
     def __init__(self, versions: Callable[[int], BrokerVersions | None]) -> None:
@@ -84,16 +84,16 @@ class FencedEpochs:
         self._fenced: dict[TopicPartition, tuple[int, int]] = {}  # epoch and number of errors
 
     def epoch_to_send(self, tp: TopicPartition, epoch: int) -> int:
-        """Return the leader epoch for a request: `epoch`, or -1 if the leader keeps rejecting
-        it."""
+        """Return the leader epoch for a request: `epoch`, or -1 if the leader has rejected this
+        epoch several times."""
         fenced, errors = self._fenced.get(tp, (_NO_EPOCH, 0))
         return _NO_EPOCH if epoch == fenced and errors > _MOST_FENCED else epoch
 
     def on_error(
         self, node_id: int, tp: TopicPartition, epoch: int, error: type[BrokerResponseError]
     ) -> None:
-        """Count the error of a request with `epoch`, if it is FENCED_LEADER_EPOCH from a broker
-        with KAFKA-9212."""
+        """Count the error of a request with `epoch`, if the error is FENCED_LEADER_EPOCH and the
+        broker has the bug KAFKA-9212."""
         versions = self._versions(node_id)
         if error is not FencedLeaderEpoch or versions is None:
             return
@@ -122,7 +122,7 @@ Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
 
 
 def by_topic(items: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[tuple[int, V]]]:
-    """Group values of partitions by topic, as in requests."""
+    """Return (partition number, value) pairs by topic, as in requests."""
     topics: dict[str, list[tuple[int, V]]] = {}
     for tp, value in items:
         topics.setdefault(tp.topic, []).append((tp.partition, value))
@@ -134,7 +134,7 @@ def list_offsets(
     leader_epoch: Callable[[TopicPartition], int],
     isolation_level: int = 0,
 ) -> ListOffsetsRequest:
-    """Return a ListOffsets request. `wanted` has a timestamp, EARLIEST or LATEST by partition."""
+    """Return a ListOffsets request. `wanted`: by partition, a timestamp, EARLIEST or LATEST."""
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation_level,
@@ -173,7 +173,7 @@ def offsets_in(response: ListOffsetsResponse) -> Offsets:
 
 # -- Fetch requests
 
-# Bytes of a response beside its records.
+# Upper limits of the bytes of a response without its records.
 _RESPONSE_OVERHEAD = 1024
 _PARTITION_OVERHEAD = 400
 
@@ -191,7 +191,7 @@ def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[Fe
     """Return these partitions grouped by topic, as in a request, in the given order."""
     topics: dict[tuple[str, bytes], FetchTopic] = {}
     for tp, spec in entries:
-        # A deleted topic and its successor have the same name and different ids.
+        # A deleted topic and a recreated topic have the same name and different ids.
         key = tp.topic, spec.topic_id
         topic = topics.get(key)
         if topic is None:
@@ -208,8 +208,8 @@ def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[Fe
 
 
 def max_record_bytes(nbytes: int, partitions: int) -> int:
-    """Return how many bytes of records fit into a response of `nbytes` for so many partitions;
-    0 or less if none fit."""
+    """Return how many bytes of records fit into a response of `nbytes` with this number of
+    partitions; 0 or less if no record fits."""
     return nbytes - _RESPONSE_OVERHEAD - _PARTITION_OVERHEAD * partitions
 
 
@@ -221,8 +221,8 @@ def partitions_in(
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """Yield each partition of a response with its data.
 
-    Responses up to version 12 have topic names, later ones topic ids: `names` has the requested
-    topics by id. Topics with other ids are skipped.
+    Responses up to version 12 have topic names, later versions have topic ids: `names` has the
+    names of the requested topics by id. Topics with other ids are skipped.
     """
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id)
@@ -232,7 +232,8 @@ def partitions_in(
 
 
 def named_leader(data: PartitionData) -> tuple[int, int] | None:
-    """Return the node id and epoch of the new leader in an error response (KIP-951), if any."""
+    """Return the node id and epoch of the new leader in an error response (KIP-951); None if the
+    response has no error or no leader."""
     leader = data.current_leader
     is_named = data.error_code and leader.leader_id >= 0 and leader.leader_epoch >= 0
     return (leader.leader_id, leader.leader_epoch) if is_named else None
@@ -248,7 +249,7 @@ def named_leaders(
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[BrokerMetadata]]:
     """Return `named_leader` of all partitions in a response, and `named_brokers`.
 
-    `names` is that of `partitions_in`. Topics whose present id, `id_of(name)`, differs are skipped.
+    `names`: as for `partitions_in`. Topics whose present id, `id_of(name)`, differs are skipped.
     """
     current = {id_: name for id_, name in names.items() if id_of(name) == id_}
     found = {tp: named_leader(data) for tp, data in partitions_in(response, current)}
@@ -263,7 +264,8 @@ MAX_OFFSET = 2**63 - 1
 # Errors without `invalid_metadata` after which the metadata may still be outdated.
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
-# Errors of a broker that is not the leader, and how many in a row the metadata may cause.
+# Errors of a broker that is not the leader. More than this number in a row make the metadata
+# doubtful.
 _NOT_THE_LEADER = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpoch.errno})
 _MOST_WRONG_LEADERS = 2
 
@@ -275,7 +277,7 @@ class Fetched(NamedTuple):
     data: Any
     scan: Scan
     aborted: list[tuple[int, int]]
-    """(producer id, first offset) of each aborted transaction in it."""
+    """(producer id, first offset) of each aborted transaction in the record set."""
 
     @property
     def response_bytes(self) -> int:
@@ -292,21 +294,21 @@ class BatchTooLarge(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """An error for the application. `failure` makes a new exception for each waiter."""
+    """An error for the application. `failure` makes a new exception for each call that raises."""
 
     failure: Failure
     is_retriable: bool
 
 
 class RetryLater(NamedTuple):
-    """A transient error."""
+    """An error to retry the fetch after. `is_stale_metadata`: the metadata may be outdated."""
 
     error: type[BrokerResponseError]
     is_stale_metadata: bool
 
 
 class OutOfRange(NamedTuple):
-    """OFFSET_OUT_OF_RANGE."""
+    """The broker returned OFFSET_OUT_OF_RANGE. `failure` makes the exception."""
 
     failure: Failure
 
@@ -319,7 +321,7 @@ def read_partition(
 ) -> PartitionResult:
     """Return the result of a fetch of one partition from `offset` on.
 
-    The scan ends at the batch that reaches offset `until`.
+    The scan of the batch headers ends after the batch that reaches offset `until`.
     """
     if data.error_code:
         return _read_error(tp, offset, for_code(data.error_code))
@@ -336,13 +338,14 @@ def read_partition(
 
 
 def is_transient(error: KafkaError | type[KafkaError]) -> bool:
-    """Return whether a retry may succeed: also after UNKNOWN_SERVER_ERROR."""
+    """Return whether a retry may succeed: after a retriable error or UNKNOWN_SERVER_ERROR."""
     return error.retriable or getattr(error, "errno", 0) == UnknownError.errno
 
 
 def doubts_metadata(error: KafkaError | type[KafkaError], failures: int) -> bool:
-    """Return whether the metadata is probably outdated: the broker that it names as the leader has
-    denied to be the leader several times. The source of the metadata may be partitioned off."""
+    """Return whether the metadata is probably outdated: the broker that is the leader by metadata
+    has returned an error such as NOT_LEADER_OR_FOLLOWER several times. The broker that the metadata
+    comes from may be partitioned off."""
     return getattr(error, "errno", 0) in _NOT_THE_LEADER and failures > _MOST_WRONG_LEADERS
 
 

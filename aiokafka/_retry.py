@@ -31,8 +31,8 @@ __all__ = [
 T = TypeVar("T")
 
 MOST_PROMPT_ATTEMPTS = 3
-"""Limit of attempts in a row without a backoff when each error response names another leader: two
-brokers may name each other."""
+"""Limit of consecutive attempts without backoff when each error response names another leader: two
+brokers may name each other again and again."""
 
 # 2 ** 64 exceeds any maximum; larger exponents would overflow the float.
 _MAX_DOUBLINGS = 64
@@ -60,7 +60,7 @@ class Backoff:
         return delay
 
     def peek(self) -> float:
-        """Return the delay for the failures so far, without counting another one."""
+        """Return the delay for the failures so far, without counting a new failure."""
         exponent = min(self.failures, _MAX_DOUBLINGS)
         delay = min(self._initial * self._multiplier**exponent, self._maximum)
         return delay * random.uniform(1.0 - self._jitter, 1.0 + self._jitter)
@@ -71,8 +71,8 @@ class Backoff:
 
 
 class OutOfTimeError(Exception):
-    """The deadline of a retry loop. `failure` is the error of the last attempt, None without
-    one."""
+    """Raised at the deadline of a retry loop. `failure` is the error of the last failed attempt,
+    None if no attempt has failed."""
 
     def __init__(self, failure: KafkaError | None) -> None:
         super().__init__(str(failure))
@@ -80,7 +80,7 @@ class OutOfTimeError(Exception):
 
 
 def is_retriable(error: KafkaError) -> bool:
-    """Return `error.retriable`: the default of `until`."""
+    """Return `error.retriable`: the default `passes` of `until`."""
     return error.retriable
 
 
@@ -109,13 +109,13 @@ async def until(
             raise OutOfTimeError(failure) from failure
         except KafkaError as error:
             if not passes(error):
-                # The inner call had no time for an attempt; the last failure tells more.
+                # The inner call had no time for an attempt: raise the error of the last attempt.
                 knows_nothing = isinstance(error, KafkaTimeoutError) and error.__cause__ is None
                 if knows_nothing and failure is not None:
                     raise OutOfTimeError(failure) from failure
                 raise
             failure = error
-        # At most until the deadline, at which the caller gets the error.
+        # Sleep at most until the deadline, so that the caller gets the error in time.
         await asyncio.sleep(max(0.0, min(pause(failure), deadline - loop.time())))
         if loop.time() >= deadline:
             raise OutOfTimeError(failure) from failure
@@ -144,20 +144,20 @@ def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[],
 # -- Choose a broker for a request that any broker can serve
 
 
-# The share of the remaining time for an attempt if there are other brokers, and if the only broker
-# is asked twice (a response may get lost). The minimum in seconds: a shorter attempt would end with
-# "no response" and replace a better error.
+# The share of the remaining time for one attempt: `_PART` if there are other brokers,
+# `_PART_OF_ONLY` for the first attempt at the only broker (a response may get lost). `_LEAST` is
+# the minimum in seconds: a shorter attempt would replace a better error by "no response".
 _PART = 1 / 3
 _PART_OF_ONLY = 1 / 2
 _LEAST = 0.2
-# The maximum in seconds if there are other brokers: `start()` may have minutes.
+# The maximum in seconds if there are other brokers: the deadline of `start()` may be minutes away.
 _LONGEST = 10.0
 
 
 class RetryNodes:
-    """Chooses a broker for each attempt of a retry loop, avoiding those that failed.
+    """Chooses a broker for each attempt of a retry loop, avoiding brokers that failed.
 
-    Owns the failed brokers. Once all have failed, only the last one is avoided.
+    Once all brokers have failed, only the broker that failed last is avoided.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -167,9 +167,10 @@ class RetryNodes:
     async def ask(self, attempt: Callable[[int], Awaitable[T]], deadline: float) -> T:
         """Return the result of `attempt` for the node id of a broker.
 
-        An attempt has a third of the time until `deadline` (loop time), between 0.2 s and 10 s, so
-        that other brokers can be asked; the last broker has all of the time, the only broker at
-        first half of it. Raises what `attempt` raises, RequestTimedOutError without a response,
+        While other brokers have not failed, an attempt gets a third of the time until `deadline`
+        (loop time), between 0.2 s and 10 s. The last of several brokers gets all remaining time;
+        the only broker of a cluster gets half of the time in its first attempt, then all. Raises
+        what `attempt` raises, RequestTimedOutError at the end of the attempt's share,
         asyncio.TimeoutError at the deadline, and KafkaConnectionError when no broker is known.
         """
         node_id = self._client.get_random_node(self._failed)
@@ -199,5 +200,5 @@ class RetryNodes:
     def _add_failed(self, node_id: int) -> None:
         self._failed.add(node_id)
         if self._failed.issuperset(self._client.cluster.node_ids):
-            # All have failed: start again, without the last one.
+            # All brokers have failed: try again all but the last one.
             self._failed = {node_id}

@@ -45,7 +45,7 @@ _GRACE = 0.1
 
 
 class TaskOwner:
-    """Starts tasks, and cancels all when one fails.
+    """Starts tasks, and cancels all of its tasks when a task fails.
 
     Owns the running tasks (oldest first), the context that they run in, and `failure`, the first
     exception of a task. A failed task cancels the others; then `on_failure(exception)` is called
@@ -65,21 +65,21 @@ class TaskOwner:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `stop()` was called or a task failed. Then no task can be started."""
+        """Whether `stop()` was called or a task failed, so that no further task can be started."""
         return self._stopping
 
     def keep_context(self) -> None:
         """Run all later tasks in the context variables of this call.
 
-        Otherwise a task runs in the context of the call that happens to start it, such as a web
-        request: it would log and trace as that request, and keep it in memory.
+        Without this, a task runs in the context of the call that starts it, such as a web request:
+        the task would log and trace as that request, and keep the request in memory.
         """
         self._context = copy_context()
 
     @property
     def context(self) -> Context:
         """A new copy of the context variables that tasks run in."""
-        # A context cannot be entered twice, and an eager task may start others.
+        # A context cannot be entered again while it is active, and an eager task may start others.
         return copy_context() if self._context is None else self._context.copy()
 
     def start(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -95,15 +95,15 @@ class TaskOwner:
         create = asyncio.get_running_loop().create_task
         task = self.context.run(create, coro, name=f"{self.name}:{name}")
         self._tasks[task] = None
-        # Not a wrapper coroutine: if cancelled before its first step, it would leave `coro`
-        # un-awaited.
+        # A done callback and not a wrapper coroutine: a wrapper that is cancelled before its first
+        # step would leave `coro` un-awaited.
         task.add_done_callback(self._on_done, context=self.context)
         return task
 
     def fail(self, name: str, error: BaseException) -> None:
-        """Fail as if a task had failed, for a callback, which has no task.
+        """Fail the owner as if a task had failed: for errors in callbacks, which run in no task.
 
-        `name` is the name of the work in the log.
+        `name` is the name of the callback's work in the log.
         """
         self._report(f"{self.name}:{name}", error)
 
@@ -113,8 +113,8 @@ class TaskOwner:
             raise renewed(self.failure) from self.failure
 
     async def stop(self, deadline: float | None = None) -> None:
-        """Cancel every task and wait until all have ended, at most until `deadline` (loop time;
-        None: no limit).
+        """Cancel every task and wait until all tasks have ended, at most until `deadline` (loop
+        time; None: no limit).
 
         May be called from one of the tasks (which is not cancelled), and repeatedly, also after a
         cancelled call. Tasks that still run at the deadline are logged by name.
@@ -123,8 +123,8 @@ class TaskOwner:
         await self.wait(deadline)
 
     async def wait(self, deadline: float | None = None) -> None:
-        """Wait as `stop()` does, after `cancel()`. Does not cancel again, which would interrupt
-        cleanups."""
+        """Wait until all tasks have ended, as `stop()` does, after `cancel()`. The tasks are not
+        cancelled again: a second cancellation would interrupt their cleanup."""
         pending = self._others()
         if not pending:
             return
@@ -137,23 +137,23 @@ class TaskOwner:
             log.warning("%s: still running at the deadline of stop(): %s", self.name, names)
 
     def is_ending_us(self) -> bool:
-        """Return whether a CancelledError cancels the running task.
+        """Return whether a caught CancelledError cancels the running task.
 
-        Otherwise it came from an application's function, which awaited a cancelled task, for
-        example, and is an error of that function. On Python 3.10 the result is whether the owner
-        stops.
+        If not, an application's function has raised it, for example by awaiting a cancelled task:
+        then it is an error of that function. Python 3.10 cannot distinguish the two, so there the
+        result is whether the owner is stopping.
         """
         count = getattr(asyncio.current_task(), "cancelling", None)
         return self._stopping if count is None else count() > 0
 
     def cancel(self) -> None:
-        """Cancel all tasks without waiting for their ends."""
+        """Cancel all tasks, except the calling one, without waiting until they have ended."""
         self._stopping = True
         for task in self._others():
             task.cancel()
 
     def release(self, task: asyncio.Task[Any]) -> None:
-        """Disown a task: it is not cancelled with the others."""
+        """Remove a task from the owner, which then no longer cancels it."""
         self._tasks.pop(task, None)
 
     def _others(self) -> list[asyncio.Task[Any]]:
@@ -168,8 +168,8 @@ class TaskOwner:
             if error is not None:
                 self._report(task.get_name(), error)
         elif not self._stopping:
-            # `asyncio.run()` cancels all tasks and closes the loop soon after that. Then the
-            # application only forgot to stop this object, which warns by itself.
+            # Do not fail at once: `asyncio.run()` also cancels all tasks, and closes the loop soon
+            # after. Then the application only forgot to stop this object, which warns about that.
             task.get_loop().call_later(_GRACE, self._on_lost, task.get_name())
 
     def _report(self, name: str, error: BaseException) -> None:
@@ -195,10 +195,10 @@ class TaskOwner:
 
 
 def is_told_to_end() -> bool:
-    """Return whether a CancelledError cancels the running task.
+    """Return whether a caught CancelledError cancels the running task.
 
-    Otherwise it came from an application's function, which awaited a cancelled task, for example,
-    and is an error of that function. Always True on Python 3.10.
+    If not, an application's function has raised it, for example by awaiting a cancelled task: then
+    it is an error of that function. Always True on Python 3.10, which cannot distinguish the two.
     """
     count = getattr(asyncio.current_task(), "cancelling", None)
     return count is None or count() > 0
@@ -223,7 +223,7 @@ async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) ->
 
 
 async def unless(over: Coroutine[Any, Any, object], call: Coroutine[Any, Any, T]) -> T | None:
-    """Return the result of `call`; cancel it and return None when `over` returns first."""
+    """Return the result of `call`; cancel `call` and return None when `over` ends first."""
     calling, ending = asyncio.ensure_future(call), asyncio.ensure_future(over)
     try:
         await asyncio.wait((calling, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -273,13 +273,13 @@ async def _end(calls: Collection[asyncio.Future[Any]]) -> None:
 class SharedStart:
     """Runs the work of a `start()` once for all concurrent calls.
 
-    Programs that start a shared client on first use make concurrent calls. One of them does the
-    work, the others wait:
+    Programs that start a shared client on first use make concurrent calls. One call does the work,
+    the other calls wait:
 
-    1. The work succeeds. The others return.
-    2. The work fails. The others raise copies of its error. A later call tries again.
-    3. The working call is cancelled. The next call continues the work.
-    4. The last call is cancelled, while it works or waits. The partial work is undone.
+    1. The work succeeds. The waiting calls return.
+    2. The work fails. The waiting calls raise copies of the error. A later call tries again.
+    3. The working call is cancelled. The next waiting call continues the work.
+    4. The last remaining call is cancelled. The partial work is undone.
 
     Owns the lock, the number of calls, and the error that they share.
     """
@@ -294,7 +294,7 @@ class SharedStart:
     async def run(
         self, work: Callable[[], Awaitable[None]], undo: Callable[[], Awaitable[None]]
     ) -> None:
-        """Return when `work()` is done; raises what it raises.
+        """Return when `work()` is done; raise the errors of `work()`.
 
         `work()` must return at once when the work is already done, and continue the work of a
         cancelled call. `undo()` reverts partial work.
@@ -309,14 +309,14 @@ class SharedStart:
         except asyncio.CancelledError:
             if self._is_half_done and self._calls == 1:
                 self._is_half_done = False
-                # Under the lock: a new call must not work while the partial work is undone.
+                # Hold the lock: a new call must not work while the partial work is undone.
                 async with self._turn:
                     await undo()
             raise
         finally:
             self._calls -= 1
             if not self._calls:
-                # Its traceback would keep the objects of the work in memory.
+                # The traceback of the failure would keep the objects of the work in memory.
                 self._failure = None
 
     async def _work(
@@ -338,7 +338,7 @@ class SharedStart:
 # -- The event loop of a client object
 
 
-# Programs have warning filters for these beginnings.
+# Applications filter warnings by these prefixes, which are those of aiokafka.
 OF_CONSUMERS = "The loop argument is deprecated since 0.7.1, and scheduled for removal in 0.9.0: "
 OF_PRODUCERS = (
     "The `loop` parameter has been deprecated since 0.7.1 and will be removed in a future release. "
@@ -349,9 +349,10 @@ OF_PRODUCERS = (
 def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventLoop]:
     """Yield the event loop of an object of class `name` that is constructed in this block.
 
-    That is the running loop, or else the argument `loop`, which then looks like the running loop
-    inside the block; nothing may be scheduled there. Raises RuntimeError without a loop, TypeError
-    if `loop` is no event loop. The warning about a given `loop` starts with `opening`.
+    The event loop is the running loop. Without a running loop it is the argument `loop`, which
+    `asyncio.get_running_loop()` then returns inside the block; the block must not schedule
+    anything. Raises RuntimeError without either loop, TypeError if `loop` is not an event loop.
+    The warning about the argument `loop` starts with `opening`.
     """
     if loop is not None and not isinstance(loop, AbstractEventLoop):
         raise TypeError(f"loop: must be an event loop or None, not {type(loop).__name__}")
@@ -372,7 +373,7 @@ def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventL
         f"{opening}{name}(loop=...) without a running event loop: make it inside a coroutine "
         "instead"
     )
-    # The parts of the object ask for the running loop.
+    # The constructors of the object's parts call get_running_loop().
     asyncio._set_running_loop(loop)
     try:
         yield loop
@@ -381,8 +382,8 @@ def made_for(loop: Any, name: str, opening: str = "") -> Iterator[AbstractEventL
 
 
 def origin(loop: AbstractEventLoop) -> dict[str, Any]:
-    """Return the traceback of the constructor call for an exception handler, in debug mode, as
-    asyncio does for tasks and futures."""
+    """Return the stack of the constructor call, as asyncio passes it for tasks and futures to the
+    loop's exception handler; {} unless the loop is in debug mode."""
     if not loop.get_debug():
         return {}
     return {"source_traceback": traceback.extract_stack(sys._getframe(2))}
@@ -392,7 +393,7 @@ def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:
     """Raise IllegalStateError if the running event loop is not `loop`, to which an object of class
     `name` belongs.
 
-    Without this check asyncio would raise an obscure error, or wait forever.
+    Without this check asyncio would raise an unrelated error, or wait forever.
     """
     try:
         running = asyncio.get_running_loop()

@@ -29,20 +29,20 @@ else:
 def later(path: str) -> Any:
     """Return a stand-in for the type at `path`, whose module is imported when hints are evaluated.
 
-    For modules that a program may never need, or that import the module with the annotation.
-    `typing` accepts it as a type, except with type parameters.
+    Used for a type whose module a program may never need, or whose module imports the annotated
+    module. `typing` accepts the stand-in as a type, but not with type parameters.
     """
     module, _, name = path.rpartition(".")
     stand_in = ForwardRef(f"__import__({module!r}, fromlist=({name!r},)).{name}")
     if sys.version_info >= (3, 11):
         return stand_in
-    return Annotated[stand_in, "later"]  # a bare one cannot be part of a union there
+    return Annotated[stand_in, "later"]  # in Python 3.10 a union accepts no bare ForwardRef
 
 
 # -- Types of keys and values, of records and clients
 
-# Without type parameters, keys and values have any type, as with `list`. A client constructed
-# without (de)serializers is one of bytes.
+# Without type parameters, keys and values are Any, as with `list`. In a client constructed without
+# (de)serializers, keys and values are bytes.
 
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
         def __call__(self, data: Given, /) -> bytes | None: ...
 
-    # Pyright infers types from defaults, Mypy from those of the type variables.
+    # Pyright infers types from default arguments, Mypy from the defaults of type variables.
     def as_it_is(data: bytes) -> bytes | None:
         """The default deserializer: return the bytes."""
 

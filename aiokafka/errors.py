@@ -24,20 +24,21 @@ else:
 class KafkaError(RuntimeError):
     """Root of the errors of this package.
 
-    The class attributes say what sort of error it is; the caller decides what to do about it.
+    The class attributes classify the error, for callers that decide how to handle it.
     """
 
     retriable: ClassVar[bool] = False
-    """The same call may succeed when it is made again after a while."""
+    """Whether the same call may succeed when it is retried later."""
 
     invalid_metadata: ClassVar[bool] = False
-    """The client's metadata of the cluster is out of date."""
+    """Whether the error means that the client's metadata of the cluster is out of date."""
 
     is_fatal: ClassVar[bool] = False
-    """The client object cannot go on: close it, mend the cause, and make another one (KIP-1050)."""
+    """Whether the client object is unusable: stop it, remove the cause, and create a new client
+    (KIP-1050)."""
 
     requires_abort: ClassVar[bool] = False
-    """The running transaction has to be aborted; the producer can go on afterwards (KIP-1050)."""
+    """Whether the transaction must be aborted; the producer can continue after that (KIP-1050)."""
 
     def __str__(self) -> str:
         name = type(self).__name__
@@ -52,15 +53,15 @@ class BrokerResponseError(KafkaError):
     """The broker responded with an error code."""
 
     errno: ClassVar[int] = -1
-    """The code in Kafka's protocol."""
+    """The error code in Kafka's protocol."""
 
     message: ClassVar[str] = "BROKER_RESPONSE_ERROR"
     """Name of the error in capitals."""
 
     description: ClassVar[str] = ""
-    """What Kafka means by the code, and which setting of the broker limits the value if one does.
+    """The meaning of the error code, with the broker setting that limits the value, if any.
 
-    The text of an error ends with it, unless the text says it already.
+    `str(error)` ends with the description, unless the text already contains it.
     """
 
     def __init_subclass__(
@@ -110,8 +111,8 @@ _unknown_errors: dict[int, type[BrokerResponseError]] = {}
 def for_code(error_code: int) -> type[BrokerResponseError]:
     """Return the class of an error code.
 
-    A code that this version does not know gives a subclass of `UnknownError` that keeps the
-    number in `errno`. Code 0 gives `NoError`.
+    For a code that this version does not know, return a subclass of `UnknownError` with the code in
+    `errno`. For code 0, return `NoError`.
     """
     known = kafka_errors.get(error_code) or _unknown_errors.get(error_code)
     if known is not None:
@@ -145,13 +146,14 @@ class IllegalArgumentError(KafkaError):
 class WrongArgument(IllegalArgumentError, ValueError, AssertionError):
     """An argument of a call to the producer is not valid.
 
-    It is a ValueError by meaning, a KafkaError for those who catch these, and the AssertionError
-    that aiokafka raised.
+    Callers may catch it as ValueError, as KafkaError, and as AssertionError, which aiokafka raised
+    here.
     """
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped while a call waited for records or a broker, or before it."""
+    """The consumer was stopped before the call, or while the call waited for records or a
+    broker."""
 
 
 class IllegalOperation(Exception):
@@ -161,8 +163,8 @@ class IllegalOperation(Exception):
 class TransactionStateError(IllegalOperation, IllegalStateError, AssertionError):
     """The producer's transaction is not in a state that allows the call.
 
-    It is caught as `IllegalOperation`, as `KafkaError`, and as the `AssertionError` that aiokafka
-    raised here.
+    Callers may catch it as `IllegalOperation`, as `KafkaError`, and as `AssertionError`, which
+    aiokafka raised here.
     """
 
 
@@ -189,9 +191,9 @@ class KafkaConnectionError(KafkaError):
 
 
 class KafkaUnreachableError(KafkaConnectionError):
-    """The brokers that a consumer needs have not answered for `unreachable_timeout_ms`.
+    """The brokers that a consumer needs have not responded for `unreachable_timeout_ms`.
 
-    The consumer goes on trying: the same call works again when they answer.
+    The consumer keeps retrying: the same call works again when the brokers respond.
     """
 
     def __init__(
@@ -204,11 +206,11 @@ class KafkaUnreachableError(KafkaConnectionError):
         names = ", ".join(parties) or "no broker"
         super().__init__(f"no answer for {unreachable_ms / 1000:.1f} s from {names}{cause}")
         self.parties = parties
-        """Who does not answer, such as "Broker 1"."""
+        """The names of the parties that do not respond, such as "Broker 1"."""
         self.unreachable_ms = unreachable_ms
-        """For how long."""
+        """The duration of the outage in milliseconds."""
         self.last_error = last_error
-        """What the last attempt ended with; None when there was no answer at all."""
+        """The error of the last attempt; None if requests only got no response."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.parties, self.unreachable_ms, self.last_error)
@@ -268,13 +270,13 @@ class CorrelationIdError(KafkaProtocolError):
 
 
 class Cancelled(KafkaError):
-    """The request was given up before its response came."""
+    """The request was cancelled before its response arrived."""
 
     retriable = True
 
 
 class TooManyInFlightRequests(KafkaError):
-    """The connection has as many unanswered requests as it may have."""
+    """The connection has reached its limit of in-flight requests."""
 
     retriable = True
 
@@ -293,23 +295,23 @@ class MetadataEmptyBrokerList(KafkaError):
 
 
 class UnrecognizedBrokerVersion(KafkaError):
-    """The version of the broker could not be found out."""
+    """The version of the broker could not be determined."""
 
 
 class IncompatibleBrokerVersion(KafkaError):
-    """Client and broker have no version of a request in common, or a feature is missing there."""
+    """Client and broker have no version of a request in common, or the broker lacks a feature."""
 
     is_fatal = True
 
 
 class AuthenticationFailedError(KafkaError):
-    """The broker, or the client, did not accept the other's credentials."""
+    """The broker rejected the client's credentials, or the client rejected the broker's."""
 
     is_fatal = True
 
 
 class AuthenticationMethodNotSupported(KafkaError):
-    """The broker does not offer the way of authentication asked for."""
+    """The broker does not offer the requested authentication method."""
 
     is_fatal = True
 
@@ -322,7 +324,7 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class RecordTooLargeError(KafkaError):
-    """A record is larger than a fetch may return, so the consumer cannot get past it."""
+    """A record is larger than a fetch may return, so the consumer cannot read past the record."""
 
 
 class QuotaViolationError(KafkaError):
@@ -330,7 +332,7 @@ class QuotaViolationError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """The offsets were not committed: the group has given the partitions to another member."""
+    """The offsets were not committed: the group has assigned the partitions to another member."""
 
     requires_abort = True
 
@@ -358,8 +360,8 @@ _COMMIT_FAILED = (
 class RecordDeserializationError(KafkaError):
     """A key or value deserializer raised.
 
-    The consumer stays at the record: seek to `offset + 1` to go past it. The error that the
-    deserializer raised is in `cause` and is the exception's `__cause__`.
+    The consumer stays at the record: seek to `offset + 1` to skip the record. The deserializer's
+    error is in `cause`, and is the exception's `__cause__`.
     """
 
     def __init__(
@@ -377,7 +379,7 @@ class RecordDeserializationError(KafkaError):
         self.topic_partition = topic_partition
         self.offset = offset
         self.record = record
-        """The record with key, value and headers as they came, undecoded."""
+        """The record with undecoded key, value and headers."""
         self.cause = cause
         self.part = part
         """Which deserializer raised: "key" or "value"."""
@@ -418,10 +420,10 @@ class CorruptRecordException(
     """A record failed its CRC check, has an invalid size, or a null key in a compacted topic."""
 
     topic_partition: TopicPartition | None = None
-    """Where a consumer met it; None elsewhere."""
+    """The partition of the corrupt batch, if a consumer raises the error; otherwise None."""
     next_offset: int | None = None
-    """The offset after the corrupt batch, to which a consumer can seek to go past it; None if the
-    batch does not even tell where it ends."""
+    """The offset after the corrupt batch: a consumer that seeks there skips the batch. None if the
+    end of the batch is unknown."""
 
 
 class UnknownTopicOrPartitionError(
@@ -1083,7 +1085,8 @@ def for_partition(
 ) -> BrokerResponseError:
     """Return the error of a response for a partition.
 
-    Its text names the topic if access to that was denied, else the partition and `what` happened.
+    The text is the topic if access to the topic was denied, otherwise the partition and `what`
+    happened.
     """
     if error is TopicAuthorizationFailedError:
         return error(tp.topic)
@@ -1106,7 +1109,7 @@ def renewed(error: ErrorT) -> ErrorT | KafkaError:
         return _described(error)
     if twin is error or type(twin) is not type(error):
         return _described(error)
-    # Attributes that a custom `__reduce__` leaves out.
+    # Copy the attributes that a custom `__reduce__` omits.
     vars(twin).update(vars(error))
     twin.__traceback__ = None
     twin.__cause__ = error.__cause__

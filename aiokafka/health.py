@@ -63,7 +63,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class StalledWait:
-    """Something that a client has been waiting for longer than five seconds."""
+    """A wait of a client that has lasted for more than five seconds."""
 
     what: str
     """What the client waits for, such as "records of orders-3" or "OffsetCommit of group
@@ -89,10 +89,10 @@ class ConsumerHealth(_Plain):
     """The reason of the current state, "" if there is none."""
 
     joined: bool
-    """Whether the consumer is a member of its group, as far as it knows: not after a session
-    timeout without a response to a heartbeat. With group_protocol="consumer" only the broker knows
-    the session timeout; nine heartbeats are assumed, the default of brokers. False without a
-    group."""
+    """Whether the consumer is a member of its group, as far as the consumer knows: False without a
+    group, and after a session timeout without a heartbeat response. With group_protocol="consumer"
+    only the broker knows the session timeout; the consumer assumes nine heartbeat intervals, the
+    default of brokers."""
 
     heartbeat_age_ms: float | None
     """Age of the last heartbeat (by its send time) that the coordinator accepted."""
@@ -106,14 +106,14 @@ class ConsumerHealth(_Plain):
     fetches; None if unknown for a partition."""
 
     last_error: str | None
-    """The text of the last background error, even if its cause is over; while something is
-    `stalled`, the error of that."""
+    """The text of the last background error, even if its cause is over; while a wait is
+    `stalled`, the error of that wait."""
 
     error_age_ms: float | None
     """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """The parties (brokers, coordinator) that do not respond at the moment; () if all do."""
+    """The parties (brokers, coordinator) that do not respond at the moment; () if all respond."""
 
     changes: tuple[StateChange, ...] = ()
     """The earlier states, the last one first, at most 20."""
@@ -126,8 +126,8 @@ class ConsumerHealth(_Plain):
     usually by retention."""
 
     last_exception: InitVar[BaseException | None] = None
-    """The exception of `last_error`. An attribute, but no field: `asdict`, `==` and `repr` ignore
-    it."""
+    """The exception of `last_error`. This attribute is not a field: `asdict`, `==` and `repr`
+    ignore it."""
 
     def __post_init__(self, last_exception: BaseException | None) -> None:
         object.__setattr__(self, "last_exception", last_exception)
@@ -149,20 +149,20 @@ class ProducerHealth(_Plain):
     """Undelivered batches, including those in flight."""
 
     pending_age_ms: float | None
-    """Age of the oldest of them; None without any."""
+    """Age of the oldest undelivered batch; None without undelivered batches."""
 
     delivery_age_ms: float | None
-    """Age of the last accepted batch."""
+    """Age of the last response that accepted a batch."""
 
     last_error: str | None
-    """The text of the last background error, even if its cause is over; while something is
-    `stalled`, the error of that."""
+    """The text of the last background error, even if its cause is over; while a wait is
+    `stalled`, the error of that wait."""
 
     error_age_ms: float | None
     """Age of `last_error`."""
 
     unreachable: tuple[str, ...]
-    """The parties (brokers, coordinator) that do not respond at the moment; () if all do."""
+    """The parties (brokers, coordinator) that do not respond at the moment; () if all respond."""
 
     changes: tuple[StateChange, ...] = ()
     """The earlier states, the last one first, at most 20."""
@@ -171,8 +171,8 @@ class ProducerHealth(_Plain):
     """The waits of more than five seconds, the oldest first."""
 
     last_exception: InitVar[BaseException | None] = None
-    """The exception of `last_error`. An attribute, but no field: `asdict`, `==` and `repr` ignore
-    it."""
+    """The exception of `last_error`. This attribute is not a field: `asdict`, `==` and `repr`
+    ignore it."""
 
     def __post_init__(self, last_exception: BaseException | None) -> None:
         object.__setattr__(self, "last_exception", last_exception)
@@ -187,5 +187,5 @@ def state_changes(states: StateLog, now: float) -> tuple[StateChange, ...]:
 
 
 def stalled_waits(stalls: Iterable[Stall], now: float) -> tuple[StalledWait, ...]:
-    """Return the `stalled` field for waits; `now`: loop time."""
+    """Return the `stalled` field for `stalls`; `now`: loop time."""
     return tuple(StalledWait(each.what, each.reason, (now - each.since) * 1000) for each in stalls)

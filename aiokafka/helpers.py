@@ -1,4 +1,4 @@
-"""Make the TLS settings that clients take as `ssl_context`."""
+"""Create the `ssl_context` of a client from certificate files or texts."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ def create_ssl_context(
     keydata: str | bytes | None = None,
     ciphers: str | None = None,
 ) -> ssl.SSLContext:
-    """Return TLS settings that check the broker's certificate and host name.
+    """Return an SSLContext that checks the broker's certificate and host name.
 
     Args:
-        cafile: Certificates of the authorities to trust, as a PEM file. Without `cafile`, `capath`
-            and `cadata` the system's authorities are trusted.
-        capath: The same as a directory.
-        cadata: The same as PEM, text or bytes, or as DER bytes.
-        certfile: The client's own certificate chain in PEM, if the broker asks for it.
-        keyfile: Its key in PEM; it may be in `certfile` as well.
-        password: Of an encrypted key.
-        crlfile: PEM file of revoked certificates; the broker's own certificate is then checked
-            against it.
-        certdata: As `certfile`, but PEM text, for certificates that come from a secret store (they
-            never get to a disk where the system has files in memory).
-        keydata: As `keyfile`, but PEM text.
-        ciphers: The cipher suites to allow up to TLS 1.2, in OpenSSL's notation.
+        cafile: PEM file with the certificates of the trusted authorities. Without `cafile`,
+            `capath` and `cadata` the authorities of the system are trusted.
+        capath: Directory with the certificates of the trusted authorities.
+        cadata: The certificates of the trusted authorities as PEM (str or bytes) or DER bytes.
+        certfile: PEM file with the client's certificate chain, for brokers that require it.
+        keyfile: PEM file with the client's key; `certfile` may contain the key instead.
+        password: The password of an encrypted key.
+        crlfile: PEM file with a certificate revocation list (CRL), against which the broker's own
+            certificate is checked.
+        certdata: The content of `certfile`, for certificates from a secret store. Where the system
+            has files in memory, the certificates and the key are never written to a disk.
+        keydata: The content of `keyfile`.
+        ciphers: The allowed cipher suites up to TLS 1.2, in OpenSSL's notation.
 
-    PEM may be written as Java's clients take it (KIP-651): on one line, with spaces in place of
-    line ends, or indented; `\\n` in place of line ends is accepted as well. So may PEM files.
+    PEM files and texts may have the formats that Java's clients accept (KIP-651): on one line, with
+    spaces in place of line ends, or indented. `\\n` in place of line ends is accepted as well.
 
-    For a broker whose certificate does not carry the host name that clients use, set
-    `check_hostname = False` on the result. Where certificates are replaced while the program runs,
-    give clients a function that calls this one as their `ssl_context`.
+    If the broker's certificate does not have the host name that clients use, set
+    `check_hostname = False` on the result. If certificates are replaced while the program runs,
+    pass clients a function that calls this function as their `ssl_context`.
 
-    Raises OSError for a missing file, ssl.SSLError for unusable content, ValueError for arguments
-    that do not go together and for an encrypted key without its password.
+    Raises OSError for a missing file, ssl.SSLError for unusable content, ValueError for
+    contradictory arguments and for an encrypted key without its password.
     """
     _check_own_certificate(certfile, keyfile, certdata, keydata)
     context = _trusting(cafile, capath, cadata)
@@ -86,7 +86,8 @@ def _check_own_certificate(
 
 
 def _trusting(cafile: str | None, capath: str | None, cadata: str | bytes | None) -> ssl.SSLContext:
-    """Return a context that trusts these authorities; those of the system if there are none."""
+    """Return a context that trusts the given authorities; if none are given, those of the
+    system."""
     given: str | bytes | None = cadata
     if cadata and (isinstance(cadata, str) or b"-----BEGIN" in cadata):
         given = _certificates("cadata", cadata)
@@ -119,10 +120,10 @@ def _certificates(name: str, data: str | bytes) -> str:
 def _blocks(name: str, data: str | bytes, only: str = "") -> str:
     """Return the PEM blocks in `data`, with the line ends that OpenSSL needs.
 
-    Text around the blocks is left out, and so are blocks whose label does not end in `only`.
+    The result omits text around the blocks, and blocks whose label does not end in `only`.
     """
     text = data if isinstance(data, str) else data.decode("latin-1")
-    # Properties files, environment variables and JSON hold line ends as escapes.
+    # Properties files, environment variables and JSON may contain line ends as escapes.
     text = re.sub(r"\\[nr]?", "\n", text)
     found = _BLOCK.findall(text)
     whole = all(body.isascii() for _, body in found)
@@ -147,7 +148,7 @@ def _block(label: str, body: str) -> str:
 
 
 def _content(path: str) -> bytes:
-    # A pipe was emptied by the first reading.
+    # A pipe cannot be read again: OpenSSL has emptied it.
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:
@@ -160,7 +161,7 @@ def _load_files(
     try:
         _load_chain(context, certfile, keyfile, password)
     except ssl.SSLError:
-        # OpenSSL reads only what has line ends in the right places.
+        # OpenSSL reads only PEM with line ends in the right places, so retry with reformatted PEM.
         files = [certfile, *([keyfile] if keyfile else [])]
         contents = [(path, _content(path)) for path in files]
         if not all(b"-----BEGIN" in content for _, content in contents):
@@ -172,12 +173,12 @@ def _load_files(
 def _load_chain(
     context: ssl.SSLContext, certfile: str, keyfile: str | None, password: str | bytes | None
 ) -> None:
-    # Without a function OpenSSL would ask at the terminal.
+    # Without a password or a function, OpenSSL would ask for the password at the terminal.
     secret = _no_password if password is None else password
     try:
         context.load_cert_chain(certfile, keyfile, secret)
     except ssl.SSLError as error:
-        # OpenSSL says no more than "PEM lib" for most of these.
+        # The reason of most of these errors is only "PEM lib".
         raise ssl.SSLError(
             error.errno,
             "the client's certificate and key are of no use: they must be PEM and belong together, "
@@ -191,9 +192,9 @@ def _no_password() -> str:
 
 @contextlib.contextmanager
 def _as_file(*texts: str) -> Iterator[str]:
-    """Write `texts` to a file and yield its path while the block lasts: OpenSSL reads only files.
+    """Yield the path of a file with `texts` that exists during the block: OpenSSL reads only files.
 
-    The key in it is secret, so the file is in memory where the system can do that.
+    The file may contain a secret key, so it is in memory where the system supports that.
     """
     with contextlib.ExitStack() as stack:
         try:

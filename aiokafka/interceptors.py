@@ -1,5 +1,5 @@
-"""Base classes of interceptors (KIP-42): they see records on their way in and out, and may change
-them."""
+"""Base classes of interceptors (KIP-42), which get records before they are sent or returned, and
+may change them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 __all__ = ["ConsumerInterceptor", "ProducerInterceptor", "ProducerRecord", "Records"]
 
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
-"""What `getmany` returns."""
+"""The type that `getmany` returns: lists of records by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """The arguments of `send`. `dataclasses.replace` makes a changed copy."""
+    """The arguments of `send`. Use `dataclasses.replace` to make a changed copy."""
 
     topic: str
     value: Any = None
@@ -32,7 +32,7 @@ class ProducerRecord:
 
 
 class ProducerInterceptor:
-    """Sees the records of a producer: `interceptors=` takes a list of instances.
+    """Gets the records of a producer: pass a list of instances as `interceptors=`.
 
     The methods do nothing; a subclass overrides some of them, with plain or coroutine functions.
     Interceptors are called in the order of the list. An exception is logged, at most once a minute,
@@ -43,7 +43,7 @@ class ProducerInterceptor:
         """Called once by the constructor of the producer.
 
         `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
-        `transactional_id` (None without).
+        `transactional_id` (None without transactions).
         """
 
     def on_send(
@@ -51,8 +51,8 @@ class ProducerInterceptor:
     ) -> ProducerRecord | Awaitable[ProducerRecord | None] | None:
         """Return the record to send instead of `record`; None for no change.
 
-        `send` calls it before the serializers and the partitioner, and awaits a coroutine. Each
-        interceptor gets the record returned by the one before.
+        `send` calls this method before the serializers and the partitioner, and awaits a coroutine.
+        Each interceptor gets the record that the previous interceptor returned.
         """
 
     def on_acknowledgement(
@@ -63,16 +63,16 @@ class ProducerInterceptor:
     ) -> Awaitable[None] | None:
         """Called when `record`, as it was sent, was written (`metadata`) or has failed (`error`).
 
-        Both are None with `acks=0`. It is called once for each record, also if `send` raises or is
-        cancelled (`error` is then a CancelledError). If that happens in an `on_send`, only the
-        interceptors whose `on_send` was called get the record. Coroutines run one after the other
-        in a task of the producer, each for 30 seconds at most. While a thousand coroutines wait,
-        `send` blocks.
+        With `acks=0`, `metadata` and `error` are None. The method is called once for each record,
+        also if `send` raises or is cancelled (`error` is then a CancelledError). If `send` is
+        cancelled during an `on_send`, only the interceptors whose `on_send` was called get the
+        record. Coroutines run one after the other in a task of the producer, each for 30 seconds at
+        most. While a thousand coroutines wait, `send` blocks.
         """
 
 
 class ConsumerInterceptor:
-    """Sees the records of a consumer: `interceptors=` takes a list of instances.
+    """Gets the records of a consumer: pass a list of instances as `interceptors=`.
 
     The methods do nothing; a subclass overrides some of them, with plain or coroutine functions.
     Interceptors are called in the order of the list. An exception is logged, at most once a minute,
@@ -83,11 +83,11 @@ class ConsumerInterceptor:
         """Called once by the constructor of the consumer.
 
         `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
-        `group_id` (None without).
+        `group_id` (None without a group).
         """
 
     def on_poll(self, seconds: float) -> Awaitable[None] | None:
-        """Called before `on_consume` with the time that the call has waited for the records.
+        """Called before `on_consume` with the seconds that `getmany` or `getone` has waited.
 
         Coroutines run later, like those of `on_commit`.
         """
@@ -95,14 +95,15 @@ class ConsumerInterceptor:
     def on_consume(self, records: Records) -> Records | Awaitable[Records | None] | None:
         """Return the records for the application; None for no change.
 
-        `getmany` and `getone` call it when there are records. Each interceptor gets the records
-        returned by the one before. Dropped records count as read. If the call is cancelled while a
-        coroutine runs, it consumes nothing: the next call gets the records again.
+        `getmany` and `getone` call this method when there are records. Each interceptor gets the
+        records that the previous interceptor returned. Dropped records count as read. If the
+        reading call is cancelled while a coroutine runs, no record is consumed: the next call gets
+        the records again.
 
-        Meanwhile other reading calls wait, and none may be made here. `position` stays before the
-        records until the application gets them. Records of revoked partitions are dropped, so the
-        call waits for the end of a rebalance that begins meanwhile. `getmany` waits until its
-        timeout, and the next call gets the records again.
+        While interceptors run, other reading calls wait, and an interceptor must not call `getone`
+        or `getmany`. `position` stays before the records until the application gets them. If a
+        rebalance begins, the call waits for its end, to drop the records of revoked partitions.
+        `getmany` waits until its timeout, and the next call gets the records again.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:

@@ -54,11 +54,11 @@ class _OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(_OffsetAndMetadata):
-    """An offset to commit, with a string of the application: a pair, as in aiokafka.
+    """An offset to commit and a string of the application: a pair, as in aiokafka.
 
     `leader_epoch`, which is not part of the pair, is the leader epoch of the record before the
-    offset, -1 if unknown. With it a consumer that starts at the offset detects a truncated log
-    (KIP-320).
+    offset, -1 if unknown. A consumer that starts at the offset uses the epoch to detect a truncated
+    log (KIP-320).
     """
 
     leader_epoch: int = -1
@@ -103,8 +103,8 @@ class ConsumerGroupMetadata(NamedTuple):
 class SubscriptionPattern(NamedTuple):
     """A regular expression for `subscribe(pattern=...)` that the broker evaluates.
 
-    In RE2 syntax; must match whole names, also of internal topics. Needs group_protocol="consumer"
-    (KIP-848) and Kafka 4.0.
+    The pattern has RE2 syntax, must match whole topic names, and also matches internal topics. It
+    needs group_protocol="consumer" (KIP-848) and Kafka 4.0.
     """
 
     pattern: str
@@ -115,8 +115,8 @@ class RecordMetadata(NamedTuple):
 
     `timestamp` is in milliseconds since 1970 (UTC), -1 if the broker does not return it.
     `timestamp_type` is 0 for the time of the producer, 1 for the time of the append, None for a
-    topic without timestamps. `offset` is -1 if the broker only knows that it already has the
-    record. `log_start_offset` is None with old brokers.
+    topic without timestamps. `offset` is -1 if the broker reports a duplicate without its offset.
+    `log_start_offset` is None with old brokers.
     """
 
     topic: str

@@ -31,12 +31,13 @@ class AdminConfig(ClientConfig):
 
     @property
     def is_for_controllers(self) -> bool:
-        """Whether `bootstrap_servers` are controllers, and only controllers are talked to."""
+        """Whether `bootstrap_servers` are controllers, so that requests go to controllers only."""
         return self.bootstrap_controllers is not None
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Make the configuration from public keywords. Raises ValueError for both addresses."""
+        """Return the configuration from public keywords. Raises ValueError if both
+        `bootstrap_servers` and `bootstrap_controllers` are given."""
         given = [options.get(f"bootstrap_{each}") for each in ("servers", "controllers")]
         if all(each is not None and each is not MISSING for each in given):
             raise ValueError("bootstrap_servers, bootstrap_controllers: give one of them, not both")

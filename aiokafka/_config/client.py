@@ -20,7 +20,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class Addresses:
-    """Addresses to find the cluster: a comma separated string or a list of host:port."""
+    """An option type: bootstrap addresses as a comma-separated string or a list of host:port."""
 
     accepts = '"host:port", several of them separated by commas, or a list of such strings'
     annotation = "str | list[str] | tuple[str, ...] | AbstractSet[str]"
@@ -43,7 +43,7 @@ class Addresses:
 
 
 class OptionalAddresses(Addresses):
-    """The same, or None."""
+    """An option type: bootstrap addresses, or None."""
 
     accepts = f"{Addresses.accepts}, or None"
     annotation = f"{Addresses.annotation} | None"
@@ -85,7 +85,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _is_ipv6(host: str) -> bool:
-    import ipaddress  # here, as hardly any program needs it
+    import ipaddress  # imported on demand: hardly any program needs it
 
     try:
         ipaddress.IPv6Address(host.partition("%")[0])
@@ -238,7 +238,7 @@ class ClientConfig(Options):
 
     @property
     def is_for_controllers(self) -> bool:
-        """Whether `bootstrap_servers` are controllers, and only controllers are talked to."""
+        """Whether `bootstrap_servers` are controllers, so that requests go to controllers only."""
         return False
 
     def __post_init__(self) -> None:
@@ -247,7 +247,8 @@ class ClientConfig(Options):
         _at_least(self, "connection_setup_timeout_max", "connection_setup_timeout")
 
     def introduction(self, **names: str | None) -> dict[str, Any]:
-        """Return the arguments of an interceptor's `configure`; `names` are those of the role."""
+        """Return the arguments of an interceptor's `configure`; `names` adds the names of a role,
+        such as `group_id`."""
         return {
             "client_id": self.client_id,
             "bootstrap_servers": list(self.bootstrap_servers),
@@ -267,8 +268,8 @@ class ClientConfig(Options):
 
 
 def _at_least(config: Any, larger: str, smaller: str) -> None:
-    # A maximum below its start value, often a default, is raised to it instead of refused: the
-    # caller asked for the start value.
+    # Raise a maximum below its start value to the start value, instead of raising an error: the
+    # caller has set the start value, and the maximum is often the default.
     if getattr(config, larger) < getattr(config, smaller):
         object.__setattr__(config, larger, getattr(config, smaller))
 
@@ -282,7 +283,7 @@ _IGNORED = {
     "send_backoff_ms": "see linger_ms and retry_backoff_ms",
 }
 
-# Programs have warning filters for this beginning.
+# Applications filter warnings by this prefix, which is that of aiokafka.
 _OPENINGS = {
     "api_version": "The `api_version` parameter has been deprecated since 0.13.0. "
     "It is now a no-op and will be removed in a future release. Here "
@@ -292,7 +293,7 @@ _OPENINGS = {
 def warn_ignored(stacklevel: int = 3, **given: object) -> None:
     """Warn about keywords of older versions that are accepted and have no effect.
 
-    None is never worth a warning, and neither is `api_version="auto"`.
+    None and `api_version="auto"` cause no warning.
     """
     for keyword, value in given.items():
         if value is None or (keyword == "api_version" and value == "auto"):

@@ -39,7 +39,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 class _OffsetReset:
-    """A policy for a partition without a valid position."""
+    """An option type: the reset policy for a partition without a valid position."""
 
     accepts = (
         "'earliest', 'latest', 'none', a timedelta that is not negative, or 'by_duration:' and an "
@@ -60,7 +60,7 @@ class _OffsetReset:
         return name
 
     def _by_duration(self, value: Any) -> str:
-        from datetime import timedelta  # most programs need none of it
+        from datetime import timedelta  # imported on demand: most programs do not need it
 
         if not isinstance(value, timedelta):
             raise TypeError
@@ -83,7 +83,7 @@ def parse_duration(text: str) -> float:
 
 
 class _PollLimit:
-    """A positive integer or None; any other value is a ValueError."""
+    """An option type: a positive integer or None. Any other value raises ValueError."""
 
     accepts = "an integer of at least 1, or None"
     annotation = "int | None"
@@ -97,7 +97,7 @@ class _PollLimit:
 
 
 class _Assignors:
-    """Assignment strategies in the order of preference."""
+    """An option type: partition assignors in the order of preference."""
 
     accepts = "a list or tuple of at least one partition assignor"
     annotation = "Sequence[type[AbstractPartitionAssignor] | AbstractPartitionAssignor]"
@@ -387,7 +387,7 @@ class ConsumerConfig(Options):
             object.__setattr__(self, "rebalance_timeout", timeout)
 
     def _refuse_classic_options(self) -> None:
-        """Raise for options that the broker decides with group_protocol="consumer"."""
+        """Raise ValueError for an option that the broker decides with group_protocol="consumer"."""
         fields = self.__dataclass_fields__
         for name, instead in _CLASSIC_OPTIONS.items():
             field = fields[name]
@@ -400,11 +400,11 @@ class ConsumerConfig(Options):
 
     @property
     def read_committed(self) -> bool:
-        """Whether only records of committed transactions, or of none, are read."""
+        """Whether the consumer omits records of open and aborted transactions."""
         return self.isolation_level == "read_committed"
 
     @property
     def reset_duration(self) -> float | None:
-        """Seconds of `auto_offset_reset="by_duration:..."`, else None."""
+        """The seconds in `auto_offset_reset="by_duration:..."`; None for another reset policy."""
         name, _, rest = self.auto_offset_reset.partition(":")
         return parse_duration(rest) if name == "by_duration" else None

@@ -41,8 +41,8 @@ else:
 class Frozen:
     """Base of frozen dataclasses with keyword-only fields that all have defaults.
 
-    The methods are inherited. `dataclass` would generate and compile them for each class, a good
-    part of the import time of a client. Creating an object takes longer.
+    Subclasses inherit the methods. `dataclass` would generate and compile methods for each class,
+    which would take a large part of a client's import time. The inherited methods are slower.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -80,7 +80,7 @@ class Frozen:
         return f"{type(self).__qualname__}({shown})"
 
 
-# Times have 32 bits in requests.
+# Requests encode times as int32.
 MOST_SENT_MS = 2**31 - 1
 
 _LONGEST_TEXT = 2**15 - 1  # bytes
@@ -92,21 +92,21 @@ class Kind(Protocol):
 
     @property
     def accepts(self) -> str:
-        """Complete the sentence "must be ..."."""
+        """The end of the error text "must be ..."."""
 
     @property
     def annotation(self) -> str:
-        """The type annotation for callers."""
+        """The type annotation that callers see."""
 
     def convert(self, value: Any) -> Any:
         """Return the value in internal units, or raise TypeError or ValueError."""
 
 
 class Option:
-    """One option as users see it.
+    """The public description of one option.
 
-    `java` is the name of the option in Java's client, "" if that has none; `when` says when to
-    change the option.
+    `java` is the name of the option in Java's client, "" if Java's client has no such option;
+    `when` says when to change the option.
     """
 
     __slots__ = ("accepts", "annotation", "default", "help", "java", "keyword", "when")
@@ -136,11 +136,11 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""Default of an option whose absence means something else than any value."""
+"""Default of an option that may be left out, if no value of the option means the same."""
 
 
 class Number:
-    """An integer within bounds."""
+    """An option type: an integer within bounds."""
 
     def __init__(self, minimum: int = 0, maximum: int = 2**31 - 1, optional: bool = False) -> None:
         self.minimum = minimum
@@ -167,8 +167,8 @@ class Number:
 
 
 class Milliseconds:
-    """A time in milliseconds, converted to seconds. `is_sent`: requests contain it, so it is
-    limited to 24 days."""
+    """An option type: a time in milliseconds, converted to seconds. `is_sent` marks a time that
+    requests contain, which is limited to 24 days (int32)."""
 
     def __init__(
         self, minimum: float = 0, optional: bool = False, *, is_sent: bool = False
@@ -199,7 +199,8 @@ class Milliseconds:
 
 
 class Choice:
-    """One of a few values; converted to exactly that, so that 1.0 is not taken for 1."""
+    """An option type: one of a few values. The types have to match too: 1.0 and True are not
+    accepted for 1."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.values = values
@@ -210,7 +211,7 @@ class Choice:
 
     @property
     def annotation(self) -> str:
-        # Without json, whose import would cost every client 2 ms.
+        # This does not use json, whose import would cost every client 2 ms.
         given = ", ".join(
             f'"{value}"' if isinstance(value, str) else str(value)
             for value in self.values
@@ -226,7 +227,8 @@ class Choice:
 
 
 class Text:
-    """A string."""
+    """An option type: a string. `optional` permits None, `empty` the empty string, and `secret`
+    marks a secret value."""
 
     def __init__(self, optional: bool = False, secret: bool = False, empty: bool = True) -> None:
         self.optional = optional
@@ -254,7 +256,7 @@ class Text:
 
 
 class TextSource:
-    """A string, or a function that returns one, called for each use."""
+    """An option type: a string, a function that is called for the string at each use, or None."""
 
     accepts = "a string, a function or coroutine function that gives one, or None"
     annotation = "Credential | None"
@@ -271,7 +273,7 @@ class TextSource:
 
 
 class Flag:
-    """True or False."""
+    """An option type: True or False, or an equal number such as 1."""
 
     accepts = "True or False"
     annotation = "bool"
@@ -283,7 +285,7 @@ class Flag:
 
 
 class Function:
-    """Something that can be called."""
+    """An option type: a callable, or None if `optional`."""
 
     def __init__(self, optional: bool = True) -> None:
         self.optional = optional
@@ -305,7 +307,7 @@ class Function:
 
 
 class Instance:
-    """An object of a class, or None."""
+    """An option type: an instance of `cls`, or None."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -319,8 +321,8 @@ class Instance:
 
 
 class Instances:
-    """Objects of a class, in a list; converted to a tuple. The class is only imported to check
-    one."""
+    """An option type: a list of instances of a class, converted to a tuple. The class is imported
+    only if the list has elements."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
@@ -338,7 +340,8 @@ class Instances:
 
 
 class Having:
-    """An object with the given method (a class is not accepted), or None. Errors do not show it."""
+    """An option type: an object (not a class) with the method `method`, or None. Error texts do not
+    contain the value."""
 
     secret = True
 
@@ -356,7 +359,8 @@ class Having:
 
 
 class HavingOrFunction(Having):
-    """Such an object, or a function that returns one, called for each use."""
+    """An option type: an object as for `Having`, a function that is called for the object at each
+    use, or None."""
 
     def convert(self, value: Any) -> Any:
         is_function = callable(value) and not isinstance(value, type)
@@ -382,11 +386,11 @@ def option(
     """Declare an option as the default of a dataclass field.
 
     Args:
-        default: In public units; converted once, when the class is created.
-        opening: The beginning of error texts where aiokafka has its own, for programs that match
-            it.
-        annotation: A narrower type than that of the kind.
-        java: The name in Java's client: by default the keyword with dots, "" without one.
+        default: The default in public units; converted once, when the class is created.
+        opening: The start of the error text, if aiokafka has its own text that programs may match.
+        annotation: A more specific type annotation than that of `kind`.
+        java: The name in Java's client: by default the keyword with dots, "" if Java's client has
+            no such option.
         when: When to change the option.
     """
     described = Option(
@@ -430,7 +434,7 @@ class Options(Frozen):
         if options:
             raise unknown_option(cls.__name__, sorted(options)[0], cls.keywords())
         made = cls(**values)
-        made.__dict__["_public"] = public  # no field: nothing here works with it
+        made.__dict__["_public"] = public  # not a field: only `is_given` and `as_given` use it
         return made
 
     def is_given(self, keyword: str) -> bool:
@@ -456,7 +460,7 @@ class Options(Frozen):
         return frozenset(described.keyword for described in cls.describe())
 
 
-# Names of options in other clients, without dots, and the names here.
+# Names of options in other clients, with underscores in place of dots, and the names here.
 _OTHER_NAMES = {
     "batch_size": "max_batch_size",
     "retries": "delivery_timeout_ms",
@@ -476,7 +480,7 @@ _OTHER_NAMES = {
 
 
 def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) -> None:
-    """Raise TypeError for an unknown option, with the most similar known one."""
+    """Raise TypeError for an unknown option; the text names the most similar known option."""
     known = frozenset().union(*(config.keywords() for config in configs))
     for name in given:
         if name not in known:
@@ -484,7 +488,7 @@ def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) ->
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """Return the TypeError for an unknown option, with a hint."""
+    """Return the TypeError for an unknown option; the text names the option that may be meant."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     names = sorted(known)
     if plain in names:
@@ -494,7 +498,7 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
     elif plain.startswith("ssl_") and "ssl_context" in names:
         nearest = "ssl_context, which aiokafka.helpers.create_ssl_context() makes"
     else:
-        import difflib  # nothing else needs it
+        import difflib  # imported on demand: only this error needs it
 
         nearest = next(iter(difflib.get_close_matches(plain, names, 1)), "")
     hint = f"; did you mean {nearest}?" if nearest else ""
@@ -521,19 +525,19 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
 
 
 def brief(value: Any) -> str:
-    """Return the representation of a wrong value for a message."""
+    """Return the `repr` of a wrong value for an error text, shortened and without passwords."""
     try:
         text = repr(value)
     except Exception:
-        # Integers of some thousand digits have none.
+        # `repr` raises ValueError for integers with thousands of digits.
         return f"<{type(value).__name__}>"
-    # Connection strings of Event Hubs contain the password.
+    # Connection strings of Azure Event Hubs contain the password.
     text = re.sub(r"(SharedAccessKey=)[^;'\"]*", r"\1***", text)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def require_sendable(text: str) -> None:
-    """Raise ValueError for a string that is too long for requests, or as `require_unicode`."""
+    """Raise ValueError for a string that is too long for requests or cannot be encoded as UTF-8."""
     require_unicode(text)
     if len(text) * 4 > _LONGEST_TEXT and len(text.encode()) > _LONGEST_TEXT:
         raise ValueError(f"it has more than {_LONGEST_TEXT} bytes")
@@ -542,7 +546,7 @@ def require_sendable(text: str) -> None:
 def require_unicode(text: str) -> None:
     """Raise ValueError for a string that cannot be encoded as UTF-8.
 
-    Strings from the operating system have such characters where its bytes are not UTF-8.
+    Strings from the operating system have lone surrogates in place of bytes that are not UTF-8.
     """
     if not text.isascii():
         try:
@@ -553,12 +557,12 @@ def require_unicode(text: str) -> None:
 
 
 def join(names: Iterable[str]) -> str:
-    """Join names for a message."""
+    """Return the sorted names, separated by commas."""
     return ", ".join(sorted(names))
 
 
 def unsendable(text: str) -> str:
-    """Return why a user name or password cannot be sent by SASL; "" if it can."""
+    """Return why a user name or password cannot be sent by SASL; "" if there is no reason."""
     if "\0" in text:
         return "a zero byte, which SASL forbids"
     try:
@@ -578,7 +582,7 @@ def unsendable(text: str) -> str:
 def show_options(function: Callable[..., Any], *configs: type[Options], **defaults: object) -> None:
     """Set the signature of `function`, with the options of `configs` in place of `**options`.
 
-    `defaults` override those of the configurations.
+    `defaults` override the defaults of the configurations.
     """
     plain = signature(function)
     own = [each for each in plain.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
@@ -605,8 +609,8 @@ C = TypeVar("C")
 
 
 class _AsGiven:
-    """An option as it was given, under aiokafka's attribute name: ``client._ssl_context`` for
-    `ssl_context`.
+    """A descriptor that returns an option as it was given, under aiokafka's attribute name:
+    ``client._ssl_context`` for `ssl_context`.
 
     Instance attributes and attributes of subclasses have precedence.
     """
@@ -622,9 +626,10 @@ class _AsGiven:
 
 
 def with_options(configs: Mapping[str, type[Options]]) -> Callable[[type[C]], type[C]]:
-    """Add an attribute to a class for each option of `configs`, whose keys are the paths to them.
+    """Add an attribute to a class for each option of `configs`. The keys of `configs` are the
+    attribute paths from an instance to the configurations.
 
-    A `__getattr__` would make all attribute lookups of CPython slow, 5 % of the time of `send`.
+    A `__getattr__` would slow down all attribute lookups in CPython, which costs `send` 5 %.
     """
 
     def give(owner: type[C]) -> type[C]:

@@ -206,8 +206,8 @@ class ProducerConfig(Options):
 
     @classmethod
     def of(cls, owner: str, options: dict[str, Any]) -> Self:
-        """Return the configuration from the keywords of the constructor of `owner`, except those of
-        the client."""
+        """Return the configuration from the keywords of the constructor of `owner`; `client` gets
+        the options of all clients. Raises TypeError for an unknown keyword."""
         refuse_unknown(owner, options, cls, ClientConfig, SecurityConfig)
         own = cls.keywords()
         rest = {name: value for name, value in options.items() if name not in own}
@@ -234,7 +234,7 @@ class ProducerConfig(Options):
         elif idempotent is MISSING:
             idempotent = acks == -1 and self.max_in_flight_requests <= 5
         if idempotent and acks != -1:
-            # The words of aiokafka, for a transactional producer too, which is idempotent.
+            # The error text is that of aiokafka. A transactional producer is always idempotent.
             reason = "" if self.transactional_id is None else " (transactional_id is set)"
             raise ValueError(
                 f"acks={acks} not supported if enable_idempotence=True{reason}: "
@@ -253,8 +253,8 @@ class ProducerConfig(Options):
         if self.delivery_timeout is MISSING:
             object.__setattr__(self, "delivery_timeout", max(120.0, least))
         elif self.delivery_timeout <= self.linger:
-            # Java's client demands request_timeout_ms on top; here a request in flight does not
-            # keep its records from failing in time.
+            # Java's client requires at least linger_ms + request_timeout_ms. Here records fail at
+            # their deadline even while their request is in flight.
             raise ValueError(
                 f"delivery_timeout_ms={self.delivery_timeout * 1000:g}: must be more than "
                 f"linger_ms, that is {self.linger * 1000:g}"

@@ -1,4 +1,4 @@
-"""How connections are encrypted and authenticated."""
+"""Options for the encryption and authentication of connections."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MADE_FOR_SERVERS = (
 """The error for an `ssl_context` that is for servers."""
 
 Credential = str | Callable[[], str | Awaitable[str]]
-"""A text, or a function that returns it for each authentication."""
+"""A string, or a function that is called for the string at each authentication."""
 
 if TYPE_CHECKING:
     TlsSource = ssl.SSLContext | Callable[[], ssl.SSLContext | Awaitable[ssl.SSLContext]]
 
 
 class SecurityConfig(Options):
-    """How connections are encrypted and authenticated."""
+    """Options for the encryption and authentication of connections."""
 
     protocol: str = option(
         Choice(SECURITY_PROTOCOLS),
@@ -154,8 +154,8 @@ class SecurityConfig(Options):
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
-        """Make the configuration from public keywords, as `Options` does. Programs may leave the
-        options of mechanisms that they do not use at None or ""."""
+        """Return the configuration from public keywords, as `Options` does. `sasl_mechanism` and
+        `sasl_kerberos_service_name` may be None or "" if they are not used."""
         absent: tuple[Any, ...] = (None, "")
         if "SASL" not in str(options.get("security_protocol")):
             if options.get("sasl_mechanism", MISSING) in absent:
@@ -223,7 +223,8 @@ class SecurityConfig(Options):
                 raise ValueError(f"{keyword}: must not have {reason}")
 
     def _warn(self, what: str, protocols: str) -> None:
-        # An error would stop programs that keep their settings for a plain listener, too.
+        # Warn instead of raising: a program may keep these options when it uses a listener without
+        # TLS or SASL.
         warnings.warn(
             f"{what} has no effect with security_protocol={self.protocol!r}; it needs {protocols}",
             UserWarning,
@@ -242,17 +243,17 @@ class SecurityConfig(Options):
 
     @property
     def shows_password(self) -> bool:
-        """Whether the password can be read by who listens on the way to a broker."""
+        """Whether the password is sent unencrypted: PLAIN without TLS."""
         return self.protocol == "SASL_PLAINTEXT" and self.sasl_mechanism == "PLAIN"
 
 
 def is_for_servers(context: object) -> bool:
-    """Return whether a TLS context is for servers; no client can connect with it."""
+    """Return whether a TLS context is for servers: clients cannot connect with such a context."""
     return getattr(getattr(context, "protocol", None), "name", "") == "PROTOCOL_TLS_SERVER"
 
 
 def _level_of_caller() -> int:
-    """Return the `stacklevel` of a warning about the code that makes the client."""
+    """Return the `stacklevel` for a warning that points to the code that constructs the client."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("aiokafka"):
         frame, level = frame.f_back, level + 1

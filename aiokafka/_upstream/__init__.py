@@ -1,1 +1,1 @@
-"""The names of aiokafka 0.14 that nothing in this package needs: for programs that import them."""
+"""Names of aiokafka 0.14 that only programs import; this package does not use them."""

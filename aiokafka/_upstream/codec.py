@@ -43,17 +43,18 @@ zstd_decode = partial(decompress, ZSTD)
 
 
 def gzip_encode(payload: Buffer, compresslevel: int | None = None) -> bytes:
-    """Compress with gzip, at 1 to 9."""
+    """Compress with gzip, at a level from 1 to 9 (None: 6)."""
     return compress(GZIP, payload, compresslevel)
 
 
 def snappy_encode(
     payload: Buffer, xerial_compatible: bool = True, xerial_blocksize: int = XERIAL_BLOCK
 ) -> bytes:
-    """Compress with snappy: framed as by snappy-java, or as one bare block.
+    """Compress with snappy.
 
     Args:
-        xerial_blocksize: Number of bytes in each block of the framing.
+        xerial_compatible: Whether to use the framing of snappy-java, or one block without framing.
+        xerial_blocksize: Number of uncompressed bytes in each block of the framing.
     """
     if xerial_blocksize < 1:
         raise ValueError(f"xerial_blocksize={xerial_blocksize}: must be at least 1")
@@ -61,10 +62,10 @@ def snappy_encode(
 
 
 def lz4_encode(payload: Buffer, level: int | None = None) -> bytes:
-    """Compress with lz4."""
+    """Compress with lz4; `level` None is the default level."""
     return compress(LZ4, payload, level)
 
 
 def zstd_encode(payload: Buffer, level: int | None = None) -> bytes:
-    """Compress with zstd."""
+    """Compress with zstd; `level` None is the default level."""
     return compress(ZSTD, payload, level)

@@ -23,7 +23,8 @@ log = logging.getLogger("aiokafka.conn")
 
 
 class CloseReason(enum.IntEnum):
-    """Why aiokafka closes a connection. Here the error of the failed requests says so."""
+    """Why aiokafka closes a connection. This package does not use it: the errors of the failed
+    requests have the reason."""
 
     CONNECTION_BROKEN = 0
     CONNECTION_TIMEOUT = 1

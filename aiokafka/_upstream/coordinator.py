@@ -22,14 +22,14 @@ __all__ = ["CoordinatorNames"]
 
 
 class CommitLock:
-    """A lock of commits, which programs test, or hold in `async with`."""
+    """aiokafka's `_commit_lock`, which programs test with `locked()` or hold with `async with`."""
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
         self._pause: AbstractAsyncContextManager[object] | None = None
 
     def locked(self) -> bool:
-        """Return whether a commit is in progress, or the lock is held."""
+        """Return whether a commit is in progress or the lock is held."""
         return self._commits.is_committing
 
     async def __aenter__(self) -> None:
@@ -45,7 +45,8 @@ class CommitLock:
 
 @with_options({"_config": ConsumerConfig, "_config.client": ClientConfig})
 class CoordinatorNames:
-    """The package uses neither these names nor the options, such as ``_session_timeout_ms``."""
+    """Base class with attributes of aiokafka's GroupCoordinator, also for options, such as
+    ``_session_timeout_ms``. The package itself does not use these attributes."""
 
     if TYPE_CHECKING:
         _config: ConsumerConfig
@@ -57,7 +58,7 @@ class CoordinatorNames:
     async def fetch_committed_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of those `partitions` that have one. Raises
+        """Return the committed offsets of `partitions`, without partitions that have none. Raises
         KafkaTimeoutError after `default_api_timeout_ms`."""
         tps = list(partitions)
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
@@ -65,12 +66,12 @@ class CoordinatorNames:
         return {tp: OffsetAndMetadata(*committed) for tp, committed in found.items()}
 
     def request_rejoin(self) -> None:
-        """Make the member join, or rejoin, soon."""
+        """Request that the member joins or rejoins the group."""
         self.state.request_join("a program asked for it")
 
     @property
     def _metadata_snapshot(self) -> dict[str, int]:
-        """The number of partitions of each topic in use, which Faust reads."""
+        """The number of partitions of each subscribed topic; Faust reads it."""
         return self._topics.partition_counts
 
     @property

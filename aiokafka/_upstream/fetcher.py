@@ -1,4 +1,5 @@
-"""The consumer's fetcher with the names of aiokafka's `Fetcher`, which other programs use."""
+"""The consumer's fetcher with the attribute names of aiokafka's `Fetcher`, for programs that use
+them."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ __all__ = ["FetcherNames"]
 
 
 class FetcherNames:
-    """The attribute `_fetcher` of a consumer: Faust and kafkaesk read through it.
+    """The attribute `_fetcher` of a consumer, which Faust and kafkaesk use to read records.
 
-    Tests of tracers replace `next_record` and `fetched_records` to do without a broker. `getone()`
-    and `getmany()` of the consumer then call the replacements, as in aiokafka.
+    Tests of tracing libraries replace `next_record` and `fetched_records`, so that they need no
+    broker. `getone()` and `getmany()` of the consumer then call the replacements, as in aiokafka.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer[Any, Any]) -> None:
@@ -66,7 +67,8 @@ class FetcherNames:
         return self._consumer._queue.waiters
 
     async def next_record(self, partitions: Iterable[TopicPartition]) -> ConsumerRecord[Any, Any]:
-        """Return the next record of these partitions (none: of all), without interceptors."""
+        """Return the next record of `partitions` (empty: of all partitions), without calling
+        interceptors."""
         wanted, queue, fetch = _wanted(partitions), self._consumer._queue, self._consumer._fetch
         queue.buffer.begin_call()
         while fetch.is_running:
@@ -82,8 +84,10 @@ class FetcherNames:
         timeout: float = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Return records of these partitions (none: of all), which arrive within `timeout` seconds,
-        without interceptors."""
+        """Return records of `partitions` (empty: of all partitions), without calling interceptors.
+
+        Waits up to `timeout` seconds for the first records.
+        """
         wanted, queue, fetch = _wanted(partitions), self._consumer._queue, self._consumer._fetch
         limit = -1 if max_records is None else max_records
         deadline = self._consumer._loop.time() + timeout

@@ -1,12 +1,13 @@
-"""Structs as tuples, told apart by the order of their fields alone.
+"""Convert between the message classes of aiokafka, with tuples for structs, and our messages.
 
-A struct of ours and a tuple of an older program hold the same values in the order in which they
-travel, so a list of names is the only difference::
+A tuple of aiokafka and a struct of ours have the same values in the same order, the order on the
+wire. A list of aiokafka's field names therefore suffices to convert them::
 
     topics(topic partitions(partition error_code))
 
-Parentheses follow a list of structs. A list of structs with one field is a plain list where they
-are left out.
+A name with parentheses is a list of structs; the fields of the structs are in parentheses. If the
+name of a list of structs has no parentheses, the structs have one field, and aiokafka has a plain
+list of its values.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 
 
 class _Column(NamedTuple):
-    """One value: its older name, our field, and the form of the structs in it."""
+    """One value: its name in aiokafka, our field, and for a list of structs the Row of the structs.
+
+    `is_bare` means that aiokafka has a plain list of the only field of each struct.
+    """
 
     name: str
     field: Field
@@ -64,7 +68,7 @@ class _Column(NamedTuple):
 
     def unpack(self, value: Any, version: int) -> Any:
         if isinstance(value, memoryview):
-            return bytes(value)  # a record set lies in the buffer of the whole response
+            return bytes(value)  # a record set is a view of the whole response: copy it
         if not isinstance(value, list):
             return value
         if self.row is None:
@@ -81,7 +85,7 @@ class _Column(NamedTuple):
 class Row:
     """The tuple form of a struct in the versions `span`.
 
-    Structs of flexible versions (KIP-482) have their tagged fields as one more value, at the end.
+    In flexible versions (KIP-482) the last value of each tuple is a dict of tagged fields.
     """
 
     def __init__(
@@ -112,7 +116,8 @@ class Row:
         return [column.name for column in self._of(version)] + tags
 
     def pack(self, values: Sequence[Any], version: int) -> Any:
-        """Convert a tuple to the struct. Raises ValueError if its length is wrong."""
+        """Convert a tuple to the struct. Raises ValueError for a tuple of the wrong length, or with
+        tagged fields."""
         columns = self._of(version)
         tags = version >= self._flexible
         if len(values) != len(columns) + tags:
@@ -127,7 +132,7 @@ class Row:
         return self.struct(**packed)
 
     def unpack(self, struct: Any, version: int) -> tuple[Any, ...]:
-        """Convert the struct to a tuple."""
+        """Convert a struct to a tuple."""
         values = [
             column.unpack(getattr(struct, column.field.name), version)
             for column in self._of(version)
@@ -135,7 +140,7 @@ class Row:
         return (*values, {}) if version >= self._flexible else tuple(values)
 
     def label(self, values: Sequence[Any], version: int) -> dict[str, Any]:
-        """Return the values of a tuple by name, and so the values of tuples within."""
+        """Return the values of a tuple by name; tuples inside become dicts, too."""
         labelled = dict(zip(self.names(version), values, strict=False))
         for column in self._of(version):
             labelled[column.name] = column.label(labelled[column.name], version)
@@ -165,14 +170,14 @@ _VERSIONED = re.compile(r"(\w+)(Request|Response)(?:_v(\d+))?")
 
 
 class Family:
-    """What the classes of one API have in common.
+    """The common data of the classes of one API.
 
     Args:
-        home: our class of the request.
-        request: the older names of its fields, in the order in which they travel.
-        response: the same for the response.
-        versions: the versions that `Request` may choose from.
-        others: versions that are used only when a program asks for them.
+        home: Our class of the request.
+        request: aiokafka's names of the request fields, in the order on the wire.
+        response: aiokafka's names of the response fields, in the order on the wire.
+        versions: The versions from which `Request.prepare` chooses.
+        others: Further versions, for programs that use the class of the version.
     """
 
     def __init__(
@@ -192,7 +197,8 @@ class Family:
 
 
 class _Struct:
-    """One version of a message, with fields as attributes, given by position or by name."""
+    """Base of messages of one version. The fields are attributes, and arguments of the constructor
+    by position or by name."""
 
     API_KEY: ClassVar[int]
     API_VERSION: ClassVar[int]
@@ -212,22 +218,22 @@ class _Struct:
         def __getattr__(self, name: str) -> Any: ...
 
     def to_object(self) -> dict[str, Any]:
-        """Return the fields as a dict, and the structs in them as dicts, too."""
+        """Return the fields as a dict; structs inside become dicts, too."""
         return self._row.label(self._values(), self.API_VERSION)
 
     def get_item(self, name: str) -> Any:
-        """Return one field. Raises KeyError if there is none of that name."""
+        """Return the value of the field `name`. Raises KeyError for an unknown name."""
         if name not in self._names:
             raise KeyError(f"{type(self).__name__} has no {name}")
         return self.__dict__[name]
 
     def encode(self) -> bytes:
-        """Return the message as it travels, without a header."""
+        """Return the encoded message, without a header."""
         return codec(self._row.struct, self.API_VERSION).encode_bytes(self.message())
 
     @classmethod
     def decode(cls, data: io.BytesIO | bytes) -> Self:
-        """Read a message without a header; a stream is left where the message ends."""
+        """Decode a message without a header; set the position of a stream to its end."""
         stream = io.BytesIO(data) if isinstance(data, bytes) else data
         coder = codec(cls._row.struct, cls.API_VERSION)
         message, end = coder.decode_prefix(stream.getvalue(), stream.tell())
@@ -238,8 +244,8 @@ class _Struct:
         return tuple(self.__dict__[name] for name in self._names)
 
     def __eq__(self, other: object) -> bool:
-        # Versions with equal fields are equal: programs compare the requests that were built for a
-        # broker.
+        # Messages of different versions with the same field names and values are equal: programs
+        # compare the requests that were built for a broker.
         if not isinstance(other, _Struct):
             return NotImplemented
         return self._kind() == other._kind() and self._values() == other._values()
@@ -258,7 +264,7 @@ class Response(_Struct):
     """One version of a response."""
 
     def message(self) -> schema.Response:
-        """Return our message with the same values."""
+        """Return the `aiokafka.protocol.messages` form of this response."""
         packed: schema.Response = self._row.pack(self._values(), self.API_VERSION)
         return packed
 
@@ -269,17 +275,16 @@ class RequestStruct(_Struct):
     RESPONSE_TYPE: ClassVar[type[Response]]
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
-        """Return this request if the broker supports its version (API key: lowest and highest).
-
-        Raises IncompatibleBrokerVersion.
-        """
+        """Return this request. Raises IncompatibleBrokerVersion unless the broker supports its
+        version; `versions` has the lowest and highest version by API key."""
         first, last = versions.get(self.API_KEY, (1, 0))
         if not first <= self.API_VERSION <= last:
             raise IncompatibleBrokerVersion(_gap(type(self).__name__, first, last))
         return self
 
     def message(self) -> schema.Request[Any]:
-        """Return the message to send. Raises ValueError for a tuple of the wrong length."""
+        """Return the `aiokafka.protocol.messages` form of this request. Raises ValueError for a
+        tuple of the wrong length."""
         try:
             packed: schema.Request[Any] = self._row.pack(self._values(), self.API_VERSION)
         except ValueError as error:
@@ -287,7 +292,7 @@ class RequestStruct(_Struct):
         return packed
 
     def answer(self, response: schema.Response | None) -> Any:
-        """Convert a response to the form of the program; None for a request without response."""
+        """Convert a response to aiokafka's class; return None for None (no response)."""
         if response is None:
             return None
         kind = self.RESPONSE_TYPE
@@ -301,9 +306,10 @@ def _gap(name: str, first: int, last: int) -> str:
 
 
 class Request:
-    """A request in the newest version that the broker supports, with the fields of all versions.
+    """A request without a version, with the fields of all versions.
 
-    A field that the version lacks is left out, unless it is in `NEEDED` and set.
+    `prepare` converts it to the newest version that the broker supports. Fields that this version
+    lacks are omitted; a field in `NEEDED` with a value raises an error instead.
     """
 
     API_KEY: ClassVar[int]
@@ -320,17 +326,18 @@ class Request:
         self._fields = values
 
     def __class_getitem__(cls, index: int) -> type[RequestStruct]:
-        """Return the class of a version by its index, as before aiokafka 0.13."""
+        """Return the class of the version with this index among all versions. aiokafka before 0.13
+        had lists of classes."""
         return _request_class(cls, cls.FAMILY.all_versions[index])
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields that this version may have, by name."""
+        """Return the values by field name, in the form for `version`."""
         return self._fields
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return this request in one version.
+        """Return this request as an instance of `request_struct_class`.
 
-        Raises IncompatibleBrokerVersion when the version lacks a field that is set.
+        Raises IncompatibleBrokerVersion if its version lacks a field in `NEEDED` that has a value.
         """
         version = request_struct_class.API_VERSION
         names = self.FAMILY.request.names(version)
@@ -344,9 +351,10 @@ class Request:
         return request_struct_class(**{name: values[name] for name in names})
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
-        """Return this request in the newest version that the broker supports, too.
+        """Return this request in the newest version that the broker supports (API key: lowest and
+        highest version).
 
-        Raises IncompatibleBrokerVersion.
+        Raises IncompatibleBrokerVersion without a common version.
         """
         first, last = versions.get(self.API_KEY, (1, 0))
         for version in reversed(self.FAMILY.versions):
@@ -363,9 +371,11 @@ class Request:
 
 
 def versioned(namespace: Mapping[str, Any], name: str) -> Any:
-    """Return the class of that name, such as `JoinGroupResponse_v5`, or a list of all versions.
+    """Return the class of a versioned name, such as `JoinGroupResponse_v5`; for a name without a
+    version, the list of the classes of all versions.
 
-    For the `__getattr__` of a module with subclasses of `Request`. Raises AttributeError.
+    For the `__getattr__` of a module with subclasses of `Request`. Raises AttributeError for other
+    names.
     """
     matched = _VERSIONED.fullmatch(name)
     builder = namespace.get(f"{matched[1]}Request") if matched else None

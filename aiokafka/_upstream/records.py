@@ -1,7 +1,7 @@
 """The record classes of aiokafka's `record` package.
 
-Programs and tests that were copied from aiokafka use them. The producer and the consumer work with
-`record/batch.py`, `reader.py` and `legacy.py`.
+Programs, and tests that were copied from aiokafka, use these classes. The producer and the consumer
+use `record/batch.py`, `reader.py` and `legacy.py`.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _KEY = struct.Struct(">HH")
 
 
 class ControlRecord(NamedTuple):
-    """A marker. The consumer does not use it."""
+    """A transaction marker."""
 
     version: int
     type_: int
 
     @classmethod
     def parse(cls, data: bytes) -> ControlRecord:
-        """Return the marker whose record has this key."""
+        """Parse the key of a control record."""
         return cls(*_KEY.unpack_from(data))
 
 
@@ -68,14 +68,14 @@ ABORT_MARKER = ControlRecord(0, 0)
 COMMIT_MARKER = ControlRecord(0, 1)
 
 
-# -- Numbers of variable length, and a checksum
+# -- Varints
 
 
 _LONGEST = 10
 
 
 def encode_varint(value: int, write: Callable[[int], object]) -> int:
-    """Call `write` with each byte of a number; return how many they are."""
+    """Call `write` with each byte of `value` as a zigzag varint; return the number of bytes."""
     out = bytearray(_LONGEST)
     end = mem.put_varint(out, 0, value)
     for byte in out[:end]:
@@ -84,19 +84,16 @@ def encode_varint(value: int, write: Callable[[int], object]) -> int:
 
 
 def decode_varint(buffer: bytes | bytearray | memoryview, pos: int = 0) -> tuple[int, int]:
-    """Return the number at `pos`, and where it ends."""
+    """Return the zigzag varint at `pos`, and the position after it (-1 if invalid)."""
     return mem.varint(buffer, pos, len(buffer))
 
 
 def size_of_varint(value: int) -> int:
-    """Return how many bytes a number takes."""
+    """Return the number of bytes of `value` as a zigzag varint."""
     return mem.varint_size(value)
 
 
 # -- Batches of magic 2, built and read record by record
-
-# Programs that were copied from aiokafka use it, and its own tests begin with it. The producer and
-# the consumer do not: they work with `batch` and `reader`.
 
 
 Buffer = bytes | bytearray | memoryview
@@ -107,7 +104,8 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")  # as in `batch`
 _CRC = slice(17, 21)
 _LOG_OVERHEAD = 12
 _TRANSACTIONAL = 0x10
-# Length, attributes, two deltas, and the sizes of key, value and header list, at their longest.
+# The maximum sizes of: length, attributes, timestamp delta, offset delta, key size, value size and
+# header count.
 _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
 
@@ -120,11 +118,11 @@ class DefaultRecordMetadata(NamedTuple):
 
     @property
     def crc(self) -> None:
-        """Nothing: records of this format have no checksum of their own."""
+        """Always None: in this format only the batch has a checksum."""
 
 
 class DefaultRecord(NamedTuple):
-    """One record of a batch."""
+    """One record of a batch of magic 2."""
 
     offset: int
     timestamp: int
@@ -135,11 +133,11 @@ class DefaultRecord(NamedTuple):
 
     @property
     def checksum(self) -> None:
-        """Nothing: records of this format have no checksum of their own."""
+        """Always None: in this format only the batch has a checksum."""
 
 
 class DefaultRecordBatch:
-    """Reads one batch. Iteration returns its records, including transaction markers."""
+    """Reads one batch of magic 2. Iteration returns its records, including transaction markers."""
 
     CODEC_MASK = 0x07
     CODEC_NONE = NONE
@@ -168,7 +166,7 @@ class DefaultRecordBatch:
         self._left: Iterator[DefaultRecord] | None = None
 
     def validate_crc(self) -> bool:
-        """Say whether the checksum is that of the bytes."""
+        """Return whether the checksum matches the bytes."""
         try:
             self._batch.check_crc()
         except CorruptRecordError:
@@ -176,7 +174,8 @@ class DefaultRecordBatch:
         return True
 
     def __iter__(self) -> Iterator[DefaultRecord]:
-        """Yield the records. Raises CorruptRecordError for damaged ones."""
+        """Yield the records up to a damaged record. Raises CorruptRecordError if the batch or its
+        first record is damaged."""
         reader = RecordReader(self._batch.view, "", -1, position=0, include_control=True)
         for one in reader.take(_ALL):
             headers = list(one.headers)
@@ -191,7 +190,7 @@ class DefaultRecordBatch:
 
 
 class _DefaultRecordBatchBuilderPy:
-    """Builds one batch, of at most `batch_size` bytes before it is compressed."""
+    """Builds one batch of magic 2, of at most `batch_size` bytes before compression."""
 
     def __init__(
         self,
@@ -216,7 +215,7 @@ class _DefaultRecordBatchBuilderPy:
         self.set_producer_state(producer_id, producer_epoch, base_sequence)
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Say who sends the batch, and the sequence number of its first record."""
+        """Set the producer id and epoch, and the sequence number of the first record."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -229,8 +228,8 @@ class _DefaultRecordBatchBuilderPy:
         value: Buffer | None,
         headers: Headers,
     ) -> DefaultRecordMetadata | None:
-        """Add a record; None if it does not fit, which the first one always does. Without a
-        timestamp it gets the time of now."""
+        """Add a record; return None if the record does not fit. The first record always fits.
+        `timestamp` None is the current time."""
         moment = int(wall_time() * 1000) if timestamp is None else timestamp
         record = self._encode(offset, moment, key, value, headers)
         if self._count and self.size() + len(record) > self._batch_size:
@@ -244,7 +243,7 @@ class _DefaultRecordBatchBuilderPy:
         return DefaultRecordMetadata(offset, len(record), moment)
 
     def size(self) -> int:
-        """Return the bytes of the batch so far, before it is compressed."""
+        """Return the current size of the batch in bytes, before compression."""
         return HEADER_SIZE + len(self._body)
 
     def size_in_bytes(
@@ -255,17 +254,17 @@ class _DefaultRecordBatchBuilderPy:
         value: Buffer | None,
         headers: Headers,
     ) -> int:
-        """Return the bytes that this record would take."""
+        """Return the encoded size of this record in bytes, if it were added next."""
         return len(self._encode(offset, timestamp, key, value, headers))
 
     @staticmethod
     def estimate_size_in_bytes(key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
-        """Return the most bytes that a batch of only this record can take."""
+        """Return the maximum size in bytes of a batch with only this record."""
         size = HEADER_SIZE + _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         return size + sum(10 + len(name.encode()) + len(each or b"") for name, each in headers)
 
     def build(self) -> bytearray:
-        """Return the batch, compressed if that makes it smaller."""
+        """Return the batch as bytes, compressed if compression makes the batch smaller."""
         body, codec = bytes(self._body), NONE
         if self._codec:
             packed = compress(self._codec, body)
@@ -302,7 +301,7 @@ class _DefaultRecordBatchBuilderPy:
         headers: Headers,
     ) -> bytes:
         first = timestamp if self._first_timestamp is None else self._first_timestamp
-        body = bytearray(1)  # attributes of a record: none are defined
+        body = bytearray(1)  # record attributes: Kafka defines none
         body += _varint(timestamp - first) + _varint(offset)
         body += _field("key", key) + _field("value", value) + _varint(len(headers))
         for name, each in headers:
@@ -311,7 +310,8 @@ class _DefaultRecordBatchBuilderPy:
 
 
 class DefaultRecordBatchBuilder(_DefaultRecordBatchBuilderPy):
-    """Builds one batch. Two names, of which aiokafka's tests want that they are not one class."""
+    """Builds one batch. It is a subclass and not an alias, because aiokafka's tests require two
+    distinct classes."""
 
 
 def _varint(value: int) -> bytes:
@@ -334,11 +334,8 @@ def _field(what: str, data: Buffer | None) -> bytes:
 
 # -- Message sets of magic 0 and 1, built and read
 
-# Tests that were copied from aiokafka build answers of old brokers with it. The producer and the
-# consumer work with `legacy`.
 
-
-_OVERHEAD = {0: 14, 1: 22}  # checksum, magic, attributes, timestamp of magic 1, two lengths
+_OVERHEAD = {0: 14, 1: 22}  # checksum, magic, attributes, timestamp (magic 1 only), two lengths
 _LEGACY_CRC = slice(12, 16)
 
 
@@ -360,7 +357,8 @@ class _Codecs:
 
 
 class LegacyRecordBatch(_Codecs):
-    """Reads one message, or the messages compressed in it."""
+    """Reads one message of magic 0 or 1. Iteration returns the message, or the messages that are
+    compressed in it."""
 
     is_control_batch = False
     is_transactional = False
@@ -373,7 +371,7 @@ class LegacyRecordBatch(_Codecs):
         self.next_offset = batch.base_offset + 1
 
     def validate_crc(self) -> bool:
-        """Say whether the checksum is that of the bytes."""
+        """Return whether the checksum matches the bytes."""
         try:
             self._batch.check_crc()
         except CorruptRecordError:
@@ -381,12 +379,12 @@ class LegacyRecordBatch(_Codecs):
         return True
 
     def __iter__(self) -> Iterator[LegacyRecord]:
-        """Yield the messages. Raises CorruptRecordError for damaged ones."""
+        """Yield the messages. Raises CorruptRecordError if a message is damaged."""
         yield from read_entry(self._batch, False, DEFAULT_MAX_DECOMPRESSED_BYTES)
 
 
 class LegacyRecordBatchBuilder(_Codecs):
-    """Builds a message set of at most `batch_size` bytes, before it is compressed."""
+    """Builds a message set of magic 0 or 1, of at most `batch_size` bytes before compression."""
 
     def __init__(self, magic: int, compression_type: int, batch_size: int) -> None:
         self._magic = magic
@@ -404,13 +402,13 @@ class LegacyRecordBatchBuilder(_Codecs):
         value: Buffer | None,
         headers: Any = None,
     ) -> LegacyRecordMetadata | None:
-        """Add a message; None if it does not fit, which the first one always does. Without a
-        timestamp it gets the time of now."""
+        """Add a message; return None if the message does not fit. The first message always fits.
+        `timestamp` None is the current time."""
         if self._magic == 0:
             moment = -1
         else:
             moment = int(wall_time() * 1000) if timestamp is None else timestamp
-        offset, moment = index(offset), index(moment)  # TypeError for what is no whole number
+        offset, moment = index(offset), index(moment)  # TypeError for a value that is no integer
         packed = build_message(
             self._magic, offset, moment, 0, _content("key", key), _content("value", value)
         )
@@ -423,23 +421,23 @@ class LegacyRecordBatchBuilder(_Codecs):
         return LegacyRecordMetadata(offset, crc, len(packed), moment)
 
     def size(self) -> int:
-        """Return the bytes of the message set so far, before it is compressed."""
+        """Return the current size of the message set in bytes, before compression."""
         return len(self._plain)
 
     def size_in_bytes(
         self, offset: int, timestamp: int, key: Buffer | None, value: Buffer | None
     ) -> int:
-        """Return the bytes that this message would take."""
+        """Return the encoded size of this message in bytes."""
         overhead = _LOG_OVERHEAD + self.record_overhead(self._magic)
         return overhead + len(key or b"") + len(value or b"")
 
     @staticmethod
     def record_overhead(magic: int) -> int:
-        """Return the bytes of a message besides key, value, offset and length."""
+        """Return the size of a message in bytes without key, value, offset and length."""
         return _OVERHEAD[magic]
 
     def build(self) -> bytearray:
-        """Return the message set, in one message if it is to be compressed."""
+        """Return the message set as bytes; a codec compresses it into one wrapper message."""
         if not self._codec or not self._plain:
             return self._plain
         plain = bytes(self._plain)
@@ -460,27 +458,27 @@ def _content(what: str, data: Buffer | None) -> bytes | None:
 
 
 class MemoryRecords:
-    """Walks over the record set of a Fetch response. The consumer does not use it."""
+    """Iterates over the batches of a record set, such as of a Fetch response."""
 
     def __init__(self, bytes_data: bytes | bytearray | memoryview) -> None:
         self._view = flat_view(bytes_data)
         self._at = 0
 
     def size_in_bytes(self) -> int:
-        """Return the size of the whole set."""
+        """Return the size of the record set in bytes."""
         return len(self._view)
 
     def has_next(self) -> bool:
-        """Say whether another whole batch follows.
+        """Return whether another complete batch follows.
 
-        Raises CorruptRecordError if its header is not valid.
+        Raises CorruptRecordError if the header of that batch is invalid.
         """
         return parse_batch(self._view, self._at) is not None
 
     def next_batch(self) -> DefaultRecordBatch | LegacyRecordBatch | None:
         """Return the next batch, whose iteration includes transaction markers; None at the end.
 
-        Raises CorruptRecordError for a damaged batch, or returns it and raises when it is read.
+        Raises CorruptRecordError for an invalid header. Other damage raises when the batch is read.
         """
         batch = parse_batch(self._view, self._at)
         if batch is None:

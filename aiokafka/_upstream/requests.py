@@ -1,4 +1,4 @@
-"""The requests of aiokafka's `protocol` package, under its names and in its versions.
+"""The requests of aiokafka's `protocol` package, with aiokafka's names and versions.
 
 A request without a version in its name is sent in the newest version that the broker supports.
 """
@@ -94,7 +94,7 @@ class ApiVersionRequest(
         versions=(0, 1, 2),
     ),
 ):
-    """Ask for the versions that a broker supports."""
+    """Request the API versions that a broker supports."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,8 +111,8 @@ class CreateTopicsRequest(
         versions=(0, 1, 2, 3),
     ),
 ):
-    """Create topics from tuples: topic, number of partitions, replication factor, brokers by
-    partition (a mapping or pairs), and settings (a mapping or pairs)."""
+    """Create topics. Each topic is a tuple: name, number of partitions, replication factor, brokers
+    by partition (a mapping or pairs), and configuration (a mapping or pairs)."""
 
     NEEDED = ("validate_only",)
 
@@ -160,7 +160,8 @@ class CreatePartitionsRequest(
         versions=(0, 1),
     ),
 ):
-    """Give topics more partitions: (topic, (new number, brokers of each new one or None))."""
+    """Add partitions to topics: (topic, (new number of partitions, brokers of each new partition or
+    None))."""
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class DeleteRecordsRequest(
         versions=(0, 1, 2),
     ),
 ):
-    """Delete the records before an offset: (topic, [(partition, offset)])."""
+    """Delete records before an offset; `topics` has tuples (topic, [(partition, offset)])."""
 
     NEEDED = ("tags",)
 
@@ -198,7 +199,8 @@ class DeleteRecordsRequest(
         super().__init__(topics=listed, timeout_ms=timeout_ms, tags=tags)
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields; from version 2 on every struct has tagged fields, all unused."""
+        """Return the fields; from version 2 on every struct also has an empty dict of tagged
+        fields."""
         if version < 2:
             return self._fields
         listed: list[tuple[str, list[Any], Any]] = [
@@ -219,7 +221,8 @@ class DescribeConfigsRequest(
         versions=(0, 1, 2),
     ),
 ):
-    """Read settings: (type, name, [setting]), None for all settings."""
+    """Describe the configuration of resources: (type, name, [setting]); None in place of the list
+    for all settings."""
 
     NEEDED = ("include_synonyms",)
 
@@ -237,7 +240,7 @@ class AlterConfigsRequest(
         versions=(0, 1),
     ),
 ):
-    """Replace settings: (type, name, [(setting, value)])."""
+    """Replace the configuration of resources: (type, name, [(setting, value)])."""
 
     def __init__(self, resources: Iterable[Any], validate_only: bool = False) -> None:
         super().__init__(resources=list(resources), validate_only=validate_only)
@@ -321,7 +324,7 @@ class SaslAuthenticateRequest(
 
 
 class _AclRequest(Request):
-    """Requests about access control lists. The pattern type of a resource came with version 1."""
+    """Base of the requests for access control lists. Version 0 has no pattern type."""
 
     def __init__(
         self,
@@ -358,7 +361,7 @@ class DescribeAclsRequest(
         versions=(0, 1),
     ),
 ):
-    """List the entries that match."""
+    """List the ACL entries that match a filter."""
 
 
 class CreateAclsRequest(
@@ -370,10 +373,10 @@ class CreateAclsRequest(
         versions=(0, 1),
     ),
 ):
-    """Add an entry."""
+    """Add an ACL entry."""
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the one entry, as a tuple."""
+        """Return the only entry as a tuple in the field `creations`."""
         return {"creations": [self._row(version)]}
 
 
@@ -387,10 +390,10 @@ class DeleteAclsRequest(
         versions=(0, 1),
     ),
 ):
-    """Delete the entries that match."""
+    """Delete the ACL entries that match a filter."""
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the one filter, as a tuple."""
+        """Return the only filter as a tuple in the field `filters`."""
         return {"filters": [self._row(version)]}
 
 
@@ -404,7 +407,7 @@ class DescribeClientQuotasRequest(
         versions=(0,),
     ),
 ):
-    """Read quotas: (entity type, match type, name)."""
+    """Describe client quotas that match `components`: (entity type, match type, name)."""
 
     def __init__(self, components: Iterable[tuple[str, int, str | None]], strict: bool) -> None:
         super().__init__(components=list(components), strict=strict)
@@ -420,7 +423,8 @@ class AlterPartitionReassignmentsRequest(
         versions=(0,),
     ),
 ):
-    """Move replicas: (topic, [(partition, brokers or None, {})], {})."""
+    """Reassign partitions to brokers: (topic, [(partition, brokers, {})], {}); None in place of
+    brokers cancels a reassignment."""
 
     def __init__(self, timeout_ms: int, topics: Iterable[Any], tags: Any) -> None:
         super().__init__(timeout_ms=timeout_ms, topics=list(topics), tags=tags)
@@ -490,7 +494,8 @@ class OffsetFetchRequest(
         others=(0,),
     ),
 ):
-    """Fetch the committed offsets of a group: (topic, [partition]), None for all of them."""
+    """Fetch the committed offsets of a group: (topic, [partition]); None in place of the list for
+    all partitions."""
 
     def __init__(
         self, consumer_group: str, partitions: Iterable[tuple[str, list[int]]] | None
@@ -499,7 +504,8 @@ class OffsetFetchRequest(
         super().__init__(consumer_group=consumer_group, topics=topics)
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return this request in one version. Before version 2 partitions must be named."""
+        """Return this request as an instance of `request_struct_class`. Versions 0 and 1 raise
+        IncompatibleBrokerVersion for `partitions=None`."""
         if request_struct_class.API_VERSION < 2 and self._fields["topics"] is None:
             raise IncompatibleBrokerVersion("partitions=None needs OffsetFetchRequest v2 or newer")
         return super().build(request_struct_class)
@@ -543,7 +549,7 @@ class FetchRequest(
         others=(0,),
     ),
 ):
-    """Fetch from partitions: (topic, [(partition, offset, max_bytes)])."""
+    """Fetch records of partitions: (topic, [(partition, offset, max_bytes)])."""
 
     NEEDED = ("isolation_level",)
 
@@ -570,7 +576,8 @@ class FetchRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields; partitions have an epoch from version 9 on, a log start from 5 on."""
+        """Return the fields; partitions also have a log start offset from version 5 on, and a
+        leader epoch from version 9 on, both -1."""
         epoch = (-1,) if version >= 9 else ()
         log_start = (-1,) if version >= 5 else ()
         topics = [
@@ -629,7 +636,8 @@ class SyncGroupRequest(
         versions=(0, 1, 3),
     ),
 ):
-    """Fetch the assignment. The leader sends the assignments of all: tuples of member and bytes."""
+    """Request the member's assignment. The group leader also sends the assignments of all members,
+    as tuples of member id and bytes."""
 
     def __init__(
         self,
@@ -657,7 +665,7 @@ class HeartbeatRequest(
         versions=(0, 1),
     ),
 ):
-    """Tell the coordinator that the member is alive."""
+    """Keep the session of a group member alive."""
 
     def __init__(self, group: str, generation_id: int, member_id: str) -> None:
         super().__init__(group=group, generation_id=generation_id, member_id=member_id)
@@ -692,11 +700,11 @@ class MetadataRequest(
         versions=(0, 1, 2, 3, 4, 5),
     ),
 ):
-    """Ask for metadata of topics by name; None asks for all topics, an empty list for none.
+    """Request metadata of the cluster and of topics.
 
     Args:
-        topics: the names.
-        allow_auto_topic_creation: whether the broker may create topics that are missing.
+        topics: The topic names; None requests all topics, an empty list no topics.
+        allow_auto_topic_creation: Whether the broker may create missing topics; None is True.
     """
 
     def __init__(
@@ -708,7 +716,7 @@ class MetadataRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields; version 0 asks for all topics with an empty list."""
+        """Return the fields; in version 0 an empty list replaces None for all topics."""
         if version == 0 and self._fields["topics"] is None:
             return {**self._fields, "topics": []}
         return self._fields
@@ -718,7 +726,7 @@ class MetadataRequest(
 
 
 class OffsetResetStrategy:
-    """The timestamps of the ends of a partition, and 0 for neither."""
+    """Timestamps that stand for the latest and the earliest offset, and 0 for no reset."""
 
     LATEST = list_offsets.LATEST
     EARLIEST = list_offsets.EARLIEST
@@ -737,7 +745,8 @@ class OffsetRequest(
         others=(4, 5),
     ),
 ):
-    """Look up offsets: (topic, [(partition, timestamp)]); replica_id is -1 for clients."""
+    """Look up offsets by timestamp: (topic, [(partition, timestamp)]); `replica_id` is -1 for
+    clients."""
 
     NEEDED = ("isolation_level",)
 
@@ -752,8 +761,10 @@ class OffsetRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """Return the fields; version 0 finds only the ends of a partition, and takes a maximum
-        count."""
+        """Return the fields; in version 0 each partition also has the maximum number of offsets, 1.
+
+        Version 0 raises IncompatibleBrokerVersion for a timestamp other than LATEST and EARLIEST.
+        """
         if version:
             return self._fields
         topics = []
@@ -857,7 +868,7 @@ class AddOffsetsToTxnRequest(
         versions=(0,),
     ),
 ):
-    """Add the offsets of a group to the transaction."""
+    """Add a group to the transaction, before committing offsets of the group."""
 
     def __init__(
         self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str

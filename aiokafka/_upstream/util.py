@@ -32,14 +32,14 @@ def create_task(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
 
 
 def create_future(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Future[Any]:
-    """Make a future of `loop`, by default the running one."""
+    """Return a new future of `loop`, by default of the running loop."""
     return (loop or asyncio.get_running_loop()).create_future()
 
 
 def parse_kafka_version(api_version: str) -> tuple[int, int, int]:
-    """Return (major, minor, patch) of a text like "2.8.1".
+    """Return (major, minor, patch) of a version such as "2.8.1".
 
-    Raises ValueError unless it has two to four numbers.
+    Raises ValueError unless the version has two to four numbers.
     """
     version = Version(api_version)
     if not 2 <= len(version.release) <= 4:

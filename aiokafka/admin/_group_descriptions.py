@@ -63,7 +63,7 @@ class GroupMember(Value):
     #: The name of a static member (KIP-345).
     instance_id: str | None
     client_id: str
-    #: The address that it connects from.
+    #: The address from which the member connects.
     host: str
     rack: str | None = None
     #: The member epoch, in the consumer, share and streams protocols.
@@ -82,9 +82,9 @@ class GroupMember(Value):
     tasks: StreamsTasks | None = None
     #: The assignment after the rebalance, in a streams group.
     target_tasks: StreamsTasks | None = None
-    #: The metadata of a member of a classic group, as sent. `topics` has a consumer's, decoded.
+    #: The encoded metadata of a member of a classic group; `topics` has the topics of a consumer.
     raw_subscription: bytes = field(default=b"", repr=False)
-    #: The assignment in a classic group, as sent. `assignment` has a consumer's, decoded.
+    #: The encoded assignment in a classic group; `assignment` has the decoded partitions.
     raw_assignment: bytes = field(default=b"", repr=False)
 
 
@@ -120,7 +120,7 @@ _FIRST_WITH_OPERATIONS = 3
 async def describe_classic(
     router: Router, node_id: int, group_ids: list[str], with_operations: bool, deadline: float
 ) -> Outcomes[str, GroupDescription]:
-    """Describe classic groups; groups of another type are GroupIdNotFound."""
+    """Describe classic groups. The outcome of a group of another type is GroupIdNotFound."""
 
     def build(version: int) -> classic_wire.DescribeGroupsRequest:
         request = classic_wire.DescribeGroupsRequest(groups=group_ids)
@@ -175,10 +175,10 @@ def _classic_member(member: classic_wire.DescribedGroupMember, is_consumer: bool
 
 
 def _metadata(data: bytes) -> ConsumerProtocolMemberMetadata | None:
-    """Decode the metadata of a consumer.
+    """Return the decoded metadata of a consumer.
 
-    None before the members have agreed on a protocol, and for other bytes, which any client may
-    have written.
+    Returns None for empty metadata, before the members have agreed on a protocol, and for malformed
+    metadata, which any client may send.
     """
     try:
         return ConsumerProtocolMemberMetadata.decode(data) if data else None
@@ -202,7 +202,7 @@ class AssignedGroups:
 
     kind: GroupType
     request: type[Request[Any]]
-    """Has the fields `group_ids` and `include_authorized_operations`."""
+    """The class of the request, with fields `group_ids` and `include_authorized_operations`."""
     member: Callable[[Any], GroupMember]
     """Converts a member in the response."""
     assignor: Callable[[Any], str] = lambda group: str(group.assignor_name)
@@ -218,7 +218,7 @@ class AssignedGroups:
         with_operations: bool,
         deadline: float,
     ) -> Outcomes[str, GroupDescription]:
-        """Describe groups of this type; groups of another type are GroupIdNotFound."""
+        """Describe groups of this type. The outcome of other groups is GroupIdNotFound."""
         request = self.request(group_ids=group_ids, include_authorized_operations=with_operations)
         response = await router.send(node_id, call_of(request), deadline)
         return {group.group_id: self._described(group, node_id) for group in response.groups}
@@ -350,7 +350,7 @@ Describe = Callable[
     [Router, int, list[str], bool, float], Awaitable[Outcomes[str, GroupDescription]]
 ]
 
-# In this order because most groups are of the first two types.
+# Classic and consumer groups come first, because most groups are of these types.
 _TYPES: tuple[Describe, ...] = (
     describe_classic,
     consumer_groups.describe,

@@ -124,7 +124,8 @@ class _OneGroupOnlyError(UnsupportedVersionError):
 
 
 def offset_fetch_request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
-    """Return the request for the offsets of groups. Raises UnsupportedVersionError."""
+    """Return an OffsetFetchRequest. Raises UnsupportedVersionError if the version lacks a
+    feature."""
     if version < _FIRST_OF_SEVERAL and len(wanted) > 1:
         raise _OneGroupOnlyError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
     if version < _FIRST_STABLE and require_stable:
@@ -157,11 +158,11 @@ def _topic(name: str, numbers: list[int]) -> OffsetFetchRequestTopics:
 def _offsets(
     group_id: str, code: int, topics: Iterable[Any], wanted: Iterable[TopicPartition] | None
 ) -> Offsets | KafkaError:
-    """Return the offsets of a group, its error, or the error of its partitions."""
+    """Return the offsets of a group, or the error of the group or of its partitions."""
     refused = error_of(code, None, f"offsets of group {group_id!r}")
     if refused is not None:
         return refused
-    # Gateways may leave out a partition without an offset.
+    # Brokers other than Apache Kafka may leave out a partition without an offset.
     found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = dict.fromkeys(wanted or ())
     found.update((tp, _committed_offset(group_id, tp, each)) for tp, each in partitions_in(topics))
     for each in found.values():
@@ -171,7 +172,7 @@ def _offsets(
 
 
 def _one_outcome(found: Outcomes[TopicPartition, V]) -> dict[TopicPartition, V] | KafkaError:
-    """Return the values of partitions, or all errors as one."""
+    """Return the values of partitions, or one error; AdminItemsError for several partitions."""
     try:
         return outcome(found)
     except KafkaError as error:
@@ -182,8 +183,8 @@ def _committed_offset(
     group_id: str, tp: TopicPartition, found: Any
 ) -> OffsetAndMetadata | KafkaError | None:
     if found.error_code == UnknownTopicOrPartitionError.errno:
-        # The response of gateways for a partition without an offset. Apache Kafka does not check
-        # whether the topic exists.
+        # Brokers other than Apache Kafka return this for a partition without an offset. Apache
+        # Kafka does not check whether the topic exists.
         return None
     error = error_of(found.error_code, None, _offset_name(group_id, tp))
     if error is not None:
@@ -208,7 +209,7 @@ _HAS_MEMBERS = (
 
 
 def not_empty(group_id: str) -> NonEmptyGroup:
-    """Return the error of a change that a group with members rejects."""
+    """Return NonEmptyGroup with advice, for a change that needs a group without members."""
     return NonEmptyGroup(
         f"group {group_id!r} has members: stop its consumers, wait until their sessions have "
         f"ended, or remove them, and try again"
@@ -223,8 +224,8 @@ async def commit_offsets(
 ) -> None:
     """Commit offsets of a group that has no members, in one request.
 
-    The coordinator checks for members and stores the offsets in one step. If a consumer joins
-    before, the coordinator rejects all offsets.
+    The coordinator checks for members and stores the offsets in one step. If a consumer has joined,
+    the coordinator rejects all offsets.
     """
 
     def entry(tp: TopicPartition) -> OffsetCommitRequestPartition:
@@ -299,9 +300,9 @@ class ShareOffset(Value):
 
     #: The first offset that is not yet acknowledged.
     start_offset: int
-    #: The leader epoch of the record at `start_offset`; None if it is not known.
+    #: The leader epoch of the record at `start_offset`; None if unknown.
     leader_epoch: int | None
-    #: Number of records still to be delivered (KIP-1226, Kafka 4.2); None if it is not known.
+    #: Number of records still to be delivered (KIP-1226, Kafka 4.2); None if unknown.
     lag: int | None
 
 
@@ -362,7 +363,7 @@ def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaErr
 
 
 def _reason(code: int, message: str | None) -> str | None:
-    """Return the message of a broker, or for UNSUPPORTED_VERSION a more precise one."""
+    """Return the message of a broker; for UNSUPPORTED_VERSION a more precise message."""
     if code == UnsupportedVersionError.errno:
         return "ShareGroupOffsets: the cluster has share groups since Kafka 4.2, or share.version=1"
     return message
@@ -422,7 +423,7 @@ async def delete_share_offsets(
 
 
 class ResetKind(enum.Enum):
-    """The kind of a rule for a reset."""
+    """How a `ResetRule` selects the new offsets."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -435,36 +436,37 @@ class ResetKind(enum.Enum):
 
 @dataclass(frozen=True)
 class ResetRule(Value):
-    """The rule for the new offsets of a group. The class methods create one."""
+    """The rule for the new offsets of a group, created by a class method such as `earliest()`."""
 
     kind: ResetKind
-    #: A timestamp or duration in milliseconds, a number of offsets, an offset; else 0.
+    #: A timestamp or duration in milliseconds, a number of offsets, or an offset, depending on
+    #: `kind`; 0 for other kinds.
     value: int = 0
-    #: The group that offsets are copied from.
+    #: The group whose offsets are copied, for COPY.
     group_id: str = ""
 
     @classmethod
     def earliest(cls) -> Self:
-        """Begin at the first record."""
+        """Return a rule: read from the first record."""
         return cls(ResetKind.EARLIEST)
 
     @classmethod
     def latest(cls) -> Self:
-        """Begin at the end: read only records that are written from now on."""
+        """Return a rule: read from the end, only records that are written from now on."""
         return cls(ResetKind.LATEST)
 
     @classmethod
     def timestamp(cls, when: int | datetime.datetime) -> Self:
-        """Begin at the first record with this or a later timestamp.
+        """Return a rule: read from the first record with this or a later timestamp.
 
-        `when` is in milliseconds since 1970, or a datetime with a time zone. In a partition without
-        such a record the group begins at the end.
+        `when` is in milliseconds since 1970, or a datetime with a time zone. A partition without
+        such a record is read from its end.
         """
         return cls(ResetKind.TIMESTAMP, timestamp_of("when", when))
 
     @classmethod
     def duration(cls, ago: int | datetime.timedelta) -> Self:
-        """Begin at the time `ago` (milliseconds or a timedelta) before now, as `timestamp` does."""
+        """Return a rule: read from the time `ago` (milliseconds or a timedelta) before now."""
         ms = round(ago.total_seconds() * 1000) if isinstance(ago, datetime.timedelta) else ago
         if ms < 0:
             raise ValueError(f"ago: {ago!r}: must not be negative")
@@ -472,12 +474,12 @@ class ResetRule(Value):
 
     @classmethod
     def shift_by(cls, count: int) -> Self:
-        """Add `count` to the committed offsets; a negative number moves back."""
+        """Return a rule: add `count`, which may be negative, to the committed offsets."""
         return cls(ResetKind.SHIFT_BY, as_int("count", count))
 
     @classmethod
     def to_offset(cls, offset: int) -> Self:
-        """Begin at this offset in all partitions."""
+        """Return a rule: read all partitions from this offset."""
         offset = as_int("offset", offset)
         if offset < 0:
             raise ValueError(f"offset: {offset!r}: must not be negative")
@@ -485,7 +487,7 @@ class ResetRule(Value):
 
     @classmethod
     def copy(cls, group_id: str) -> Self:
-        """Begin at the committed offsets of another group."""
+        """Return a rule: read from the committed offsets of another group."""
         return cls(ResetKind.COPY, group_id=group_id)
 
 
@@ -493,11 +495,12 @@ class ResetRule(Value):
 class OffsetReset(Value):
     """The change of the committed offset of a partition by a reset."""
 
-    #: The committed offset before; None if there was none.
+    #: The committed offset before the reset; None if the partition had none.
     old: int | None
     #: The committed offset after the reset.
     new: int
-    #: Whether the rule gave an offset outside the partition; `new` is then the nearest inside.
+    #: Whether the rule's offset was outside the partition; if so, `new` is the nearest offset
+    #: inside.
     clamped: bool
 
 
@@ -505,8 +508,9 @@ class OffsetReset(Value):
 
 # 1. Check that the group has no members.
 # 2. Choose the partitions, and fetch the committed offsets.
-# 3. Find the new offset of every partition. If this fails for one, change nothing.
-# 4. Commit all in one request, which the coordinator rejects if a member has joined since step 1.
+# 3. Find the new offset of every partition. If this fails for any partition, change nothing.
+# 4. Commit all offsets in one request, which the coordinator rejects if a member has joined since
+#    step 1.
 
 
 Numbers = dict[TopicPartition, "int | None"]
@@ -521,7 +525,7 @@ async def reset_offsets(
     dry_run: bool,
     deadline: float,
 ) -> dict[TopicPartition, OffsetReset]:
-    """Reset the offsets of partitions and of topics, or of all partitions that have one.
+    """Reset the offsets of these partitions and topics, or of all partitions with an offset.
 
     Returns the old and the new offset of each partition. A dry run changes nothing.
     """
@@ -547,7 +551,7 @@ async def reset_offsets(
 
 
 async def _check_empty(router: Router, group_id: str, dry_run: bool, deadline: float) -> bool:
-    """Return whether the group exists. Raises NonEmptyGroup if it has members."""
+    """Return whether the group exists. Unless `dry_run`, raises NonEmptyGroup if it has members."""
     try:
         found = await describe_groups(router, [group_id], False, deadline)
     except GroupIdNotFound:
@@ -618,7 +622,7 @@ async def _find_new(
         return {
             tp: (_from_committed(rule, tp, base), start[tp] or 0, end[tp] or 0) for tp in wanted
         }
-    # There is no target for a time after the last record: take the end.
+    # If no record has this or a later time, `target` is None: use the end of the partition.
     at = {tp: end[tp] if target[tp] is None else target[tp] for tp in wanted}
     return {tp: (at[tp] or 0, start[tp] or 0, end[tp] or 0) for tp in wanted}
 

@@ -34,7 +34,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
-"""Errors that are final in a response of the controller: it knows all topics."""
+"""Errors not to be retried after a response of the controller, which knows all topics."""
 
 _NOT_SUPPORTED = (UnsupportedVersionError, UnsupportedEndpointType)
 
@@ -51,13 +51,14 @@ async def settle(
 ) -> dict[K, V]:
     """Return the value of each item, in the order of `items`.
 
-    `ask` takes the unsettled items and returns a value or an error for each; an error that it
-    raises is the error of all these items. `ask` itself ends at the deadline (loop time), so the
-    values of other items are kept. Items with a retriable error are asked for again after a pause,
-    until the deadline, unless the error is of one of the types `final` or the item `is_final`.
+    `ask` takes the unsettled items and returns a value or an error for each; an error that `ask`
+    raises is the error of all these items. `ask` itself must end at the deadline (loop time), so
+    that the values of other items are kept. Items with a retriable error are asked for again after
+    a pause, until the deadline, unless the error is of one of the types `final` or the item
+    `is_final`.
 
-    Raises as `outcome`. An error of the first `ask` that is not retriable is raised at once; with
-    `fail_fast` also the first final error of an item.
+    Raises the same errors as `outcome`. An error of the first call of `ask` that is not retriable
+    is raised at once, and with `fail_fast` also the first final error of an item.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}
@@ -73,7 +74,7 @@ async def settle(
             outcomes = dict.fromkeys(left, error)
         for item in left:
             now = outcomes[item] if item in outcomes else _missing(item)
-            # A late attempt without a response tells less than the attempt before it.
+            # A timeout without a cause says less than the error of the attempt before.
             is_empty = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
             found[item] = _timed_out(item, found[item]) if is_empty and item in found else now
         left = [item for item in left if _is_retriable(found[item], final) and not is_final(item)]
@@ -128,7 +129,7 @@ def outcome(found: Outcomes[K, V]) -> dict[K, V]:
 
 
 async def attempt(call: Awaitable[Outcomes[K, V]], items: Collection[K]) -> dict[K, V | KafkaError]:
-    """Return the values of `call` and its errors by item, in place of raising them."""
+    """Return the values of `call` by item; return its errors by item in place of raising them."""
     try:
         return dict(await call)
     except KafkaError as error:
@@ -163,7 +164,7 @@ E = TypeVar("E")
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Return the name of a partition in errors."""
+    """Return the name of a partition for error texts."""
     return f"{tp.topic}-{tp.partition}"
 
 
@@ -213,8 +214,8 @@ async def by_coordinator(
 ) -> dict[str, V]:
     """Ask the coordinator of each group or transactional id, all coordinators at once.
 
-    `send` asks one node about its keys. Keys with a retriable error are asked for again, at a
-    coordinator that is looked up again. Raises as `settle`.
+    `send` asks one node about its keys. Keys with a retriable error are retried, after their
+    coordinator is looked up again. Raises the same errors as `settle`.
     """
 
     async def ask(left: list[str]) -> Outcomes[str, V]:
@@ -287,12 +288,12 @@ async def by_leader(
 ) -> dict[TopicPartition, V]:
     """Ask the leader of each partition, all leaders at once.
 
-    `send` asks one node about its partitions. Partitions with a retriable error are asked for
-    again, at the leader in new metadata. A partition that is not in the metadata is retried for
-    `missing_for` seconds, at most half of the time until the deadline. So a partition that does not
-    exist fails with UnknownTopicOrPartitionError, not with a timeout. A partition without a leader
-    is retried for 3 s, so that it does not delay others; a single one until the deadline. Raises as
-    `settle`.
+    `send` asks one node about its partitions. Partitions with a retriable error are retried at the
+    leader in new metadata. A partition that is not in the metadata is retried for `missing_for`
+    seconds, at most half of the time until the deadline. So a partition that does not exist fails
+    with UnknownTopicOrPartitionError, not with a timeout. A partition without a leader is retried
+    for 3 s, so that it does not delay others; a single partition is retried until the deadline.
+    Raises the same errors as `settle`.
     """
     partitions = list(partitions)
     loop = asyncio.get_running_loop()
@@ -320,7 +321,8 @@ async def by_leader(
 async def leaders_of(
     router: Router, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Return the leader of each partition, or the error of one that is unknown to two brokers."""
+    """Return the leader of each partition, or its error. A second broker is asked for partitions
+    that are unknown or without a leader."""
 
     async def ask(
         wanted: list[TopicPartition] | None, until: float, asked: set[int]
@@ -368,10 +370,10 @@ async def of_every_broker(
     """Call `ask` with the node id of every broker, all at once, and return the values.
 
     When a broker fails, other brokers take over its groups or transactions, perhaps brokers that
-    have responded already. Therefore a retriable error of one broker repeats the call for all of
-    them. Any other error is raised at once. At the deadline (loop time) the result has the values
-    of brokers that responded and the errors of the others; KafkaTimeoutError is raised if there are
-    no values.
+    have responded already. Therefore a retriable error of one broker repeats the call for all
+    brokers. Any other error is raised at once. At the deadline (loop time) the result has the
+    values of brokers that responded and the errors of the others; KafkaTimeoutError is raised if
+    there are no values.
     """
     gathered: Gathered[V] = Gathered()
 
@@ -393,7 +395,7 @@ async def of_every_broker(
                 found.errors[node_id] = part
             else:
                 found.values += part
-        # An attempt without any response does not replace the one before.
+        # An attempt without any response does not replace the result of the attempt before.
         if len(found.errors) < len(nodes):
             gathered = found
         for error in found.errors.values():

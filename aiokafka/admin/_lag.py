@@ -1,4 +1,4 @@
-"""The lag of groups: the distance from committed offsets to the ends of partitions, and in time."""
+"""The lag of groups: from committed offsets to the ends of partitions, in offsets and in time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PartitionOwner(Value):
     #: The name of a static member.
     instance_id: str | None
     client_id: str
-    #: The address that it connects from.
+    #: The address from which the member connects.
     host: str
 
 
@@ -52,29 +52,29 @@ class PartitionOwner(Value):
 class PartitionLag(Value):
     """The lag of a group in a partition."""
 
-    #: The committed offset: of the next record to read, or for a share group the first offset that
-    #: is not yet acknowledged. None if there is none.
+    #: The committed offset, which is the offset of the next record to read; for a share group, the
+    #: first offset that is not yet acknowledged. None without a committed offset.
     committed: int | None
-    #: The first offset of the partition. None if it is not known: see `error`.
+    #: The first offset of the partition. None if unknown: see `error`.
     start_offset: int | None
-    #: The offset of the next record that is written. None if it is not known.
+    #: The offset of the next record that is written. None if unknown: see `error`.
     end_offset: int | None
     #: The end for `read_committed` consumers: the start of the first open transaction.
     stable_offset: int | None
     #: Number of offsets from `committed` to `end_offset`; None if one of them is None. There are
     #: fewer records in a compacted topic, and with transactions. For a share group the number of
-    #: records still to be delivered, if the broker reports it (Kafka 4.2).
+    #: records still to be delivered, if the broker reports this number (Kafka 4.2).
     lag: int | None
     #: Number of offsets from `committed` to `stable_offset`: the lag with `read_committed`.
     stable_lag: int | None
     #: The part of `lag` whose records were deleted before the group has read them.
     lost: int | None
-    #: The timestamp of the first unread record, in milliseconds since 1970. None if there is none,
-    #: if it was not requested or could not be read, and without a committed offset.
+    #: The timestamp of the first unread record, in milliseconds since 1970. None without such a
+    #: record or a committed offset, and if the timestamp was not requested or could not be read.
     unread_since: int | None
-    #: Milliseconds from `unread_since` to now; 0 without unread records, None if it is not known.
+    #: Milliseconds from `unread_since` to now; 0 without unread records, None if unknown.
     time_lag_ms: int | None
-    #: The member to which the partition is assigned; None if there is none.
+    #: The member to which the partition is assigned; None for an unassigned partition.
     owner: PartitionOwner | None
     #: The reason why the offsets of the partition are not known, such as a deleted topic.
     error: KafkaError | None = None
@@ -82,7 +82,7 @@ class PartitionLag(Value):
 
 @dataclass(frozen=True)
 class GroupLag(Value):
-    """The lag of a group."""
+    """The lag of a group by partition, and in total."""
 
     group_id: str
     type: GroupType
@@ -91,7 +91,7 @@ class GroupLag(Value):
     partitions: Mapping[TopicPartition, PartitionLag]
     #: The sum over all partitions with a known lag.
     lag: int
-    #: The largest of all partitions, in milliseconds; None if it is not known for any.
+    #: The largest time lag of a partition, in milliseconds; None if no time lag is known.
     time_lag_ms: int | None
 
 
@@ -110,8 +110,8 @@ async def lag_of_groups(
 ) -> dict[str, GroupLag]:
     """Return the lag of each group. Raises GroupIdNotFound for a group that does not exist.
 
-    Each step gets a part of the time, so that a coordinator or leader that does not respond does
-    not fail the groups and partitions of others.
+    Each step gets a part of the time, so that a coordinator or leader that does not respond fails
+    only its own groups or partitions.
     """
     wanted = list(group_ids)
     step_deadline = _part_of(deadline, 1 / 2) if len(wanted) > 1 else deadline
@@ -143,7 +143,7 @@ async def lag_of_groups(
 
 
 def _part_of(deadline: float, part: float) -> float:
-    """Return the loop time at which this part of the time until `deadline` is over."""
+    """Return the loop time after this part of the time until `deadline`."""
     now = asyncio.get_running_loop().time()
     return now + (deadline - now) * part
 
@@ -151,7 +151,7 @@ def _part_of(deadline: float, part: float) -> float:
 async def _share_offsets(
     router: Router, described: Mapping[str, GroupDescription | KafkaError], deadline: float
 ) -> dict[str, ShareOffsets | KafkaError]:
-    """Return the offsets of those groups that are share groups, which OffsetFetch does not have."""
+    """Return the offsets of the share groups, which OffsetFetch does not return."""
     shares = [
         group_id
         for group_id, group in described.items()
@@ -229,7 +229,7 @@ async def _all_at(
 
 
 def _unread(offsets: Offsets, ends: Ends) -> list[Position]:
-    """Return the offset of the first unread record of a group in each partition that has one."""
+    """Return (partition, offset of the first unread record) for partitions with unread records."""
     found = []
     for tp, committed in offsets.items():
         if committed is not None and tp in ends.start and tp in ends.end:
@@ -295,20 +295,22 @@ def _one(
 
 
 def _distance(committed: int | None, end: int | None) -> int | None:
-    """Return the number of offsets; 0 if the log was truncated below the committed offset."""
+    """Return the number of offsets from `committed` to `end`, None if one is None. The result is 0
+    if the log was truncated below the committed offset."""
     return None if committed is None or end is None else max(0, end - committed)
 
 
 # -- Timestamps of single records, by small fetches
 
 Position = tuple[TopicPartition, int]
-"""A partition and an offset in it."""
+"""A partition and an offset in the partition."""
 Found = dict[TopicPartition, "int | KafkaError | None"]
 Read = dict[int, "int | None"]
-"""Timestamps by offset."""
+"""Timestamps by offset; None for an offset without a readable record."""
 
 # Most batches fit into this limit. A larger batch is returned alone, because brokers always return
-# the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1 they do not return it.
+# the first batch of a response as a whole (KIP-74). Before Kafka 0.10.1, a larger batch is not
+# returned.
 _FEW_BYTES = 32 * 1024
 _OLD_BYTES = 1024 * 1024
 _RESPONSE_BYTES = 1024 * 1024
@@ -397,7 +399,7 @@ def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchReques
 
 
 def _timestamp(data: bytes | bytearray | memoryview, tp: TopicPartition, offset: int) -> int | None:
-    """Return the timestamp of the first record at or after `offset`; None if it is unreadable."""
+    """Return the timestamp of the first record at or after `offset`; None if unreadable."""
     reader = RecordReader(data, tp.topic, tp.partition, position=offset, include_control=True)
     try:
         records = reader.take(1)

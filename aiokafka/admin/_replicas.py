@@ -30,14 +30,14 @@ from aiokafka.structs import TopicPartition
 
 @dataclass(frozen=True)
 class Reassignment(Value):
-    """An unfinished move of a partition to other brokers (KIP-455), by the ids of brokers."""
+    """An unfinished move of a partition to other brokers (KIP-455); replicas are broker ids."""
 
     replicas: tuple[int, ...]
     """All current replicas, including those in `adding` and `removing`."""
     adding: tuple[int, ...]
     """New replicas that still copy the partition."""
     removing: tuple[int, ...]
-    """Replicas that are removed when the new ones are in sync."""
+    """Replicas that are removed when the new replicas are in sync."""
 
 
 # A replica that does not run may stay down for long, so these errors are not retried.
@@ -58,7 +58,8 @@ async def elect_each(
 async def elect_all(
     router: Router, kind: ElectionType, deadline: float
 ) -> dict[TopicPartition, bool]:
-    """Hold elections for all partitions; return the partitions in the response."""
+    """Hold elections for all partitions; return whether partitions in the response have new
+    leaders."""
     found = await router.retry(lambda: _elect(router, None, kind, deadline), deadline)
     return outcome(found)
 
@@ -135,7 +136,7 @@ async def reassign_each(
 async def list_reassignments(
     router: Router, partitions: Iterable[TopicPartition] | None, deadline: float
 ) -> dict[TopicPartition, Reassignment]:
-    """Return the unfinished moves of these partitions, or of all with None."""
+    """Return the unfinished moves of these partitions, or of all partitions with None."""
 
     def topic(name: str, numbers: list[int]) -> wire.ListPartitionReassignmentsTopics:
         return wire.ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)

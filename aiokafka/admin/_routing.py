@@ -1,7 +1,7 @@
 """Send one admin request to a broker that can serve it, and retry it until a deadline.
 
-`Router` chooses the broker: any broker, a named one, the controller, or a coordinator. Requests
-about several items with one outcome each are in `_items`.
+`Router` chooses the broker: any broker, a named broker, the controller, or a coordinator. The
+module `_items` sends requests about several items, each of which has an outcome.
 """
 
 from __future__ import annotations
@@ -61,22 +61,24 @@ V = TypeVar("V")
 Outcomes = Mapping[K, V | KafkaError]
 """The value or the error of each item of a call."""
 Send = Callable[[int, list[K]], Awaitable[Outcomes[K, V]]]
-"""Asks a node about some items."""
+"""Sends a request about some items to a node, and returns the outcomes."""
 
-# The errors of a controller that is not the active one: of requests, and of its metadata log.
+# Errors by which a controller reports that it is not active, for requests and for its metadata log.
 _NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
 _NOT_CONTROLLER = frozenset((NotControllerError.errno,))
 _UNKNOWN = frozenset((UnknownTopicOrPartitionError.errno, UnknownTopicId.errno))
-_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
+_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not the coordinator
 
-# A broker without a response may take this part of the remaining time while there are others to
-# ask. The controller gets more, because its work may take longer. So does a coordinator that an
-# earlier call has found: if it does not respond, another broker may have taken over.
+# While there are other brokers to ask, a broker has this part of the remaining time to respond. The
+# controller gets a larger part, because its work may take longer. A coordinator that an earlier
+# call has found gets the same part as the controller: if it does not respond, another broker may be
+# the coordinator by now.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = _PART_OF_KNOWN = 1 / 2
-# Seconds for a second broker to confirm the response of the first.
+# Seconds that a second broker has to respond if the first does not know an item.
 _SECOND_OPINION = 1.0
-# Seconds after the deadline in which the connection itself reports a late response.
+# Seconds from the deadline to the cancellation of the call. Meanwhile `send` raises an error with
+# the node.
 _LATE = 0.2
 
 
@@ -85,16 +87,16 @@ class Call(Generic[R]):
     """A request that can be built for every version that a broker supports."""
 
     request: type[Request[R]]
-    """The class of the request, which decides the version."""
+    """The class of the request, for the choice of the version."""
 
     build: Callable[[int], Request[R]]
     """Builds the request for a version."""
 
     check: Callable[[R], object] = lambda response: None
-    """Raises the error of a response. A retriable error is retried."""
+    """Raises the error of a response. `Router` retries a retriable error."""
 
     max_version: int | None = None
-    """The newest version that `build` supports; None for the newest of all."""
+    """The newest version that `build` supports; None if it supports all versions."""
 
 
 def call_of(request: Request[R], check: Callable[[R], object] = lambda response: None) -> Call[R]:
@@ -105,10 +107,10 @@ def call_of(request: Request[R], check: Callable[[R], object] = lambda response:
 class Router:
     """Sends calls to any broker, to a named broker, to the controller and to coordinators.
 
-    Every method retries until its deadline (loop time). It pauses for `retry_backoff_ms` between
-    attempts, and at the deadline raises KafkaTimeoutError, caused by the last failure. If the
-    response to a change is lost, the change is sent again, and the broker may then respond that it
-    "already exists".
+    The methods `to_...` retry until a deadline (loop time), with pauses of `retry_backoff_ms`. At
+    the deadline they raise KafkaTimeoutError, caused by the last failure. If the response to a
+    change is lost, the change is sent again, and the broker may then return an error such as
+    TopicAlreadyExistsError.
     """
 
     def __init__(self, client: AIOKafkaClient, config: ClientConfig) -> None:
@@ -122,10 +124,10 @@ class Router:
         return Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
     async def to_any(self, call: Call[R], deadline: float, asked: set[int] | None = None) -> R:
-        """Ask any broker, or with controllers the active one.
+        """Ask any broker; if all requests go to controllers, ask the active controller.
 
-        A broker that failed is not chosen again while there are others. Neither is a broker in
-        `asked`; the broker that responds is added to `asked`.
+        A broker that has failed, or is in `asked`, is chosen only if there is no other. The broker
+        that responds is added to `asked`.
         """
         if self.is_for_controllers:
             return await self.to_controller(call, deadline)
@@ -143,9 +145,9 @@ class Router:
         return await self.retry(attempt, deadline)
 
     async def to_two(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker, and a second one if the first does not know a topic.
+        """Ask any broker, and a second broker if the first does not know a topic.
 
-        Returns the response with fewer unknown topics. Not for changes.
+        Returns the response with fewer unknown topics. Not to be used for changes.
         """
 
         async def ask(_: object, until: float, asked: set[int]) -> dict[None, R]:
@@ -165,13 +167,14 @@ class Router:
         deadline: float,
         is_better: Callable[[T, T], bool] = lambda second, first: True,
     ) -> dict[K, T]:
-        """Ask any broker about items, and a second broker about those that the first misses.
+        """Ask any broker about items, and a second broker about items that the first does not know.
 
         A topic that one broker does not know may exist, because its metadata may lag behind. The
-        second broker gets only a moment, because the first response can be used without it.
+        second broker has a second to respond; without a second response, the first is used.
 
-        `ask` takes items (None for all), a deadline (loop time) and the brokers asked before, to
-        which it adds. An outcome of the second broker replaces the first if it `is_better`.
+        `ask` takes the items (None for all), a deadline (loop time), and the set of brokers asked
+        so far, to which `ask` adds its broker. The outcome of the second broker replaces that of
+        the first if `is_better` returns True.
         """
         asked: set[int] = set()
         found = dict(await ask(items, deadline, asked))
@@ -191,7 +194,7 @@ class Router:
         return await self.retry(lambda: self.send_to_named(node_id, call, deadline), deadline)
 
     async def to_controller(self, call: Call[R], deadline: float) -> R:
-        """Ask the controller. With KRaft any broker forwards the call to it."""
+        """Ask the controller. With KRaft any broker forwards the call to the controller."""
         failed: set[int] = set()
         denials: set[int] = set()
         moved = _NOT_ACTIVE if self.is_for_controllers else _NOT_CONTROLLER
@@ -199,7 +202,7 @@ class Router:
         async def attempt() -> R:
             controller = self._client.cluster.controller
             if controller is None or controller.nodeId in failed:
-                # A controller that failed may be gone, and another broker may have its role now.
+                # The controller may have failed, and another broker may be the controller now.
                 node_id = self._any_node(failed)
             else:
                 node_id = controller.nodeId
@@ -209,14 +212,15 @@ class Router:
             if not moved.isdisjoint(codes_in(response)):
                 why = f"node {node_id} is not the controller"
                 if node_id in denials:
-                    # The broker whose metadata still names it may be cut off from the others.
+                    # Newer metadata still names this node: the broker that sent the metadata may be
+                    # cut off from the other brokers.
                     self._client.doubt_metadata(why)
                 else:
                     self._client.request_metadata(why)
                 denials.add(node_id)
                 if controller is not None:
-                    # Only the controller can serve the call, so ask the known one again unless the
-                    # metadata names another by then.
+                    # Only the controller can serve the call, so ask this node again unless the
+                    # metadata names another controller by then.
                     failed.discard(controller.nodeId)
                 raise NotControllerError(f"node {node_id}")
             call.check(response)
@@ -252,11 +256,12 @@ class Router:
         return await self.retry(attempt, deadline)
 
     def in_half(self, send: Send[K, V], deadline: float) -> Send[K, V]:
-        """Return `send` with a timeout of half of the time for the first node that is silent.
+        """Return a function that calls `send`, but gives up on the first silent node after half the
+        time.
 
-        Another node may have taken over from the silent one, and the next attempt finds it. The
-        timeout is used only once, so a slow node can finish. Not for changes, which a slow node
-        would make twice.
+        Another node may have taken over from the silent node, and the next attempt finds it. Only
+        one request times out this way, so that a slow node can finish. Do not use it for changes: a
+        slow node would make a change twice.
         """
         loop = asyncio.get_running_loop()
         has_timed_out = False
@@ -277,11 +282,11 @@ class Router:
         return send_in_half
 
     async def all_nodes(self, deadline: float) -> MetadataResponse:
-        """Return the controllers, as metadata without topics."""
+        """Return metadata whose brokers are the controllers, without topics."""
         return await self.retry(lambda: self._client.fetch_all_topics(deadline), deadline)
 
     def learn(self, broker: BrokerMetadata | KafkaError) -> int | KafkaError:
-        """Store the address of a broker and return its id; return an error as it is."""
+        """Store the address of a broker and return its id; return an error unchanged."""
         if isinstance(broker, KafkaError):
             return broker
         self._client.update_leaders({}, (broker,))
@@ -296,9 +301,9 @@ class Router:
     async def _send_in_part(
         self, node_id: int, call: Call[R], deadline: float, part: float, failed: set[int]
     ) -> R:
-        """Send once, in this part of the remaining time if there are other brokers to ask.
+        """Send once. If there are other brokers to ask, use only this part of the remaining time.
 
-        Adds the broker to `failed` after a retriable error.
+        After a retriable error, add the broker to `failed` and request new metadata.
         """
         now = asyncio.get_running_loop().time()
         until = deadline
@@ -320,7 +325,7 @@ class Router:
         Raises RequestTimedOutError at the deadline (loop time), which a throttle by the broker
         prolongs, but not beyond the `end` of the whole call (default: the deadline). After the end,
         raises KafkaTimeoutError without sending. Raises UnsupportedEndpointType if all requests go
-        to controllers and they do not serve this one.
+        to controllers, which do not serve this request.
         """
         if self.is_for_controllers:
             refuse(call.request)
@@ -345,8 +350,8 @@ class Router:
     async def send_to_named(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Send once, as `send` does, to a broker that the user has named.
 
-        Raises BrokerIdNotRegistered, which is not retriable, if no broker of this id runs according
-        to the others. Waiting for one would take the whole time of the call.
+        Raises BrokerIdNotRegistered, which is not retriable, if new metadata has no broker with
+        this id. Retries would take the whole time of the call.
         """
         node_id = as_int("the id of a broker", node_id)
         if node_id not in self._client.cluster.node_ids:
@@ -356,7 +361,8 @@ class Router:
         return response
 
     async def _look_for(self, node_id: int, deadline: float) -> None:
-        """Refresh the metadata once; raise unless it names this broker."""
+        """Refresh the metadata once. Raises NodeNotReadyError if no broker responds, and
+        BrokerIdNotRegistered if the new metadata does not have this broker."""
         refreshed = self._client.force_metadata_update()
         left = deadline - asyncio.get_running_loop().time()
         await asyncio.wait([refreshed], timeout=max(0.0, left))
@@ -389,10 +395,10 @@ async def _response(
 
     Throttles by the broker prolong the limit.
 
-    After a timeout the connection is closed only if no other request awaits a response on it. The
-    other responses may be about to arrive, and closing the connection would send changes twice.
-    Requests that timed out before do not count, nor do metadata requests, which are repeated. If
-    the connection stays open, later calls use a new one, so that a dead connection ends.
+    After a timeout, close the connection unless another request awaits a response on it: closing
+    the connection would make the other caller send a change twice. Requests that have timed out,
+    and metadata requests, do not count. A connection that stays open is retired: later calls use a
+    new connection.
     """
     loop, gate = asyncio.get_running_loop(), connection.gate
     if not gate.is_open:
@@ -406,7 +412,7 @@ async def _response(
                 return future.result()
     finally:
         if not future.cancel() and not future.cancelled():
-            future.exception()  # marks it as retrieved: it was raised, or the call is over
+            future.exception()  # mark an exception as retrieved, even if the call was cancelled
     late = f"{type(request).__name__} v{version} got no response in time"
     if not connection.awaited(MetadataRequest):
         connection.abort(KafkaConnectionError(f"{connection.peer}: closed because {late}"))
@@ -441,7 +447,7 @@ def _count_unknown(response: Struct) -> int:
 
 
 def codes_in(message: Struct) -> Iterator[int]:
-    """Yield all error codes in a response, also those of its items."""
+    """Yield all error codes in a response, including those of nested structs."""
     for name in _fields_with_codes(type(message)):
         value = getattr(message, name)
         if name == "error_code":
@@ -496,7 +502,7 @@ def refuse(request: type[Request[Any]]) -> None:
 # -- Metadata
 
 _FIRST_WITH_OPERATIONS = 8
-_LAST_OF_THE_CLUSTER = 10  # later versions leave it to DescribeCluster
+_LAST_OF_THE_CLUSTER = 10  # later versions leave the operations on the cluster to DescribeCluster
 
 
 async def fetch_metadata(
@@ -508,12 +514,12 @@ async def fetch_metadata(
     cluster_operations: bool = False,
     asked: set[int] | None = None,
 ) -> MetadataResponse:
-    """Fetch metadata of these topics, or of all topics with None, without creating any.
+    """Fetch metadata of these topics, or of all topics with None, without creating topics.
 
-    Any broker is asked that is not in `asked`, as by `Router.to_any`. An empty list of topics
-    fetches the brokers, or the controllers if those are asked. With `operations` and
-    `cluster_operations` the response has the authorized operations of topics and of the cluster,
-    where the version allows it.
+    `asked` is the same as for `Router.to_any`. With an empty list of topics, the response has only
+    the brokers, or the controllers if all requests go to controllers. With `operations` and
+    `cluster_operations`, it has the authorized operations of topics and of the cluster, if the
+    broker supports them.
     """
     if router.is_for_controllers and topics is not None and not topics:
         return await router.all_nodes(deadline)
@@ -554,7 +560,7 @@ def _call(
 
 
 def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
-    """Keep only these topics in a response, in order; add missing ones as unknown."""
+    """Keep only these topics in a response, in order; add missing topics as unknown."""
     if topics:
         found = {topic.name: topic for topic in response.topics}
         response.topics = [found.get(name) or _unknown(name) for name in topics]

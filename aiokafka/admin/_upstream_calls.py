@@ -1,7 +1,7 @@
-"""aiokafka's calls of the admin client about topics and configurations.
+"""The admin client's methods from aiokafka about topics and configurations.
 
-They return Kafka's error codes in results where the calls of the sub-clients, such as
-`admin.topics.create`, raise.
+Most of them return error codes in results; methods of sub-clients, such as `admin.topics.create`,
+raise errors.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ async def _within_quota(
 ) -> tuple[int, list[Any]]:
     """Send a request about topics, and repeat it for topics beyond the quota (KIP-599).
 
-    `build` takes a version and a function that tells whether to name a topic. Returns the throttle
-    time of the last response and the last result of each topic. At the deadline, topics that are
-    still beyond the quota have its error code in their results.
+    `build` takes a version, and a function that returns whether a topic still has to be in the
+    request. Returns the throttle time of the last response and the last result of each topic. At
+    the deadline, topics that are still beyond the quota have its error code in their results.
     """
     throttle_time_ms = 0
     found: dict[str, Any] = {}
@@ -151,9 +151,9 @@ async def create_partitions(
 async def describe_configs(
     router: Router, resources: Iterable[ConfigResource], include_synonyms: bool, deadline: float
 ) -> list[DescribeConfigsResult]:
-    """Return the settings of resources: one result per named broker, one for all others.
+    """Return the settings of resources: one result per named broker, one for all other resources.
 
-    A named broker is asked for its own settings.
+    Each named broker is asked for its own settings.
     """
     results = []
     for node_id, group in _by_node(resources):

@@ -1,6 +1,6 @@
-"""aiokafka's calls of the admin client about groups and their offsets.
+"""The admin client's methods from aiokafka about groups and their offsets.
 
-A module of their own, so that a program that creates topics does not load the messages of groups.
+A program that only creates topics does not load this module and the messages of groups.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def list_groups(
 
 
 def _groups_in(response: wire.ListGroupsResponse, node_id: int) -> list[tuple[str, str]]:
-    # Retriable while a broker that has just started loads its groups.
+    # A broker that still loads its groups returns COORDINATOR_LOAD_IN_PROGRESS, which is retriable.
     raise_for(response.error_code, None, f"node {node_id}")
     return [(group.group_id, group.protocol_type) for group in response.groups]
 
@@ -148,7 +148,7 @@ async def list_offsets(
     coordinator_id: int | None,
     deadline: float,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offsets of a group; -1 for a requested partition without one."""
+    """Return the committed offsets of a group; -1 for a requested partition without an offset."""
     call = Call(
         OffsetFetchRequest,
         lambda version: offset_fetch_request(version, {group_id: partitions}, require_stable),
@@ -158,8 +158,8 @@ async def list_offsets(
     groups: list[Any] = [response, *response.groups]
     for group in groups:
         raise_for(group.error_code, None, "offsets")
-    # Gateways may leave out a partition without an offset, or respond that it is unknown. Apache
-    # Kafka does not check whether the topic exists.
+    # Brokers other than Apache Kafka may leave out a partition without an offset, or respond that
+    # the partition is unknown. Apache Kafka does not check whether the topic exists.
     found = dict.fromkeys(partitions or (), _NO_OFFSET)
     for tp, each in partitions_in(topic for group in groups for topic in group.topics):
         if each.error_code == UnknownTopicOrPartitionError.errno:
@@ -206,7 +206,7 @@ async def _ask(
 # -- Consumer groups (KIP-848) in the form of classic groups
 
 _PROTOCOL_TYPE = "consumer"
-# Version of the metadata that a classic member would have sent; the first with owned partitions.
+# Version of the metadata of a classic member; the first version with owned partitions.
 _METADATA_VERSION = 1
 
 

@@ -87,7 +87,7 @@ def uuid_of(data: bytes) -> uuid.UUID | None:
 
 
 def or_none(number: int) -> int | None:
-    """Return a number of a response, or None for -1, which means "not known"."""
+    """Return a number of a response, or None if it is negative, which means "not known"."""
     return number if number >= 0 else None
 
 

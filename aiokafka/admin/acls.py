@@ -57,7 +57,7 @@ class AclBinding(Value):
 
     pattern: ResourcePattern
     principal: str
-    """Such as ``User:alice``; ``User:*`` stands for all users."""
+    """A principal such as ``User:alice``; ``User:*`` stands for all users."""
 
     operation: AclOperation
     permission: AclPermission = AclPermission.ALLOW
@@ -73,7 +73,7 @@ class AclFilter(Value):
     name: str | None = None
     pattern_type: PatternType = PatternType.ANY
     """MATCH selects all entries that apply to the resource `name`: LITERAL entries with this name
-    or "*", and PREFIXED entries with a prefix of it."""
+    or "*", and PREFIXED entries with a prefix of this name."""
 
     principal: str | None = None
     host: str | None = None
@@ -96,7 +96,7 @@ class AclFilter(Value):
 
 
 def check_binding(binding: Any) -> AclBinding:
-    """Return an entry; raise TypeError or ValueError if it is invalid."""
+    """Return the entry unchanged; raise TypeError or ValueError if the entry is invalid."""
     if not isinstance(binding, AclBinding):
         raise TypeError(f"bindings: must be AclBinding objects, not {binding!r}")
     pattern = binding.pattern
@@ -122,7 +122,7 @@ def check_binding(binding: Any) -> AclBinding:
 
 
 def check_filter(argument: str, wanted: Any) -> AclFilter:
-    """Return a filter; raise TypeError or ValueError if it is invalid."""
+    """Return the filter unchanged; raise TypeError or ValueError if the filter is invalid."""
     if not isinstance(wanted, AclFilter):
         raise TypeError(f"{argument}: must be an AclFilter, not {wanted!r}")
     for value, cls in (
@@ -142,8 +142,8 @@ class Acls(AdminApi):
     """Calls about access control lists: `admin.acls`.
 
     All calls raise SecurityDisabled in a cluster without `authorizer.class.name`, and
-    ClusterAuthorizationFailedError for a user without the right to the cluster. Brokers apply a
-    change a moment after the call.
+    ClusterAuthorizationFailedError for a user who may not describe or alter the cluster. Brokers
+    apply a change a moment after the call.
     """
 
     async def describe(
@@ -208,10 +208,10 @@ class Acls(AdminApi):
             filters: the filters. `AclFilter.of` selects a single entry, `AclFilter()` all entries.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns the deleted entries of each filter. If a response was lost, entries that its attempt
-        deleted are missing in the result. Raises the error of a filter; AdminItemsError, by filter,
-        if several were given. If a filter selects several entries and not all could be deleted, the
-        error of the filter is an AdminItemsError by entry.
+        Returns the deleted entries of each filter. If the response to an attempt was lost, the
+        entries that this attempt deleted are missing in the result. Raises the error of a filter;
+        AdminItemsError, by filter, if several were given. If a filter selects several entries and
+        not all could be deleted, the error of the filter is an AdminItemsError by entry.
         """
         chosen = [check_filter("filters", one) for one in filters]
         deadline = self._deadline(timeout_ms)
@@ -246,8 +246,8 @@ def _deleted(
     """Return the entries that a filter has deleted in all attempts, or its error.
 
     `known` has the entries of earlier attempts with their errors, and is updated. If entries could
-    not be deleted, the error of the filter is a retriable one of them if possible, so that the
-    filter is sent again. Otherwise it is the error of the only entry, or an AdminItemsError.
+    not be deleted, return a retriable error of an entry if there is one, so that the filter is sent
+    again; otherwise the error of the only entry, or an AdminItemsError.
     """
     failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:
@@ -255,7 +255,7 @@ def _deleted(
     named = {_binding(each, each): each for each in result.matching_acls}
     for binding in [binding for binding, error in known.items() if error is not None]:
         if binding not in named:
-            del known[binding]  # its deletion failed before, but it does not exist any more
+            del known[binding]  # an earlier attempt failed to delete this entry, which is gone now
     for binding, each in named.items():
         known[binding] = error_of(each.error_code, each.error_message, binding)
     retriable = [error for error in known.values() if error is not None and error.retriable]
@@ -283,7 +283,7 @@ def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
 
 
 def _fields(wanted: AclFilter, version: int) -> dict[str, Any]:
-    """Return the fields of a filter in DescribeAcls and DeleteAcls."""
+    """Return the fields for a filter in DescribeAcls and DeleteAcls requests."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,
@@ -314,7 +314,7 @@ def _binding(
     resource: DescribeAclsResource | DeleteAclsMatchingAcl,
     each: AclDescription | DeleteAclsMatchingAcl,
 ) -> AclBinding:
-    """Convert an entry of a resource; in DeleteAcls one structure has both."""
+    """Return the entry of a resource; in DeleteAcls, `resource` and `each` are the same object."""
     return AclBinding(
         ResourcePattern(
             ResourceType(resource.resource_type),

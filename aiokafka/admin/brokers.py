@@ -64,25 +64,25 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Broker(Value):
-    """A broker of the cluster."""
+    """The address and the state of a broker."""
 
     id: int
     host: str
     port: int
     rack: str | None = None
     is_fenced: bool | None = None
-    """Whether the controller hides it from clients; None before Kafka 4.0 (KIP-1073)."""
+    """Whether the controller hides the broker from clients; None before Kafka 4.0 (KIP-1073)."""
 
 
 @dataclass(frozen=True)
 class ClusterDescription(Value):
-    """The cluster as a whole."""
+    """The brokers and the controller of the cluster."""
 
     cluster_id: str | None
     controller_id: int | None
-    """Id of the controller, or with KRaft of a broker that forwards to it. None without one."""
+    """Id of the controller; with KRaft, of a broker that forwards to it. None if unknown."""
     brokers: tuple[Broker, ...]
-    """Sorted by id."""
+    """The brokers, sorted by id."""
     authorized_operations: frozenset[AclOperation] | None = None
     """The operations that the user may do; None unless requested, and before Kafka 2.3."""
 
@@ -104,7 +104,7 @@ class Features(Value):
     finalized: Mapping[str, FeatureLevels]
     """The levels that the cluster uses."""
     finalized_epoch: int | None
-    """Grows when a finalized level changes; None if the broker does not know it."""
+    """Grows when a finalized level changes; None if the broker does not know the epoch."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ class QuorumReplica(Value):
     directory_id: uuid.UUID | None
     """None before Kafka 3.9 (KIP-853)."""
     log_end_offset: int
-    """-1 if the leader does not know."""
+    """-1 if the leader does not know the offset."""
     lag: int | None
-    """Number of records that it has not copied from the leader; None if it is not known."""
+    """Number of records of the leader that the replica does not have; None if unknown."""
     last_fetch_timestamp: int | None
-    """Time of its last fetch, in milliseconds since 1970 by the leader's clock (KIP-836)."""
+    """Time of the last fetch, in milliseconds since 1970 by the leader's clock (KIP-836)."""
     last_caught_up_timestamp: int | None
-    """The last time when it had all records, in milliseconds since 1970 (KIP-836)."""
+    """The last time when the replica had all records, in milliseconds since 1970 (KIP-836)."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,10 @@ class LogDirReplica(Value):
     size: int
     """Bytes of all segments."""
     offset_lag: int
-    """Number of offsets behind the high watermark; for a future replica, behind the current one."""
+    """Number of offsets behind the high watermark; for a future replica, behind the current
+    replica."""
     is_future: bool
-    """Whether it is an unfinished copy that will replace the replica in another directory."""
+    """Whether this is an unfinished copy, which will replace the replica in another directory."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class LogDir(Value):
     """A log directory of a broker (KIP-113)."""
 
     error: KafkaError | None
-    """The reason why it cannot be used, such as KafkaStorageError."""
+    """The reason why the directory cannot be used, such as KafkaStorageError, or None."""
     replicas: Mapping[TopicPartition, LogDirReplica]
     total_bytes: int | None
     """Size of the volume; None before Kafka 3.3 (KIP-827)."""
@@ -243,7 +244,8 @@ class Brokers(AdminApi):
         def build(version: int) -> ApiVersionsRequest:
             if version < _FIRST_WITH_FEATURES:
                 raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
-            # The broker stores these for the connection, so send the same as after connecting.
+            # The broker stores name and version for the connection: send the same as after
+            # connecting.
             return ApiVersionsRequest(
                 client_software_name=CLIENT_NAME, client_software_version=software_version()
             )
@@ -278,7 +280,7 @@ class Brokers(AdminApi):
 
         Args:
             levels: by name, the new level of a feature; 0 disables it.
-            upgrade_type: whether levels may be lowered, and whether metadata may be lost by that.
+            upgrade_type: whether levels may be lowered, and whether that may lose metadata.
             validate_only: only check whether the levels could be changed (Kafka 3.3).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
@@ -426,8 +428,8 @@ class Brokers(AdminApi):
         """Return the log directories of brokers by path (Java: describeLogDirs).
 
         Args:
-            broker_ids: the brokers; by default all that run.
-            partitions: return only the replicas of these partitions; by default all.
+            broker_ids: the brokers; by default all running brokers.
+            partitions: return only the replicas of these partitions; by default all replicas.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Needs Kafka 1.0 (KIP-113); sizes of volumes need Kafka 3.3 (KIP-827). Raises the error of a
@@ -448,7 +450,7 @@ class Brokers(AdminApi):
             error = error_of(response.error_code, None, f"node {node}")
             if error is None and not response.results:
                 # Every broker has a directory. Before Kafka 3.2, the response to a user without the
-                # right to describe the cluster has none.
+                # right to describe the cluster has no directories.
                 error = ClusterAuthorizationFailedError(f"node {node}")
             return {node: error or {each.log_dir: _log_dir(each) for each in response.results}}
 
@@ -558,7 +560,7 @@ _FINAL = (*GONE, ReplicaNotAvailableError, KafkaStorageError)
 
 
 def _checked(what: str) -> Callable[[Any], None]:
-    """Return the check of a response whose error is about `what`."""
+    """Return a function that raises the error of a response, with `what` in its text."""
     return lambda response: raise_for(response.error_code, response.error_message, what)
 
 

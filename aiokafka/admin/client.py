@@ -1,4 +1,4 @@
-"""The admin client: its life cycle, its sub-clients such as `topics`, and the calls of aiokafka."""
+"""The admin client: start, close, aiokafka's methods, and sub-clients such as `topics`."""
 
 from __future__ import annotations
 
@@ -86,24 +86,24 @@ __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"
 
 @dataclass(frozen=True)
 class SendTo:
-    """The broker that a request is sent to. The class methods create one."""
+    """The broker to send a request to, created by a class method such as `controller()`."""
 
     kind: str
     target: Any = None
 
     @classmethod
     def any(cls) -> SendTo:
-        """Choose any broker, and another one if the first does not respond."""
+        """Choose any broker, and another broker if the first does not respond."""
         return cls("any")
 
     @classmethod
     def controller(cls) -> SendTo:
-        """Choose the controller; with KRaft a broker that forwards to it."""
+        """Choose the controller; with KRaft, a broker that forwards requests to the controller."""
         return cls("controller")
 
     @classmethod
     def broker(cls, broker_id: int) -> SendTo:
-        """Choose this broker."""
+        """Choose the broker with this id."""
         return cls("broker", broker_id)
 
     @classmethod
@@ -128,17 +128,17 @@ _ANY = SendTo.any()
 class AIOKafkaAdminClient(Reporting):
     """Inspects a cluster, and changes it.
 
-    Use it with `async with`, or call `start` and `close`. A call is retried when a broker fails or
-    another broker has to be asked. It raises KafkaTimeoutError after `timeout_ms` if it has this
-    argument, else after `request_timeout_ms`. If the response to a change is lost, the change is
-    sent again, and may then fail because it was made already. Cancelling a call does not undo
-    requests that were sent.
+    Use it with `async with`, or call `start` and `close`. A call is retried when a broker fails, or
+    is no longer the leader, coordinator or controller. A call raises KafkaTimeoutError after its
+    argument `timeout_ms`, by default after `request_timeout_ms`. If the response to a change is
+    lost, the change is sent again, and may then fail because the first attempt has made the change.
+    Cancelling a call does not undo requests that were sent.
 
-    The methods here are those of aiokafka. All other calls are in sub-clients: `acls`, `groups`,
-    `records` and so on.
+    The methods of this class are those of aiokafka, and `send`. All other calls are in sub-clients:
+    `acls`, `groups`, `records` and so on.
 
-    `api_version` has no effect. `loop` is deprecated; it names the loop of the client if no loop is
-    running yet.
+    `api_version` has no effect. `loop` is deprecated: the event loop of the client, for a client
+    that is created before a loop runs.
 
     Options, as keyword arguments (times in milliseconds, sizes in bytes):
 
@@ -240,7 +240,7 @@ class AIOKafkaAdminClient(Reporting):
         return self._client.metrics("admin-client")
 
     async def stop(self) -> None:
-        """Do the same as `close`."""
+        """Close the connections, as `close` does."""
         await self.close()
 
     async def __aenter__(self) -> Self:
@@ -256,11 +256,11 @@ class AIOKafkaAdminClient(Reporting):
         try:
             await self.close()
         finally:
-            # If close() was cancelled, nobody calls it again: close the sockets at once.
+            # If close() was cancelled, nobody calls close() again, so close the sockets at once.
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
-        """Return the loop time in `timeout_ms`, by default the request timeout.
+        """Return the deadline (loop time) for `timeout_ms`, by default `request_timeout_ms`.
 
         Raises IllegalStateError unless the client is started, and TypeError or ValueError if
         `timeout_ms` is not a number.
@@ -363,8 +363,8 @@ class AIOKafkaAdminClient(Reporting):
         """Send any request of Kafka's protocol, and return the response.
 
         Args:
-            request: a request of `aiokafka.protocol.messages`. It is sent in the newest version
-                that the broker supports, which must have all fields that are set.
+            request: a request of `aiokafka.protocol.messages`. The request is sent in the newest
+                version that the broker supports; this version must have all fields that are set.
             to: the broker, such as `SendTo.controller()` or `SendTo.leader(partition)`.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
@@ -396,7 +396,7 @@ class AIOKafkaAdminClient(Reporting):
     ) -> dict[int, R]:
         """Send a request to all brokers at once; return the responses by broker id.
 
-        Raises the error of a broker; AdminItemsError if there are several brokers.
+        Raises AdminItemsError if brokers fail; with a single broker, raises the broker's error.
         """
         deadline, call = self._deadline(timeout_ms), call_of(request)
         metadata = await fetch_metadata(self._router, [], deadline)
@@ -466,7 +466,7 @@ class AIOKafkaAdminClient(Reporting):
         )
 
     async def list_topics(self) -> list[str]:
-        """Return the names of all topics, internal ones included."""
+        """Return the names of all topics, internal topics included."""
         response = await fetch_metadata(self._router, None, self._deadline())
         return [str(topic.name) for topic in response.topics]
 
@@ -533,13 +533,14 @@ class AIOKafkaAdminClient(Reporting):
         }
 
     async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
-        """Return metadata of topics, or of all with None: a name inside 0.14 that tests use."""
+        """Return metadata of topics (None: all topics). This is a private method of aiokafka
+        0.14."""
         return await fetch_metadata(self._router, topics, self._deadline())
 
-    # Names inside 0.14, too: programs use them to send requests for which 0.14 has no method.
+    # Private methods of aiokafka 0.14, which programs use to send requests without a public method.
 
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
-        """Send a request of `aiokafka.protocol` to a broker, by default to any."""
+        """Send a request of `aiokafka.protocol` to a broker, by default to any broker."""
         node_id = self._client.get_random_node() if node_id is None else node_id
         return await self._client.send(node_id, request)
 
@@ -554,7 +555,7 @@ class AIOKafkaAdminClient(Reporting):
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
-        """Return the settings of topics, brokers and groups: one result for each broker asked."""
+        """Return the settings of topics, brokers and groups: one result for each asked broker."""
         from aiokafka.admin import _upstream_calls
 
         return await _upstream_calls.describe_configs(
@@ -623,11 +624,11 @@ class AIOKafkaAdminClient(Reporting):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group, by default of all partitions that have one.
+        """Return the committed offsets of a group, by default of all partitions with an offset.
 
         A requested partition without an offset gets -1. With `require_stable`, the call raises
         UnstableOffsetCommit, which is retriable, while a transaction that commits offsets of the
-        group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
+        group is open. By default, the offsets before that transaction are returned (KIP-447, Kafka
         2.5).
         """
         from aiokafka.admin import _upstream_groups
@@ -645,8 +646,7 @@ class AIOKafkaAdminClient(Reporting):
 
         The group assigns their partitions to other members at once. A removed member that still
         runs fails with FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800).
-        Raises UnknownMemberIdError for a name that is not in the group, after the others were
-        removed.
+        Raises UnknownMemberIdError for an unknown name, after removing the other members.
         """
         from aiokafka.admin import _upstream_groups
 

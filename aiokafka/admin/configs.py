@@ -82,7 +82,7 @@ Plain = str | int | float | bool
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value. It is effective if the synonyms before it are not set."""
+    """One source of a setting's value. The first synonym of a setting takes effect."""
 
     name: str
     value: str | None
@@ -91,7 +91,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfigSetting(Value):
-    """A setting of a resource."""
+    """A setting of a resource: its value, and the source of the value."""
 
     name: str
     value: str | None
@@ -101,9 +101,9 @@ class ConfigSetting(Value):
     """UNKNOWN before Kafka 2.6."""
     is_sensitive: bool
     is_read_only: bool
-    """Whether it can be changed only by a restart of the broker."""
+    """Whether the setting can be changed only by a restart of the broker."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """All sources of the value, the effective one first; empty unless requested."""
+    """All sources of the value, the effective source first; empty unless requested."""
     documentation: str | None = None
     """Kafka's description; None unless requested, and before Kafka 2.6 (KIP-569)."""
 
@@ -122,22 +122,22 @@ class ConfigChange(Value):
 
     @classmethod
     def set(cls, value: Plain) -> ConfigChange:
-        """Set the value."""
+        """Return a change that sets the value."""
         return cls(ConfigOperation.SET, value)
 
     @classmethod
     def delete(cls) -> ConfigChange:
-        """Reset the setting to its default."""
+        """Return a change that resets the setting to its default."""
         return cls(ConfigOperation.DELETE)
 
     @classmethod
     def append(cls, value: Plain) -> ConfigChange:
-        """Add a value to a list that does not have it."""
+        """Return a change that adds a value to a list, unless the list has the value."""
         return cls(ConfigOperation.APPEND, value)
 
     @classmethod
     def subtract(cls, value: Plain) -> ConfigChange:
-        """Remove a value from a list."""
+        """Return a change that removes a value from a list."""
         return cls(ConfigOperation.SUBTRACT, value)
 
 
@@ -170,7 +170,8 @@ def text_of(name: str, value: object) -> str:
 
 
 def changes_of(changes: Mapping[str, Change]) -> dict[str, ConfigChange]:
-    """Convert changes of settings: a plain value sets, None deletes; values become text."""
+    """Return changes as `ConfigChange` objects with text as their values: a plain value becomes
+    SET, None becomes DELETE."""
     found = {}
     for name, change in changes.items():
         if change is None:
@@ -240,8 +241,8 @@ class Configs(AdminApi):
             validate_only: only check whether the settings could be changed.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Either all changes of a resource are made, or none. Brokers apply them a moment after the
-        response. Needs Kafka 2.3. Raises the error of a resource, such as
+        Either all changes of a resource are made, or none. Brokers apply the changes a moment after
+        the response. Needs Kafka 2.3. Raises the error of a resource, such as
         InvalidConfigurationError; AdminItemsError if several resources were given.
         """
         wanted = {
@@ -349,7 +350,7 @@ async def describe_configs(
     include_documentation: bool,
     deadline: float,
 ) -> dict[ConfigKey, Settings]:
-    """Return the settings of resources: those with these names, or all with None."""
+    """Return the settings of each resource: the settings named in `wanted`, or all with None."""
 
     async def send(node: int, keys: list[ConfigKey]) -> Outcomes[ConfigKey, Settings]:
         def build(version: int) -> wire.DescribeConfigsRequest:
@@ -461,7 +462,7 @@ async def _settle(
 ) -> dict[ConfigKey, V]:
     """Ask each broker about its own settings, and any broker about other resources."""
     # A controller describes its own settings, but the active controller changes them. Log levels
-    # are not stored in the cluster, so each controller changes its own.
+    # are not stored in the cluster, so each controller changes its own log levels.
     at_active = router.is_for_controllers and is_change
     own = OF_ONE_BROKER[1:] if at_active else OF_ONE_BROKER
 

@@ -39,7 +39,7 @@ class _Known(enum.IntEnum):
 
 
 class AclOperation(_Known):
-    """An operation on a resource; UNKNOWN for one of a newer broker, ANY in filters."""
+    """An operation on a resource. UNKNOWN is an operation of a newer broker; ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -123,11 +123,11 @@ class ScramMechanism(_Known):
 
 
 class QuotaName(enum.Enum):
-    """Stands in place of a name in quotas."""
+    """A value in place of a name in quotas and filters."""
 
     #: All users, client ids or IP addresses without a quota of their own.
     DEFAULT = "default"
-    #: In filters: all names, and the default.
+    #: In filters: matches all names and the default.
     ANY = "any"
 
 
@@ -179,7 +179,7 @@ class ElectionType(enum.IntEnum):
 
 
 class TopicAction(enum.IntEnum):
-    """A change of a topic towards its declared state, in the order of the steps."""
+    """The kind of a change towards the declared state of a topic, in the order of the steps."""
 
     CREATE = 0
     GROW = 1
@@ -191,9 +191,9 @@ class FeatureUpgradeType(enum.IntEnum):
     """How the level of a feature may change."""
 
     UPGRADE = 1
-    #: Upgrade, or downgrade without loss of metadata.
+    #: Allow an upgrade, or a downgrade that loses no metadata.
     SAFE_DOWNGRADE = 2
-    #: Upgrade, or downgrade even with loss of metadata.
+    #: Allow an upgrade, or a downgrade that loses metadata.
     UNSAFE_DOWNGRADE = 3
 
 
@@ -211,7 +211,7 @@ class _Named(enum.Enum):
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Return the member for a broker's name, or UNKNOWN."""
+        """Return the member for a name in a response; UNKNOWN for a name of a newer broker."""
         try:
             return cls(word)
         except ValueError:
@@ -222,7 +222,8 @@ class GroupType(_Named):
     """The protocol that the members of a group speak."""
 
     UNKNOWN = "Unknown"
-    #: A member assigns the partitions (JoinGroup, SyncGroup). Also a group with offsets alone.
+    #: The group leader assigns the partitions (JoinGroup, SyncGroup). Groups without members that
+    #: only store committed offsets also have this type.
     CLASSIC = "Classic"
     #: The broker assigns the partitions (KIP-848).
     CONSUMER = "Consumer"
@@ -250,7 +251,7 @@ class GroupState(_Named):
     ASSIGNING = "Assigning"
     #: Consumer protocol: the members revoke and take over partitions.
     RECONCILING = "Reconciling"
-    #: Streams group: topics that it needs do not exist.
+    #: Streams group: topics that the group needs do not exist.
     NOT_READY = "NotReady"
 
 

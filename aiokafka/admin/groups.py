@@ -46,8 +46,9 @@ __all__ = ["Groups"]
 class Groups(AdminApi):
     """Calls about groups: `admin.groups`.
 
-    A request about a group goes to its coordinator, which is looked up again if it has moved. Where
-    brokers support it, each coordinator gets one request for all its groups.
+    A request about a group goes to the group's coordinator, which is looked up again after the
+    group has moved. Each coordinator gets one request for all its groups if the broker supports
+    such requests.
     """
 
     async def list(
@@ -62,7 +63,7 @@ class Groups(AdminApi):
         """Return the groups of all brokers by id (Java: listGroups, KIP-518, KIP-848, KIP-1043).
 
         Args:
-            states: return only groups in these states (Kafka 2.6); by default in any state.
+            states: return only groups in these states (Kafka 2.6); by default groups in any state.
             types: return only groups of these types (Kafka 3.8; older brokers have only classic
                 groups).
             protocol_types: return only groups with these protocol types, such as "consumer" or
@@ -129,7 +130,7 @@ class Groups(AdminApi):
             groups: the ids of the groups, or a dict with the partitions of each group. Ids alone,
                 and None in the dict, select all partitions with an offset (Kafka 0.10.2).
             require_stable: wait while a transaction that commits offsets of a group is open
-                (KIP-447, Kafka 2.5). Without it, the offsets before that transaction are returned.
+                (KIP-447, Kafka 2.5). By default, the offsets before that transaction are returned.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         A requested partition without an offset gets None. A group that does not exist has no
@@ -152,9 +153,9 @@ class Groups(AdminApi):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         The result has the partitions with a committed offset and those assigned to members. A
-        partition without a leader, or whose topic was deleted, has that as its `error` and is not
-        retried. Raises the error of a group, such as GroupIdNotFound; AdminItemsError if several
-        groups were given.
+        partition without a leader, or whose topic was deleted, has the reason as its `error`, and
+        is not retried. Raises the error of a group, such as GroupIdNotFound; AdminItemsError if
+        several groups were given.
         """
         names = as_names("group_ids", group_ids)
         return await lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
@@ -204,9 +205,9 @@ class Groups(AdminApi):
 
         The group assigns the partitions of these members to others at once. A removed member that
         still runs rejoins or fails with FencedInstanceId. Returns the names of removed static
-        members and the ids of the others. Raises UnknownMemberIdError for a member that the group
-        does not have (also if the response to a first attempt was lost); AdminItemsError if several
-        members were given.
+        members and the ids of other removed members. Raises UnknownMemberIdError for a member that
+        the group does not have (also if the response to a first attempt was lost); AdminItemsError
+        if several members were given.
         """
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)
@@ -259,9 +260,9 @@ class Groups(AdminApi):
             offsets: by partition, the offset of the next record to read.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Other partitions keep their offsets. It is not checked whether the offsets exist:
-        `reset_offsets` does that. Raises NonEmptyGroup, without any change, if the group has
-        members. Raises the error of a partition; AdminItemsError if several partitions were given.
+        Other partitions keep their offsets. The call does not check whether the offsets exist;
+        `reset_offsets` does. Raises NonEmptyGroup, without any change, if the group has members.
+        Raises the error of a partition; AdminItemsError if several partitions were given.
         """
         wanted = {
             as_partition(tp): _committed(tp, value) for tp, value in items_of("offsets", offsets)
@@ -283,9 +284,10 @@ class Groups(AdminApi):
             partitions: the partitions; no member may be subscribed to their topics.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        A group without members and offsets is deleted. Raises the error of a partition, such as
-        GroupSubscribedToTopic; AdminItemsError if several partitions were given. Raises
-        GroupIdNotFound, also if the response to a first attempt was lost and the group is deleted.
+        The broker deletes a group that has neither members nor offsets left. Raises the error of a
+        partition, such as GroupSubscribedToTopic; AdminItemsError if several partitions were given.
+        Raises GroupIdNotFound, also if the response to a first attempt was lost and the group is
+        deleted.
         """
         wanted = as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)
@@ -306,16 +308,16 @@ class Groups(AdminApi):
         Args:
             group_id: the id of the group, which is created if it does not exist.
             rule: the rule for the new offsets, such as `ResetRule.earliest()`.
-            partitions: the partitions to reset; by default all with a committed offset, with
-                `ResetRule.copy` in the group that is copied.
+            partitions: the partitions to reset; by default all with a committed offset in the
+                group, or with `ResetRule.copy` in the copied group.
             topics: topics whose partitions are all reset, in addition to `partitions`.
             dry_run: change nothing; the group may have members.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         An offset outside a partition is replaced by the nearest offset inside. Returns the old and
         the new offset of each partition. Raises NonEmptyGroup if the group has members, and the
-        error of a partition, such as NoOffsetForPartitionError; AdminItemsError if there are
-        several. Nothing is changed unless the new offsets of all partitions are known.
+        error of a partition, such as NoOffsetForPartitionError; AdminItemsError for several
+        partitions. Nothing is changed unless the new offsets of all partitions are known.
         """
         if not isinstance(rule, ResetRule):
             raise TypeError(f"rule: must be a ResetRule, not {rule!r}")
@@ -401,7 +403,7 @@ def _committed(tp: TopicPartition, value: Any) -> OffsetAndMetadata:
 def _by_group(
     groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
 ) -> dict[str, list[TopicPartition] | None]:
-    """Return the partitions of each group; None stands for all."""
+    """Return the partitions of each group; None stands for all partitions."""
     names = as_names("groups", groups)
     if not isinstance(groups, Mapping):
         return dict.fromkeys(names)
@@ -425,9 +427,10 @@ class GroupFilter:
     prefix: str = ""
 
     def passes(self, group: GroupListing) -> bool:
-        """Return whether a group is wanted; old brokers do not filter by state and type.
+        """Return whether a group matches the filter.
 
-        The groups of old brokers are of unknown type, which means classic.
+        Brokers do not filter by prefix and protocol type. Before Kafka 3.8 they do not filter by
+        type either: all their groups are classic, and have the type UNKNOWN.
         """
         return (
             group.group_id.startswith(self.prefix)
@@ -442,7 +445,7 @@ async def _list_one(
 ) -> list[GroupListing]:
     call = Call(wire.ListGroupsRequest, lambda version: _request(version, wanted))
     response = await router.send(node_id, call, deadline)
-    # Retriable while a broker that has just started loads its groups.
+    # A broker that still loads its groups returns COORDINATOR_LOAD_IN_PROGRESS, which is retriable.
     raise_for(response.error_code, None, f"groups of node {node_id}")
     return [
         GroupListing(

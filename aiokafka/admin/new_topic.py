@@ -17,7 +17,8 @@ class NewTopic:
     Args:
         num_partitions: number of partitions; None for the broker's default (KIP-464, Kafka 2.4), -1
             with `replica_assignments`.
-        replication_factor: number of replicas of each partition; None and -1 as above.
+        replication_factor: number of replicas of each partition; None and -1 as for
+            `num_partitions`.
         replica_assignments: by partition, the broker ids of its replicas, the preferred leader
             first.
         topic_configs: settings of the topic, such as `{"retention.ms": "3600000"}`.

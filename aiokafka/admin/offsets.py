@@ -43,7 +43,7 @@ class OffsetSpec(enum.IntEnum):
     EARLIEST = -2
     #: The record with the largest timestamp (KIP-734, Kafka 3.0).
     MAX_TIMESTAMP = -3
-    #: The first record on the leader's own disks; earlier ones are in tiered storage (KIP-405,
+    #: The first record on the leader's own disks; earlier records are in tiered storage (KIP-405,
     #: Kafka 3.5).
     EARLIEST_LOCAL = -4
     #: The last record in tiered storage (KIP-1005, Kafka 3.9).
@@ -56,9 +56,10 @@ class OffsetSpec(enum.IntEnum):
 class ListedOffset(Value):
     """The offset of a position or time in a partition."""
 
-    #: None if there is no such record, for example none with this timestamp or a later one.
+    #: None if there is no such record, for example if all timestamps are before the requested time.
     offset: int | None
-    #: The timestamp of the record in milliseconds since 1970. Only for times and MAX_TIMESTAMP.
+    #: The timestamp of the record in milliseconds since 1970; None except for times and
+    #: MAX_TIMESTAMP.
     timestamp: int | None
     #: The leader epoch of the record; None before Kafka 2.1.
     leader_epoch: int | None
@@ -193,7 +194,7 @@ async def _ask(
             topics=by_topic(places, topic, entry),
             timeout_ms=remaining_ms(deadline),
         )
-        if version >= _FIRST_WITH_ISOLATION:  # before, there are no transactions
+        if version >= _FIRST_WITH_ISOLATION:  # older brokers have no transactions
             request.isolation_level = int(read_committed)
         return request
 

@@ -76,7 +76,7 @@ class QuotaFilter(Value):
 
 
 def parts(value: QuotaEntity | QuotaFilter) -> dict[str, str | QuotaName]:
-    """Return the fields that are not None, by Kafka's types of them."""
+    """Return the fields that are not None, by Kafka's names of their types."""
     found = {kind: getattr(value, name) for kind, name in KINDS.items()}
     return {kind: name for kind, name in found.items() if name is not None}
 

@@ -1,6 +1,6 @@
-"""Results of aiokafka's admin calls: responses as named tuples, the same for all versions.
+"""Results of aiokafka's admin methods: responses as named tuples, the same for all versions.
 
-`to_object` returns them as the dicts that programs for aiokafka use.
+`to_object` converts a result to the dicts that programs for aiokafka use.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class CreatedTopic(NamedTuple):
     num_partitions: int
     """-1 if the user may not describe the topic's configuration."""
     replication_factor: int
-    """-1 as for `num_partitions`."""
+    """-1 if the user may not describe the topic's configuration."""
     configs: dict[str, str | None] | None
     """All settings of the topic; None if the user may not describe them."""
 
@@ -146,7 +146,7 @@ class DeletedTopics(TopicResults):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a setting's value; the first in the list is effective."""
+    """One source of a setting's value; the first synonym in the list takes effect."""
 
     config_name: str
     config_value: str | None
@@ -154,7 +154,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting. The value of a sensitive one is None."""
+    """One setting of a resource. The value of a sensitive setting is None."""
 
     config_name: str
     config_value: str | None
@@ -165,7 +165,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        # 0.14 has this key, and programs read it, though the value is a single name.
+        # Programs read the key `config_names` of aiokafka 0.14. Its value is a single name.
         return ("config_names", *self._fields[1:])
 
 
@@ -186,7 +186,7 @@ class DescribeConfigsResult(NamedTuple):
     resources: list[DescribedConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as dicts."""
+        """Return the result as a dict, with nested dicts for its items."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -207,7 +207,7 @@ class AlterConfigsResult(NamedTuple):
     resources: list[AlteredConfigs]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as dicts."""
+        """Return the result as a dict, with nested dicts for its items."""
         found: dict[str, Any] = _as_object(self)
         return found
 
@@ -288,6 +288,6 @@ class DescribeGroupsResult(NamedTuple):
     groups: list[DescribedGroup]
 
     def to_object(self) -> dict[str, Any]:
-        """Return the result as dicts."""
+        """Return the result as a dict, with nested dicts for its items."""
         found: dict[str, Any] = _as_object(self)
         return found

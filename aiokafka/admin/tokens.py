@@ -39,7 +39,8 @@ class DelegationToken:
 
     owner: str
     requester: str
-    """The principal that created the token: the owner, or one that may act for it (KIP-373)."""
+    """The principal that created the token: the owner, or a representative of the owner
+    (KIP-373)."""
 
     renewers: tuple[str, ...]
     """Principals that may renew the token besides the owner."""
@@ -76,15 +77,15 @@ class Tokens(AdminApi):
 
         Args:
             renewers: principals that may renew the token, besides the owner.
-            owner: the principal as which the other client authenticates; by default that of this
-                client (others: KIP-373, Kafka 3.3).
+            owner: the principal as which the other client authenticates; by default the principal
+                of this client (another owner: KIP-373, Kafka 3.3).
             max_lifetime_ms: milliseconds until the token expires even if it is renewed; -1 for the
                 broker's default.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Raises DelegationTokenRequestNotAllowed unless this client has authenticated by SASL or a
-        client certificate, and not by a token. If a response was lost, a second token is created;
-        the first expires.
+        client certificate, and not by a token. If a response was lost, a second token is created,
+        and the first remains unused until it expires.
         """
         deadline = self._deadline(timeout_ms)
         kinds = [_split(renewer, "renewers") for renewer in renewers]
@@ -110,7 +111,8 @@ class Tokens(AdminApi):
 
         Args:
             hmac: the secret of the token.
-            renew_period_ms: milliseconds from now until it expires; -1 for the broker's default.
+            renew_period_ms: milliseconds from now until the token expires; -1 for the broker's
+                default.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
@@ -128,7 +130,7 @@ class Tokens(AdminApi):
 
         Args:
             hmac: the secret of the token.
-            expiry_period_ms: milliseconds from now until it expires; -1 expires it at once.
+            expiry_period_ms: milliseconds from now until the token expires; -1 expires it at once.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns and raises the same as `renew`; DelegationTokenNotFound also if the response to a

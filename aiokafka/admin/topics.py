@@ -103,7 +103,7 @@ class PartitionDescription(Value):
     leader_epoch: int | None
     """Number of leader changes; None before Kafka 2.1."""
     replicas: tuple[int, ...]
-    """The first is the preferred leader."""
+    """All replicas, the preferred leader first."""
     isr: tuple[int, ...]
     """The in-sync replicas."""
     offline_replicas: tuple[int, ...]
@@ -111,7 +111,7 @@ class PartitionDescription(Value):
     eligible_leader_replicas: tuple[int, ...] | None = None
     """Replicas not in sync that have all committed records (KIP-966). None before Kafka 3.7."""
     last_known_eligible_leader_replicas: tuple[int, ...] | None = None
-    """The last eligible replicas, if none is eligible any more (KIP-966)."""
+    """The last eligible replicas of a partition without eligible replicas (KIP-966)."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ class TopicDescription(Value):
     is_internal: bool
     """Whether Kafka stores its own state in the topic."""
     partitions: tuple[PartitionDescription, ...]
-    """Sorted by number."""
+    """The partitions, sorted by number."""
     authorized_operations: frozenset[AclOperation] | None = None
     """The operations that the user may do; None unless requested, and before Kafka 2.3."""
 
 
 @dataclass(frozen=True)
 class TopicSetting(Value):
-    """A setting of a new topic."""
+    """A setting of a new topic: its value, and the source of the value."""
 
     value: str | None
     """None if the setting is sensitive."""
@@ -152,9 +152,9 @@ class TopicCreation(Value):
     num_partitions: int | None
     """None if the user may not describe the topic's configuration."""
     replication_factor: int | None
-    """None as for `num_partitions`."""
+    """None if the user may not describe the topic's configuration."""
     configs: Mapping[str, TopicSetting] | None
-    """All settings by name, defaults included; None as for `num_partitions`."""
+    """All settings by name, defaults included; None if the user may not describe them."""
 
 
 class Topics(AdminApi):
@@ -207,7 +207,7 @@ class Topics(AdminApi):
         """Return partitions, leaders and replicas of topics (Java: describeTopics, KIP-966).
 
         Args:
-            topics: names or ids (Kafka 3.1); by default all topics, internal ones included.
+            topics: names or ids (Kafka 3.1); by default all topics, internal topics included.
             include_authorized_operations: also return the operations that the user may do with
                 each topic (KIP-430).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
@@ -275,9 +275,9 @@ class Topics(AdminApi):
             validate_only: only check whether the partitions could be added.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Keys are assigned to other partitions from then on. Raises the error of a topic, such as
-        InvalidPartitionsError if it has that many partitions already (also if the response to a
-        first attempt was lost); AdminItemsError if several topics were given.
+        Afterwards the partitioner assigns many keys to other partitions. Raises the error of a
+        topic, such as InvalidPartitionsError if the topic already has that many partitions (also if
+        the response to a first attempt was lost); AdminItemsError if several topics were given.
         """
         for name, new in items_of("topics", topics):
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
@@ -324,10 +324,10 @@ class Topics(AdminApi):
         """Elect the preferred replicas as leaders (Java: electLeaders, KIP-460, Kafka 2.2).
 
         Args:
-            partitions: the partitions; by default all, and then the result leaves out those
-                without an election.
-            election_type: UNCLEAN elects a replica that is not in sync where there is no leader.
-                Records are lost by that (Kafka 2.4).
+            partitions: the partitions; by default all. The result for all partitions leaves out
+                partitions without an election.
+            election_type: UNCLEAN elects a replica that is not in sync for a partition without a
+                leader, which may lose records (Kafka 2.4).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Returns True for a partition with a new leader, False if no election was needed. Raises
@@ -351,14 +351,13 @@ class Topics(AdminApi):
         """Start to move partitions to other brokers (Java: alterPartitionReassignments, KIP-455).
 
         Args:
-            moves: by partition, the ids of the brokers of its new replicas, the preferred leader
-                first.
+            moves: by partition, the broker ids of its new replicas, the preferred leader first.
             allow_replication_factor_change: False rejects a move that changes the number of
                 replicas (KIP-860, Kafka 4.1).
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Brokers copy the replicas after the call: see `reassignments`. A new move replaces an
-        unfinished one. Raises the error of a partition, such as InvalidReplicationAssignmentError;
+        unfinished move. Raises the error of a partition, such as InvalidReplicationAssignmentError;
         AdminItemsError if several partitions were given. Needs Kafka 2.4.
         """
         wanted = {as_partition(tp): list(brokers) for tp, brokers in items_of("moves", moves)}
@@ -414,8 +413,9 @@ class Topics(AdminApi):
         Topics are created first, then partitions are added, settings changed, and topics deleted.
         Raises IllegalArgumentError before the first step if a topic would get fewer partitions or
         another replication factor. If a step fails, its error is raised and later steps are left
-        out; the call may be repeated. A step whose response was lost may fail because it was done
-        before (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
+        out; the call may be repeated. If the response to a step was lost, the step is sent again,
+        and may then fail because the first attempt has made the change (TopicAlreadyExistsError).
+        Changing settings needs Kafka 2.3.
         """
         wanted = _declared_topics(declared)
         deadline = self._deadline(timeout_ms)
@@ -426,7 +426,7 @@ class Topics(AdminApi):
 
 
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:
-    """Return names and ids without repeats. Raises TypeError for anything else."""
+    """Return the topics without repeats. Raises TypeError for a single topic or other objects."""
     if isinstance(topics, str | uuid.UUID):
         raise TypeError(f"{argument}: must be several topics, not one {type(topics).__name__}")
     wanted = dict.fromkeys(topics)
@@ -478,10 +478,10 @@ async def create_topics(
 def create_request(
     version: int, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> wire.CreateTopicsRequest:
-    """Return a request with the remaining time as its timeout.
+    """Return a CreateTopicsRequest with the time until the deadline as its timeout.
 
-    Raises UnsupportedVersionError if brokers of this version have no defaults for numbers that a
-    topic leaves to them.
+    Raises UnsupportedVersionError if a topic leaves its numbers of partitions or replicas to the
+    broker, and brokers of this version have no defaults.
     """
     return wire.CreateTopicsRequest(
         topics=[_creatable(topic, version) for topic in topics],
@@ -550,7 +550,7 @@ async def delete_topics(router: Router, topics: Iterable[Topic], deadline: float
 def delete_request(
     version: int, topics: Collection[Topic], deadline: float
 ) -> wire.DeleteTopicsRequest:
-    """Return a request with the remaining time as its timeout."""
+    """Return a request with the time until the deadline as its timeout."""
     timeout_ms = remaining_ms(deadline)
     if version >= 6:
         states = [_state(topic) for topic in topics]
@@ -593,7 +593,7 @@ async def create_partitions(
 def partitions_request(
     topics: Mapping[str, NewPartitions | int], validate_only: bool, deadline: float
 ) -> wire.CreatePartitionsRequest:
-    """Return a request with the remaining time as its timeout."""
+    """Return a request with the time until the deadline as its timeout."""
     return wire.CreatePartitionsRequest(
         topics=[_with_partitions(name, new) for name, new in topics.items()],
         timeout_ms=remaining_ms(deadline),
@@ -627,7 +627,7 @@ async def describe_topics(
         names = await _names_of(router, ids, deadline) if ids else {}
         wanted = [topic for topic in left if isinstance(topic, str)]
         wanted += [name for name in names.values() if isinstance(name, str)]
-        wanted = list(dict.fromkeys(wanted))  # a topic may be given by its name and its id
+        wanted = list(dict.fromkeys(wanted))  # the same topic may be given by name and by id
         found = await _by_name(router, wanted, operations, deadline) if wanted else {}
         outcomes: dict[Topic, TopicDescription | KafkaError] = dict(found.items())
         for topic_id, name in names.items():
@@ -681,7 +681,7 @@ async def _names_of(
 async def _by_name(
     router: Router, names: list[str] | None, operations: bool, deadline: float
 ) -> Found:
-    """Describe these topics, or all with None."""
+    """Describe these topics (None: all). A second broker is asked for unknown topics."""
 
     async def ask(names: list[str] | None, until: float, asked: set[int]) -> Found:
         try:
@@ -802,7 +802,8 @@ async def _view(
 def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     """Return True if all brokers know all partitions of a topic, each with a leader.
 
-    Otherwise returns the reason as an error, retriable unless a broker responded with another one.
+    Otherwise return a KafkaError with the reason. The error is retriable, unless a broker has
+    returned an error that is not retriable.
     """
     if not views:
         return UnknownTopicOrPartitionError(f"{name}: no broker is there")
@@ -823,7 +824,7 @@ def _is_ready(views: Mapping[int, View], name: str) -> bool | KafkaError:
     return True
 
 
-# -- Declared topics: plan the steps, then carry them out
+# -- Declared topics: plan the steps, then carry out the steps
 
 
 @dataclass(frozen=True)
@@ -836,7 +837,7 @@ class DeclaredTopic(Value):
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, Plain] | None = None
-    """All settings of the topic itself; its other settings are reset to their defaults."""
+    """All settings of the topic. Settings that are not given are reset to their defaults."""
 
 
 @dataclass(frozen=True)
@@ -846,9 +847,9 @@ class TopicStep(Value):
     topic: str
     action: TopicAction
     partitions: int | None = None
-    """The number to create, or to grow to; None for the broker's default."""
+    """The number of partitions after CREATE or GROW; None for the broker's default."""
     replication_factor: int | None = None
-    """For a new topic; None for the broker's default."""
+    """The number of replicas for CREATE; None for the broker's default."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
     """The settings to change, by name; None resets a setting to its default."""
 
@@ -919,7 +920,7 @@ async def _plan(
 def _changes(
     topic: TopicDescription, wanted: DeclaredTopic, settings: Mapping[str, ConfigSetting]
 ) -> list[TopicStep]:
-    """Return the steps for an existing topic."""
+    """Return the steps that change an existing topic to its declared state."""
     name, count = topic.name, len(topic.partitions)
     factor = max((len(each.replicas) for each in topic.partitions), default=0)
     if wanted.replication_factor not in (None, factor):

@@ -86,7 +86,7 @@ class TransactionDescription(Value):
     """Milliseconds after which the coordinator aborts a transaction."""
 
     start_ms: int | None
-    """Start of the open transaction, in milliseconds since 1970; None if there is none."""
+    """Start of the open transaction, in milliseconds since 1970; None without a transaction."""
 
     partitions: frozenset[TopicPartition]
     """The partitions of the open transaction."""
@@ -100,13 +100,14 @@ class ActiveProducer(Value):
     producer_epoch: int
     last_sequence: int
     last_timestamp: int
-    """Timestamp of the newest batch, in milliseconds since 1970; -1 if there is none."""
+    """Timestamp of the newest batch, in milliseconds since 1970; -1 without a batch."""
 
     coordinator_epoch: int | None
-    """The epoch of the coordinator that ended the last transaction; None if none did."""
+    """The epoch of the coordinator that ended the last transaction; None without such a
+    transaction."""
 
     transaction_start_offset: int | None
-    """The first offset of the open transaction; None if there is none."""
+    """The first offset of the open transaction; None without an open transaction."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class Transactions(AdminApi):
 
         Args:
             partition: the partition where the transaction is open.
-            producer_id: the id of its producer, as `producers` returns it.
+            producer_id: the id of the producer of the transaction, as `producers` returns it.
             producer_epoch: the epoch of the producer in this partition.
             coordinator_epoch: the epoch of the coordinator in this partition, or None.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
@@ -264,13 +265,13 @@ class Transactions(AdminApi):
     ) -> list[HangingTransaction]:
         """Return hanging transactions: open in a partition, but not at any coordinator.
 
-        `read_committed` consumers wait for their end. `abort` ends them.
+        `read_committed` consumers cannot read beyond a hanging transaction until `abort` ends it.
 
         Args:
-            partitions: the partitions to check; by default all.
+            partitions: the partitions to check; by default all partitions.
             older_than_ms: return only transactions whose last write is at least this many
-                milliseconds ago. The default is that of Kafka's tool, 20 minutes: the default of
-                `transaction.max.timeout.ms` and five minutes.
+                milliseconds ago. The default is 20 minutes, as in Kafka's tool: the default of
+                `transaction.max.timeout.ms` plus five minutes.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Leaders are asked for open transactions first, then coordinators (KIP-664, Kafka 3.0). A
@@ -308,7 +309,7 @@ class Transactions(AdminApi):
         """Return the transactional ids of all brokers (Java: listTransactions, KIP-664, Kafka 3.0).
 
         Args:
-            states: return only ids in one of these states.
+            states: return only ids whose transactions are in one of these states.
             producer_ids: return only ids of these producers.
             duration_ms: return only transactions that are open for longer than this many
                 milliseconds (KIP-994, Kafka 3.8).
@@ -351,7 +352,7 @@ def _states(states: Iterable[Any]) -> tuple[TransactionState, ...]:
 _FIRST_WITH_DURATION = 1
 _FIRST_WITH_PATTERN = 2
 
-# Brokers reject more than transaction.max.timeout.ms. No transaction is opened with this timeout.
+# Brokers reject more than transaction.max.timeout.ms. No transaction has this timeout.
 _FENCING_TIMEOUT_MS = 60_000
 
 
@@ -596,7 +597,8 @@ async def _known(
 def _is_coordinated(
     tp: TopicPartition, producer: ActiveProducer, known: TransactionDescription | None
 ) -> bool:
-    """Return whether the transaction is open in this partition at a coordinator, which ends it."""
+    """Return whether the coordinator knows that this partition is in the open transaction, and so
+    ends the transaction there."""
     same = known is not None and known.producer_id == producer.producer_id
     return known is not None and same and tp in known.partitions
 
@@ -604,9 +606,9 @@ def _is_coordinated(
 def _is_still_open(one: HangingTransaction, now: Producers | KafkaError) -> bool:
     """Return whether a transaction is still open in the second response of its leader.
 
-    A transaction that ends between the requests to the leader and to the coordinator looks as if it
-    were hanging: open in the partition, unknown to the coordinator. In the second response of the
-    leader it has ended.
+    A transaction that ends between the requests to the leader and to the coordinator looks like a
+    hanging transaction: open in the partition, unknown to the coordinator. In the second response
+    of the leader, the transaction has ended.
     """
     start = one.producer.transaction_start_offset
     return not isinstance(now, KafkaError) and any(

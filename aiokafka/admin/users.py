@@ -29,8 +29,8 @@ __all__ = ["NewScramCredential", "ScramCredential", "Users"]
 
 # -- Credentials
 
-# Brokers of Apache Kafka accept 4096 to 16384, others more. More than a million would take seconds
-# of CPU time, and the clients of this package refuse to log in with it.
+# Apache Kafka accepts 4096 to 16384 iterations, other brokers accept more. More than a million
+# would take seconds of CPU time, and the clients of this package refuse to log in with so many.
 _LEAST_ITERATIONS = 4096
 _MOST_ITERATIONS = 1_000_000
 
@@ -77,7 +77,7 @@ class NewScramCredential:
 
 
 def check_user(argument: str, user: object) -> str:
-    """Return a user name. Raises TypeError or ValueError unless it is a text that is not empty."""
+    """Return the user name. Raises TypeError or ValueError unless the name is a str with text."""
     if not isinstance(user, str):
         raise TypeError(f"{argument}: must be a str, not {user!r}")
     if not user:
@@ -86,7 +86,7 @@ def check_user(argument: str, user: object) -> str:
 
 
 def as_mechanism(mechanism: object) -> ScramMechanism:
-    """Return a mechanism, given as such or by a name such as "SCRAM-SHA-256"."""
+    """Return a ScramMechanism, also for a name such as "SCRAM-SHA-256". Raises ValueError."""
     if isinstance(mechanism, str):
         found = ScramMechanism.__members__.get(mechanism.replace("-", "_"))
     else:
@@ -204,7 +204,7 @@ async def describe_users(
     """Return the credentials of users, or of all users with None."""
 
     async def ask(left: list[str] | None) -> Outcomes[str, Credentials]:
-        # An empty list selects all users. So does null, but to a user without the right to it,
+        # An empty list selects all users, and so does null. But if the user may not describe users,
         # brokers respond to null by closing the connection.
         named = [UserName(name=user) for user in left or ()]
         call = call_of(DescribeUserScramCredentialsRequest(users=named))
@@ -235,7 +235,7 @@ def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | Kafk
 
 
 async def _upsertion(each: NewScramCredential) -> ScramCredentialUpsertion:
-    """Hash a password in a thread, because it takes milliseconds to seconds."""
+    """Hash a password in a thread, because hashing takes milliseconds to seconds."""
     salt = _clock.random_bytes(_SALT_BYTES) if each.salt is None else each.salt
     salted = await asyncio.get_running_loop().run_in_executor(
         None,
@@ -286,7 +286,7 @@ async def _alter(
 
 
 def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
-    """Return lists without repeated users, because a request must not name a user twice."""
+    """Split `keys` into lists without repeated users: a request must not name a user twice."""
     rounds: list[list[Key]] = []
     seen: Counter[str] = Counter()
     for key in keys:

@@ -14,8 +14,8 @@ from aiokafka import __version__
 from aiokafka.cli.output import note, printable, styled
 from aiokafka.cli.running import Interrupted
 
-# Noun -> (module, or module:name of the command in it; its help). A module is imported when its
-# noun is used.
+# Noun -> (the module with its `commands`, or module:name of a command; the help text). A module is
+# imported when its noun is used.
 NOUNS = {
     "acls": ("security:acls", "List, add and delete entries of access control lists."),
     "brokers": ("brokers", "Show brokers, features, the quorum and log directories."),
@@ -38,18 +38,18 @@ NOUNS = {
 
 
 class HungUp(BaseException):
-    """The reader of stdout has closed the pipe, for which click would return exit code 1."""
+    """The reader of stdout has closed the pipe. (click turns BrokenPipeError into exit code 1.)"""
 
 
 class Nouns(click.Group):
-    """Imports the module of a noun when it is used, so that the program starts quickly."""
+    """Imports the module of a noun when the noun is used, so that the program starts quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the nouns."""
+        """Return the nouns in alphabetical order."""
         return sorted(NOUNS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a noun, or None."""
+        """Return the command of a noun; None for an unknown noun."""
         if cmd_name not in NOUNS:
             return None
         module, _, name = NOUNS[cmd_name][0].partition(":")
@@ -58,7 +58,8 @@ class Nouns(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the noun; explain that options come after the command."""
+        """Parse the arguments before the noun. The error for an unknown option there says that
+        options come after the command."""
         try:
             rest: list[str] = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -69,12 +70,12 @@ class Nouns(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of a noun; the error for an unknown noun names a similar one."""
+        """Return the command of a noun; the error for an unknown noun names a similar noun."""
         try:
             found: tuple[str | None, click.Command | None, list[str]]
             found = super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib  # only for this error
+            import difflib  # imported only for this error
 
             nearest = difflib.get_close_matches(args[0], NOUNS, 1)
             if not nearest:
@@ -83,7 +84,7 @@ class Nouns(click.Group):
         return found
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command."""
+        """Run the command. Raises HungUp if the reader of stdout has closed the pipe."""
         try:
             result: object = super().invoke(ctx)
             sys.stdout.flush()
@@ -132,7 +133,8 @@ def completion(context: click.Context, shell: str) -> None:
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. Errors are printed on stderr, one line each."""
     if sys.stdout is None:
-        # Closed by the shell (>&-). The next opened file would get its number, and our output.
+        # The shell has closed stdout (>&-). The next opened file would get its number, and our
+        # output.
         click.echo("aiokafka: stdout is closed", err=True)
         return 1
     try:
@@ -153,7 +155,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explain(error: click.ClickException) -> int:
-    """Print an error in the command line as one line."""
+    """Print a usage error as one line, and return its exit code."""
     context = getattr(error, "ctx", None)
     hint = f" (see {context.command_path} --help)" if context is not None else ""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

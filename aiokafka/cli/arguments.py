@@ -57,9 +57,9 @@ def seconds(text: str) -> float:
 def place(text: str, now: float | None = None) -> Place:
     """Parse a position. Raises ValueError.
 
-    It is earliest, latest, stored, an offset (42), a number of records before the end (-10), a time
-    before now (-2h), milliseconds since 1970 (@1700000000000), or a date and time in UTC
-    (2026-01-31T12:00).
+    A position is earliest, latest, stored, an offset (42), a number of records before the end
+    (-10), a time before now (-2h), milliseconds since 1970 (@1700000000000), or a date and time in
+    UTC (2026-01-31T12:00).
     """
     if text in ("earliest", "latest", "stored"):
         return Place(text)

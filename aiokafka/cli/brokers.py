@@ -267,12 +267,12 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
 # -- `aiokafka info`
 
 
-# The outcome of the attempt to connect, by exit code.
+# What to print before the error of the attempt to connect, by exit code.
 _OUTCOMES = {3: "no response: ", 4: "refused: "}
 
 
 def installed() -> dict[str, str]:
-    """Return the properties of this installation by name."""
+    """Return the versions, the system and the codecs of this installation, by name."""
     from aiokafka.record import batch
     from aiokafka.record.compression import CODECS, has_codec
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Batches = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 _COMMIT_EVERY = 5.0  # seconds
-_MAX_RECORDS = 5000  # records that are written before count and commit are checked again
+_MAX_RECORDS = 5000  # records to write between two checks of the count and the commit
 _POLL_MS = 200  # milliseconds that a poll waits for records
 
 
@@ -55,10 +55,10 @@ class Committer(ConsumerRebalanceListener):
             self._written[tp] = records[-1].offset + 1
 
     async def commit_if_due(self) -> None:
-        """Commit every few seconds.
+        """Commit if `every` seconds have passed since the last commit.
 
-        After a retriable error the next commit includes these offsets. If the partitions are
-        revoked or the topic is deleted before, the records are printed again.
+        After a retriable error or CommitFailedError, the next commit includes these offsets. If the
+        partitions are revoked before that commit, their next owner reads the records again.
         """
         if time.monotonic() < self._due:
             return
@@ -81,7 +81,7 @@ class Committer(ConsumerRebalanceListener):
         self._written = dict(self._written.items() - offsets.items())
 
     async def commit_soon(self) -> None:
-        """Commit after a signal. Raises KafkaTimeoutError if it takes longer than LAST_MOMENT."""
+        """Commit after a signal. Raises KafkaTimeoutError after LAST_MOMENT."""
         try:
             await asyncio.wait_for(self.commit(), LAST_MOMENT)
         except asyncio.TimeoutError:
@@ -99,7 +99,7 @@ class Committer(ConsumerRebalanceListener):
             _note_uncommitted(error)
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """End the rebalance."""
+        """Record that the rebalance has ended."""
         self.is_rebalancing = False
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
@@ -114,7 +114,8 @@ def _note_uncommitted(error: KafkaError) -> None:
 
 
 class Ends:
-    """The offset to stop at in each partition: its end at the start, or a position (--to)."""
+    """The offset to stop at in each partition: its end when it was assigned, or a position (--to);
+    with both options the lower offset."""
 
     def __init__(self, consumer: AIOKafkaConsumer, at: Place | None, exit_at_end: bool) -> None:
         self._consumer = consumer
@@ -123,7 +124,8 @@ class Ends:
         self._stops: dict[TopicPartition, int] = {}
 
     async def are_reached(self) -> bool:
-        """Return whether all assigned partitions have been read up to their stops."""
+        """Return whether all assigned partitions were read up to their stops; False without
+        stops."""
         if self._at is None and not self._exit_at_end:
             return False
         assignment = self._consumer.assignment()
@@ -147,7 +149,7 @@ class Ends:
             self._stops[tp] = min(each[tp] for each in found)
 
     def cut(self, batches: Batches) -> Batches:
-        """Remove the records from the stops on."""
+        """Return the records before the stops, and pause partitions that reach their stop."""
         if not self._stops:
             return batches
         kept: Batches = {}
@@ -177,7 +179,7 @@ def _format(given: dict[str, Any]) -> formats.Format:
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[..., Any]:
-    """Return a click callback that converts a text by `read`; ValueError is an error of usage."""
+    """Return a click callback that calls `read`, and turns ValueError into click.BadParameter."""
 
     def check(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
         try:
@@ -302,7 +304,7 @@ async def _assign(
         found += [TopicPartition(topic, number) for number in wanted or sorted(there)]
     consumer.assign(found)
     places = await offsets_at(consumer, found, start)
-    # From an offset beyond the end, the consumer would be reset to the first record.
+    # The consumer would reset an offset beyond the end to the first record.
     ends = await consumer.end_offsets(found) if start.kind == "offset" else places
     for tp, offset in places.items():
         consumer.seek(tp, min(offset, ends[tp]))
@@ -325,7 +327,7 @@ async def _print_all(
     most = min(_MAX_RECORDS, limit.step) if given["rate"] else _MAX_RECORDS
     try:
         while left != 0:
-            # During a rebalance the assignment is incomplete, so it cannot be at its end.
+            # During a rebalance the assignment is incomplete, so do not check for its ends.
             is_rebalancing = committer is not None and committer.is_rebalancing
             if not is_rebalancing and await ends.are_reached():
                 break

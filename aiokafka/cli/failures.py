@@ -56,7 +56,7 @@ _WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueErro
 
 
 class PartlyFailedError(errors.KafkaError):
-    """Some items of a command failed. `failed` has a line for each, `first` one of the errors."""
+    """Some items of a command failed. `failed` has a line for each item; `first` is an error."""
 
     def __init__(self, failed: Iterable[str], first: BaseException | None = None) -> None:
         self.failed = list(failed)
@@ -69,7 +69,7 @@ async def parts(
 ) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
     """Return the results of a call about items, and the error of the items that failed.
 
-    `items` is None if the call itself finds them, such as all brokers. The command prints the
+    `items` is None if the call itself finds the items, such as all brokers. The command prints the
     results and then raises the error.
     """
     try:
@@ -99,7 +99,7 @@ def code_of(error: BaseException) -> int:
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """Return the lines to print for an error: one, or one for each failed item."""
+    """Return the lines to print for an error: one line, or a line for each failed item."""
     if isinstance(error, PartlyFailedError):
         return [_line(text) for text in error.failed]
     if isinstance(error, errors.AdminItemsError):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Largest size of a piece of the input in bytes, to limit the memory.
 LONGEST = 64 * 1024 * 1024
 
-#: Fields of an object of `produce --json`; `consume --json` prints all of them.
+#: The fields that `produce --json` accepts, which are the fields that `consume --json` prints.
 _FIELDS = (
     *("key", "key_base64", "value", "value_base64", "headers"),
     *("topic", "partition", "offset", "timestamp"),
@@ -41,7 +41,7 @@ class LineColumns(NamedTuple):
     values: Cells
     keys: Cells | None = None
     headers: Headers | None = None
-    """The same for all records."""
+    """Every record gets these headers."""
 
 
 class InputError(KafkaError):
@@ -49,7 +49,7 @@ class InputError(KafkaError):
 
 
 class NewRecord(NamedTuple):
-    """A record to send."""
+    """A record of the input, as it is sent."""
 
     value: bytes | None
     key: bytes | None = None
@@ -269,7 +269,7 @@ _quoted = json.encoder.encode_basestring
 
 
 def plain(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Format:
-    """Return the function that prints values, or keys and values, each followed by a delimiter."""
+    """Return a `Format` of values, or of keys and values, each followed by a delimiter."""
 
     def values(records: Sequence[Record]) -> bytes:
         found = [null if r.value is None else r.value for r in records]
@@ -287,13 +287,14 @@ def plain(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Format:
 
 
 def json_lines(records: Sequence[Record]) -> bytes:
-    """Return one JSON object a line: bytes as text if they are UTF-8, else as a base64 field."""
+    """Return a line with a JSON object for each record. Keys and values are text if they are UTF-8,
+    else base64 in fields such as `key_base64`."""
     topic = _quoted(records[0].topic) if records else ""
     return "".join([_line(r, topic) for r in records]).encode()
 
 
 def _line(r: Record, topic: str) -> str:
-    # Much faster than a JSON encoder, because only texts need escaping.
+    # Formatting is much faster than a JSON encoder, and only texts need escaping.
     start = f'{{"topic": {topic}, "partition": {r.partition}, "offset": {r.offset}'
     headers = ""
     if r.headers:
@@ -328,7 +329,7 @@ def _pairs(r: Record) -> bytes:
 
 
 def custom(text: str, null: bytes) -> Format:
-    r"""Return the function for a format such as ``%t %p %o: %k=%s\\n``.
+    r"""Return a `Format` for a text such as ``%t %p %o: %k=%s\\n``.
 
     Raises ValueError for an unknown letter.
     """

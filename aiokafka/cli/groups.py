@@ -74,7 +74,7 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 
 
 def _parts(member: GroupMember) -> list[str]:
-    """Return the partitions of a member, or its tasks in a streams group, by name."""
+    """Return the names of the partitions of a member, or of its active tasks in a streams group."""
     if member.tasks is None:
         return [name_of(tp) for tp in member.assignment or ()]
     active = member.tasks.active
@@ -174,9 +174,9 @@ async def _watch(
 
 
 def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
-    """Return the rule of the options: `to` a place, `shift` by a number, or `copy_of` a group.
+    """Return the rule for the option that is given: `to`, `shift` or `copy_of`.
 
-    Raises click.UsageError unless exactly one is given.
+    Raises click.UsageError for a malformed `to`, and unless exactly one of the options is given.
     """
     from aiokafka.admin import ResetRule
 
@@ -316,9 +316,9 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
 async def _explained(
     admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
 ) -> list[Exception]:
-    """Return the reasons why groups have no offsets, for which brokers return no error.
+    """Return the reasons why these groups have no offsets, for which brokers return no error.
 
-    A group may not exist, or --share may be wrong.
+    Reasons are a group that does not exist, and a wrong use of --share.
     """
     wrong: list[Exception] = []
     for name in groups:

@@ -48,7 +48,7 @@ class Output:
         self._stream.flush()
 
     def redraw(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Replace the printed table on a terminal; elsewhere print as `rows`."""
+        """Replace the printed table on a terminal; elsewhere print the rows as `rows` does."""
         if self.form != "table" or not self.is_terminal:
             self.rows(rows, columns)
             return
@@ -76,7 +76,7 @@ class Output:
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
     def done(self, text: str) -> None:
-        """Print on stderr what was done, unless the output is for programs."""
+        """Print `text` on stderr, unless the format is JSON or CSV."""
         if text and self.form == "table":
             note(text)
 
@@ -90,7 +90,7 @@ def by_partition(found: Mapping[Any, Any]) -> list[Row]:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr. If nobody reads stderr any more, the command goes on."""
+    """Print a line on stderr. If stderr is closed, do nothing, so that the command goes on."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             click.echo(text, err=True)

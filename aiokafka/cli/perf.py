@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 commands = click.Group(help="Measure how fast records go to the cluster, from it, and through it.")
 
 _POINTS = (50, 95, 99, 99.9)
-# Number of measured latencies: of all records, or of a sample at equal distances.
+# About this number of latencies is measured: of every Nth record if there are more records.
 _SAMPLES = 100_000
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """Return average, percentiles and maximum. Raises ValueError without values.
 
-    The Nth percentile is the smallest value such that N % of all values are not above it.
+    The Nth percentile is the smallest value that N % of all values do not exceed.
     """
     if not values:
         raise ValueError("no values")
@@ -110,7 +110,7 @@ async def produce(
     latencies: list[float] = []
     async with _started(producer):
         await find_to_send(session, producer, topic)
-        # Metadata and connections are not measured.
+        # Fetch metadata and connect before the measurement.
         await producer.send_and_wait(topic, b"warm up")
         began = time.perf_counter()
         await _send(producer, topic, _payload(size), records, Limit(rate), latencies)
@@ -120,7 +120,8 @@ async def produce(
 
 @contextlib.asynccontextmanager
 async def _started(producer: AIOKafkaProducer) -> AsyncIterator[None]:
-    """Start and stop the producer. After a signal, stop it at once, without sending records."""
+    """Start and stop the producer. After a signal, stop it without sending the remaining
+    records."""
     async with producer:
         try:
             yield
@@ -241,7 +242,8 @@ async def latency(session: Session, topic: str, records: int, size: int) -> None
 
 
 async def _read(consumer: AIOKafkaConsumer, offset: int) -> None:
-    """Read up to this offset. Other producers may write records before it."""
+    """Poll until the record at `offset` is read; other producers may have written earlier records.
+    Raises KafkaTimeoutError after 10 s without records."""
     while True:
         found = await consumer.getmany(timeout_ms=10_000)
         if not found:

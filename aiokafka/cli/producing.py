@@ -55,16 +55,15 @@ if TYPE_CHECKING:
     from aiokafka.producer.batch_builder import BatchBuilder
 
 _BATCH = 256 * 1024
-# From this number of lines on, fill batches here. Fewer lines are sent one by one, and the producer
-# batches them (--linger).
+# From this number of lines on, build batches here. Fewer lines are sent one by one, and the
+# producer batches them (--linger).
 _WORTH_A_BATCH = 100
 
 
 class Sending:
     """Sends records without waiting for each, and checks all results in order.
 
-    Many lines at once are collected in one batch for each partition, as the producer would do, and
-    sent as whole batches.
+    Many lines at once are collected in batches, one per partition, which the producer sends.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class Sending:
     async def _may_batch(self) -> bool:
         """Return whether the topic accepts full batches.
 
-        The producer splits batches that are too large only if it has built them itself.
+        The producer splits batches that are too large, but not batches that are built here.
         """
         if self._batches_fit is None:
             self._batches_fit = await _takes_batches(self._session, self._topic)
@@ -145,14 +144,12 @@ class Sending:
                     await self._send_batch(partition)
 
     def _chosen(self, columns: LineColumns, partitions: int) -> memoryview | None:
-        """Return the partitions of all records as int32, or None to choose them by key.
-
-        In the result -1 stands for a choice by key.
-        """
+        """Return each record's partition as int32, -1 for a choice by key; None if all are -1."""
         if self._partition is not None:
             found = array("i", (self._partition,)) * len(columns.values)
         elif columns.keys is not None and None in columns.keys:
-            # Records without a key keep their order among the others, so choose a partition now.
+            # Choose a partition for records without a key now, so that they keep their order
+            # relative to other records.
             self._turn = (self._turn + 1) % partitions
             found = array("i", [self._turn if key is None else -1 for key in columns.keys])
         else:
@@ -204,7 +201,7 @@ class Sending:
         self.check()
 
     def forget(self) -> None:
-        """Mark further errors as retrieved, after the first error or Ctrl-C."""
+        """Mark the remaining errors as retrieved, so that asyncio does not log them."""
         for future, _, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
@@ -257,8 +254,8 @@ async def pieces_of(
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield the pieces of files, one file after the other; `-` is stdin.
 
-    A piece ends at the delimiter, or is a line without one; with `whole` it is a file. Raises
-    InputError for a piece that is longer than `LONGEST`.
+    A piece ends at the delimiter, or is a line if `delimiter` is None; with `whole`, a piece is a
+    file. Raises InputError for a piece that is longer than `LONGEST`.
     """
     for name in files:
         async with _opened(name) as fd:
@@ -301,7 +298,8 @@ async def _open_pipe(name: str) -> int:
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # At exit the program would wait for the thread. Open the pipe for writing to release it.
+        # At exit the program would wait for the thread. Open the pipe for writing, so the thread
+        # ends.
         writer = os.open(name, os.O_RDWR)
         os.close(await opening)
         os.close(writer)
@@ -412,7 +410,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
         else:
             await _in_transactions(producer, sending, _after(found, source), send, given)
     except asyncio.CancelledError:
-        await producer.stop(LAST_MOMENT)  # which aborts a transaction
+        await producer.stop(LAST_MOMENT)  # also aborts an open transaction
         if given["transactional_id"] is None:
             sending.check()
         raise
@@ -426,7 +424,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
 async def _after(
     found: Callable[[], Awaitable[None]], source: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
-    """Yield pieces; await `found` before the first."""
+    """Yield the pieces of `source`; await `found()` before the first piece."""
     is_first = True
     async for pieces in source:
         if is_first:
@@ -463,8 +461,8 @@ def _batch_size(session: Session) -> int:
 async def _takes_batches(session: Session, topic: str) -> bool:
     """Return whether full batches fit into `max.message.bytes` of the topic.
 
-    The limit is for the compressed size, which is not known before. If the limit is not known
-    either, return True.
+    The limit applies to the compressed size, which is not known in advance, so compare the
+    uncompressed size. Return True if the limit is not known.
     """
     from aiokafka.admin import ConfigKey
 
@@ -481,7 +479,8 @@ async def _takes_batches(session: Session, topic: str) -> bool:
 async def _parts(
     source: AsyncIterator[list[bytes]], given: dict[str, Any]
 ) -> AsyncIterator[tuple[list[bytes], bool]]:
-    """Yield portions of pieces, limited by rate and count, and whether the next is available."""
+    """Yield portions of pieces by rate and count, each with whether another portion is
+    available."""
     limit = Limit(given["rate"])
     left = given["count"]
     async for pieces in source:
@@ -509,7 +508,7 @@ async def _send_all(
 
 
 async def _whole(work: Awaitable[None], sending: Sending) -> None:
-    """Send a portion to its end even after a signal, so that the sent records have no gaps."""
+    """Send a portion completely even after a signal, so that the sent records have no gaps."""
     ended = asyncio.gather(work)
     try:
         await asyncio.shield(ended)
@@ -531,7 +530,8 @@ async def _in_transactions(
     send: Send,
     given: dict[str, Any],
 ) -> None:
-    """Send in transactions of a number of records, or in one. Errors and signals abort it."""
+    """Send in transactions of `transaction_size` records, or in a single transaction. Errors and
+    signals abort the open transaction."""
     size = given["transaction_size"]
     left = size
     is_open = False
@@ -556,7 +556,7 @@ async def _in_transactions(
             await producer.commit_transaction()
             is_open = False
     except asyncio.CancelledError:
-        is_open = False  # the producer aborts it in `stop`, within LAST_MOMENT
+        is_open = False  # `producer.stop` aborts the transaction, within LAST_MOMENT
         raise
     finally:
         if is_open:

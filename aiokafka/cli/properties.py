@@ -47,7 +47,7 @@ _TEXTS = {
     "ssl.keystore.key": "key_data",
     "ssl.truststore.certificates": "ca_data",
 }
-# Numbers of milliseconds.
+# Settings in milliseconds: names of Java and of librdkafka -> our names.
 _NUMBERS = {
     "connections.max.idle.ms": "connections_max_idle_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
@@ -122,7 +122,8 @@ _WITHOUT_EFFECT = frozenset(
         *("ssl.keystore.password", "ssl.protocol", "ssl.provider", "ssl.providers"),
         *("ssl.secure.random.implementation", "ssl.trustmanager.algorithm"),
         *("ssl.truststore.password", "ssl.engine.id", "sasl.oauthbearer.jwt.validator.class"),
-        # Similar to names that are read.
+        # Valid Kafka settings that resemble names in `_READ`: without these entries they would be
+        # reported as misspellings.
         *("metadata.max.idle.ms", "session.timeout.ms", "delivery.timeout.ms", "linger.ms"),
         *("metadata.request.timeout.ms", "message.timeout.ms", "request.timeout.max.ms"),
         *("transaction.timeout.ms", "topic.metadata.refresh.interval.ms", "retries"),
@@ -213,7 +214,7 @@ def is_secret(name: str) -> bool:
 
 
 def settings_of(pairs: Mapping[str, str], mechanism: str | None = None) -> dict[str, Any]:
-    """Return connection settings with our names.
+    """Return connection settings with the names of aiokafka.
 
     Settings of producers, consumers and other programs are left out. `mechanism` takes precedence
     over the SASL mechanism of the pairs. Raises KafkaConfigurationError for unknown names that are
@@ -340,7 +341,7 @@ def _token_settings(pairs: Mapping[str, str], found: dict[str, Any]) -> dict[str
         more["token_extensions"] = {name.strip(): value.strip() for name, _, value in each}
     url = found.get("token_endpoint_url", "")
     if url.startswith("file:"):
-        # Java reads the token from this file.
+        # As in Java, the URL names a file with the token.
         del found["token_endpoint_url"]
         more["token_file"] = "/" + url[len("file:") :].lstrip("/")
     return more

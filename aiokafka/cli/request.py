@@ -82,7 +82,7 @@ async def commands(session: Session, api: str, fields: str, to: str) -> None:
 
 
 def request_of(api: str, values: Mapping[str, Any]) -> Request[Any]:
-    """Return a request with these fields, as JSON has them: UUIDs as text, bytes in base64.
+    """Return a request with these fields, given as data of JSON: UUIDs as text, bytes in base64.
 
     Raises LookupError for an unknown API, and TypeError or ValueError for wrong fields.
     """
@@ -142,7 +142,7 @@ def _coded(place: str, kind: Type, value: Any) -> bytes:
 
 
 def as_plain(message: Struct) -> dict[str, Any]:
-    """Return the fields of a message as JSON has them, see `request_of`."""
+    """Return the fields of a message as data for JSON, in the form that `request_of` accepts."""
     return {
         each.name: _plain(each.type, getattr(message, each.name)) for each in fields(type(message))
     }

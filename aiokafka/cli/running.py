@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal ended the command. `failure` is the error of its clean-up, if there was one."""
+    """A signal ended the command. `failure` is the error of its clean-up, or None."""
 
     def __init__(self, number: int, failure: Exception | None = None) -> None:
         super().__init__(number)
@@ -56,7 +56,9 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
         try:
             loop.add_signal_handler(number, note, number)
         except (NotImplementedError, ValueError, RuntimeError):
-            pass  # on Windows, and outside the main thread: asyncio.run() handles SIGINT
+            # Not supported on Windows, where asyncio.run() handles SIGINT, nor outside the main
+            # thread, which gets no signals.
+            pass
     try:
         result = await work
     except asyncio.CancelledError:
@@ -96,7 +98,7 @@ def agree(question: str, yes: bool) -> None:
         return
     try:
         if sys.stdin is None:
-            raise click.Abort  # closed by the shell (<&-)
+            raise click.Abort  # the shell has closed stdin (<&-)
         agreed = wait_for(lambda: click.confirm(question, err=True))
     except click.Abort:
         click.echo(err=True)
@@ -148,7 +150,7 @@ def _signals_raise() -> Iterator[None]:
     if sys.platform != "win32":
         handlers[signal.SIGALRM] = lambda number, frame: None
     before = {number: signal.getsignal(number) for number in handlers}
-    wakes = signal.set_wakeup_fd(-1)  # otherwise the event loop would handle the signal again
+    wakes = signal.set_wakeup_fd(-1)  # so that the event loop does not handle the signal, too
     try:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -147,11 +147,11 @@ async def delete_acls(
     if prefixed:
         given["pattern_type"] = "prefixed"
     elif ":" in resource:
-        # Keep prefixed entries of the same name, which `add --prefixed` creates.
+        # Do not delete prefixed entries of the same name, which `add --prefixed` creates.
         given["pattern_type"] = "literal"
     wanted = _filter(resource, given)
     if resource.endswith(":"):
-        # Probably a mistake, which would delete the entries of all resources of this type.
+        # The empty name selects all resources of this type, which is probably a mistake.
         raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
     async with session.admin() as admin:
         if not yes:
@@ -228,7 +228,7 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
-    """Parse limits from `name=number`, or `name` alone to remove one. Raises click.BadParameter."""
+    """Parse limits from `name=number`; a `name` alone becomes None. Raises click.BadParameter."""
     return distinct(map(_limit, texts))
 
 

@@ -71,7 +71,7 @@ class Session:
         self.failure: Exception | None = None
         self._flags = flags
         self._found: dict[str, Any] | None = None
-        # Read it before the command reads records or a confirmation from stdin.
+        # Read the password before the command reads records or a confirmation from stdin.
         self._password = read_line() if flags.get("password_stdin") else None
 
     @property
@@ -98,13 +98,13 @@ class Session:
         return AIOKafkaAdminClient(**options)
 
     def producer(self, **options: Any) -> AIOKafkaProducer:
-        """Create a producer. Options of the user (-X) override these."""
+        """Create a producer. Options of the user (-X) override `options`."""
         from aiokafka import AIOKafkaProducer
 
         return AIOKafkaProducer(**{**options, **self._of_brokers()})
 
     def consumer(self, **options: Any) -> AIOKafkaConsumer:
-        """Create a consumer. Options of the user (-X) override these."""
+        """Create a consumer. Options of the user (-X) override `options`."""
         from aiokafka import AIOKafkaConsumer
 
         return AIOKafkaConsumer(**{**options, **self._of_brokers()})
@@ -128,7 +128,7 @@ class Session:
         return found
 
     def fail_at_end(self, error: AdminItemsError) -> None:
-        """Raise `error` after the command has printed its results, together with earlier ones."""
+        """Raise `error` after the command has printed its results, together with earlier errors."""
         earlier = self.failure.errors if isinstance(self.failure, AdminItemsError) else {}
         self.failure = AdminItemsError({**earlier, **error.errors}, error.results)
 
@@ -141,7 +141,7 @@ class Session:
 
 
 def _with_password(settings: dict[str, Any], password: str | None) -> dict[str, Any]:
-    """Add the password from stdin, or prompt for it if there is a user name without one."""
+    """Add the password from stdin, or prompt for the password of a user name without a password."""
     if password is not None:
         return {**settings, "password": password}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
@@ -172,7 +172,7 @@ def command(group: click.Group | None, name: str, *, prints: bool = True) -> Cal
         found: Any = call
         for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
             found = option(found)
-        # click puts the last added options first, but the help must begin with the command's own.
+        # click puts the last added options first, but the command's own options must come first.
         params = found.__click_params__
         own = len(params) - len(_FLAGS) - prints
         shared = params[own:]

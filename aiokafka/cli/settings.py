@@ -1,4 +1,4 @@
-"""Read connection settings: flags, then the environment, a properties file, a profile."""
+"""Read connection settings from flags, the environment, a properties file and a profile."""
 
 from __future__ import annotations
 
@@ -75,10 +75,11 @@ _SECRETS = {"sasl_plain_password", "password", "key_password"}
 
 
 def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of all sources; the first source with a setting takes precedence.
+    """Return the settings of all sources. In order of precedence, the sources are the options of
+    -X, other flags, the environment, the properties file, and the profile.
 
     `flags` has settings by name, and the files to read as `profile`, `config` and `properties`.
-    Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable one.
+    Raises KafkaConfigurationError for a malformed file, and OSError for an unreadable file.
     """
     _check_variables(environment)
     own, foreign = _given_options(flags.get("options") or ())
@@ -101,7 +102,8 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
 
 
 def _given_options(texts: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of -X with our names, and those with names of Java and librdkafka."""
+    """Return the -X options with our names, and settings from -X options with names of other
+    clients."""
     own: dict[str, Any] = {}
     foreign: dict[str, str] = {}
     for text in texts:
@@ -203,7 +205,7 @@ def _as_text(name: str, content: bytes, decode: Callable[[bytes], str] = _utf_8)
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Add the settings of a source, which takes precedence over earlier sources."""
-    # Alternatives such as password and password_file: one in this source replaces all in others.
+    # An alternative, such as password_file, replaces the alternatives of earlier sources.
     for names in _EITHER:
         if not more.keys().isdisjoint(names):
             for name in names:
@@ -215,7 +217,8 @@ def option_value(text: str) -> tuple[str, Any]:
     """Parse `name=value` of a client option.
 
     Numbers, true, false and none are converted, except for options in `TEXTS` (a rack may be called
-    1), where only none is. Raises KafkaConfigurationError without a `=`, and for a password.
+    1), where only none is converted. Raises KafkaConfigurationError without a `=`, and for a
+    password.
     """
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_").replace("-", "_")
@@ -351,7 +354,7 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tls_context(found: dict[str, Any]) -> ssl.SSLContext | None:
-    """Remove the settings of TLS and return a context with them; None without TLS."""
+    """Remove the settings of TLS from `found`, and return a context with them; None without TLS."""
     tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
     check_hostname = found.pop("check_hostname", True)
     check_certificate = found.pop("check_certificate", True)
@@ -388,7 +391,7 @@ def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
         if not name.endswith("file"):
             given[name] = value
         elif "-----BEGIN" in value:
-            # PEM from an environment variable. As a path it would be printed in errors.
+            # PEM from an environment variable. Used as a path, the PEM would be printed in errors.
             given[name.replace("file", "data")] = value
         else:
             path = os.path.expanduser(value)
@@ -397,7 +400,8 @@ def _given_certificates(tls: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token_provider(found: dict[str, Any]) -> Any:
-    """Remove the settings of OAUTHBEARER and return a token provider; None without settings."""
+    """Remove the settings of OAUTHBEARER from `found`; return a token provider, or None without
+    settings."""
     path, url = found.pop("token_file", None), found.pop("token_endpoint_url", None)
     scope = found.pop("token_scope", None)
     extensions = found.pop("token_extensions", None)

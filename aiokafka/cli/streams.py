@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #
 # Read stdin and write stdout without blocking the event loop, which has to send heartbeats. The
 # descriptors stay in blocking mode, because the shell shares them. Therefore read and write only
-# when the system reports a descriptor as ready, and only as many bytes as are then accepted.
+# when the system reports a descriptor as ready, and write only what a ready pipe accepts.
 
 _BLOCK = 1024 * 1024
 # Number of bytes that a pipe accepts when it is ready.
@@ -52,7 +52,8 @@ async def read_blocks(fd: int) -> AsyncIterator[bytes]:
 def _read_ready(fd: int) -> tuple[bytes, bool]:
     """Read without waiting, up to a block; return the bytes and whether the end was reached.
 
-    A pipe holds less than a block, and its writer may refill it between two reads.
+    Several reads are necessary, because a pipe holds less than a block, and its writer may refill
+    the pipe between two reads.
     """
     parts: list[bytes] = []
     size = 0
@@ -75,7 +76,7 @@ class Writer:
         self._is_pollable = _is_pollable(fd)
 
     async def write(self, data: bytes) -> None:
-        """Write all of `data`. If it is cancelled, a part may have been written."""
+        """Write all of `data`. After a cancellation, a part may have been written."""
         rest = memoryview(data)
         while rest:
             if self._is_pollable:
@@ -162,7 +163,7 @@ class Progress:
             self._print(f"{self._counts()}  {rate:,.0f} records/s", "\r")
 
     def end(self) -> None:
-        """Print the sums."""
+        """Print the totals and the average rates."""
         if self._shown:
             took = max(time.monotonic() - self._began, 1e-9)
             rates = f"{self.records / took:,.0f} records/s, {self.bytes / took / 1e6:,.1f} MB/s"
@@ -172,21 +173,22 @@ class Progress:
         return f"{self._verb} {self.records:,} records, {self.bytes / 1e6:,.1f} MB"
 
     def _print(self, text: str, end: str) -> None:
-        # On a terminal the line replaces the last one.
+        # On a terminal the line replaces the previous line.
         clear = "\x1b[K" if sys.stderr.isatty() else ""
         end = end if sys.stderr.isatty() else "\n"
         try:
             sys.stderr.write(f"{text}{clear}{end}")
             sys.stderr.flush()
         except OSError:
-            # Nobody reads stderr any more. Go on with the records.
+            # The reader of stderr has closed the pipe. Go on with the records.
             self._shown = False
 
 
 # -- Topics that do not exist: print a line, and wait only if they may be created
 
 
-# Seconds until missing topics are printed, and then for a topic that was just created.
+# Seconds until missing topics are printed, and then seconds until the error, because brokers may
+# not yet know a topic that was just created.
 _QUIET = _NEW_TOPIC = 1.0
 
 MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
@@ -195,7 +197,7 @@ MayWait = Callable[["AIOKafkaAdminClient"], Coroutine[Any, Any, bool]]
 async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str) -> None:
     """Wait for a topic to produce to.
 
-    Raises UnknownTopicOrPartitionError if it does not exist and brokers do not create topics.
+    Raises UnknownTopicOrPartitionError if the topic is missing and brokers do not create topics.
     """
     may_wait = functools.partial(_may_be_created, session)
     await while_absent(session, (topic,), producer.partitions_for(topic), may_wait)
@@ -204,10 +206,10 @@ async def find_to_send(session: Session, producer: AIOKafkaProducer, topic: str)
 async def while_absent(
     session: Session, topics: Collection[str], work: Coroutine[Any, Any, Any], may_wait: MayWait
 ) -> None:
-    """Run `work`, which first waits for topics.
+    """Run `work`, which waits until topics exist.
 
-    After a second, prints the topics that do not exist. After another second, raises
-    UnknownTopicOrPartitionError unless `may_wait` returns True.
+    After a second, prints the topics that do not exist. If there are any, raises
+    UnknownTopicOrPartitionError after another second, unless `may_wait` returns True.
     """
 
     async def do() -> None:
@@ -232,7 +234,8 @@ class _Done(Exception):
 async def _error_of_absent(
     session: Session, topics: Collection[str], may_wait: MayWait
 ) -> KafkaError | None:
-    """Print the topics that do not exist; return an error unless it is useful to wait for them."""
+    """Print missing topics, and return an error; None if no topic is missing, or if `may_wait`
+    returns True."""
     try:
         async with session.admin_beside() as admin:
             absent = await _absent(admin, topics)
@@ -243,7 +246,7 @@ async def _error_of_absent(
                 return None
             return UnknownTopicOrPartitionError(f"no topic {absent[0]!r}")
     except KafkaError:
-        return None  # the work raises it, too
+        return None  # `work` fails for the same reason
 
 
 async def _absent(admin: AIOKafkaAdminClient, topics: Collection[str]) -> list[str]:
@@ -258,7 +261,7 @@ async def _absent(admin: AIOKafkaAdminClient, topics: Collection[str]) -> list[s
 
 
 async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
-    """Return whether brokers create a topic when it is used; True if that is not known."""
+    """Return whether brokers create a topic when it is used; True if the setting is unknown."""
     from aiokafka.admin import ConfigKey
 
     if not session.client_options.get("allow_auto_create_topics", True):
@@ -267,7 +270,7 @@ async def _may_be_created(session: Session, admin: AIOKafkaAdminClient) -> bool:
         (broker, *_) = (await admin.brokers.describe_cluster()).brokers
         found = await admin.configs.describe([ConfigKey.broker(broker.id)])
     except KafkaError:
-        return True  # the user may not describe brokers, or they are too old
+        return True  # the user may not describe brokers, or the brokers are too old
     settings = next(iter(found.values()))
     setting = settings.get("auto.create.topics.enable")
     return setting is None or setting.value != "false"

@@ -122,7 +122,7 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
         except KafkaError as error:
             if session.failure is None:
                 raise
-            # The error of the only partition, in addition to those of unknown topics.
+            # `error` is that of the only partition; add it to the errors of unknown topics.
             found = {}
             session.fail_at_end(AdminItemsError(dict.fromkeys(wanted, error), {}))
     session.output.rows(by_partition(found), ("topic", "partition", "offset", "timestamp"))
@@ -176,7 +176,8 @@ async def create(
 def _sort_out(
     error: KafkaError, topics: tuple[str, ...], if_not_exists: bool
 ) -> tuple[list[str], KafkaError | None]:
-    """Return the created topics, and the error of the others; None if only existing ones failed."""
+    """Return the created topics, and the error of the others. With `if_not_exists`, the error
+    leaves out topics that exist; it is None if no topic is left."""
     if not isinstance(error, AdminItemsError):
         return [], None if if_not_exists else error
     failed = {
@@ -363,7 +364,8 @@ _FIELDS = {"partitions", "replication_factor", "config", "state"}
 
 
 class Declared(NamedTuple):
-    """A topic in a file. A number that is None is not changed, or is the broker's default."""
+    """A topic in a file. A number of None means no change, or for a new topic the broker's
+    default."""
 
     partitions: int | None = None
     replication_factor: int | None = None
@@ -372,7 +374,8 @@ class Declared(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One change: `action` is create, grow, set or delete."""
+    """One change. `action` is create (`detail` is the Declared topic), grow (the number of
+    partitions), set (the settings by name) or delete (None)."""
 
     action: str
     topic: str
@@ -389,9 +392,9 @@ def read_declared(text: str, path: str) -> dict[str, Declared]:
 
 
 def _content(text: str, path: str) -> Any:
-    """Parse YAML; reject keys that YAML does not take for text, and repeated keys.
+    """Parse YAML. Raises KafkaConfigurationError for repeated keys, and for keys that are not text.
 
-    YAML takes `on`, `~` and 0123 for other values than text, which would be other topics.
+    YAML reads the keys `on`, `~` and 0123 as true, null and 83, which would become other topics.
     """
     import yaml
 
@@ -401,7 +404,7 @@ def _content(text: str, path: str) -> Any:
             self.checked: set[Any] = set()
 
         def flatten_mapping(self, node: Any) -> None:
-            # Check a mapping once, before others are merged into it (`<<`).
+            # Check a mapping once, before other mappings are merged into it (`<<`).
             if node not in self.checked:
                 self.checked.add(node)
                 self.check(node)
@@ -451,7 +454,7 @@ def _declared(name: object, given: Any, path: str) -> Declared:
 
 
 def _setting_text(value: object, where: str) -> str:
-    """Return the value of a setting as Kafka's text."""
+    """Return the value of a setting as Kafka's text; a list becomes items separated by commas."""
     if isinstance(value, list) and not any(isinstance(each, list) for each in value):
         return ",".join(_setting_text(each, where) for each in value)
     if isinstance(value, bool):
@@ -549,7 +552,7 @@ async def _find_steps(admin: AIOKafkaAdminClient, declared: Mapping[str, Declare
         for topic in listed
         if topic.name in declared
     }
-    # Only these settings are needed; the user may not have the right to see others.
+    # Describe only topics with declared settings: the user may not be allowed to describe others.
     keys = [ConfigKey.topic(name) for name in there if declared[name].config]
     found = await admin.configs.describe(keys)
     settings = {

@@ -97,7 +97,7 @@ def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
 
 
 def hanging_row(found: HangingTransaction) -> dict[str, Any]:
-    """Return the row of a hanging transaction, with the arguments of `abort`."""
+    """Return the row of a hanging transaction, including the arguments for the command `abort`."""
     row = _producer_row(found.partition, found.producer)
     return {**row, "transactional_id": found.transactional_id}
 

@@ -1,4 +1,4 @@
-"""Reading records: the consumer and what it is made of."""
+"""AIOKafkaConsumer and its parts."""
 
 from typing import TYPE_CHECKING
 

@@ -26,17 +26,17 @@ DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 class AllPositions(dict[TopicPartition, OffsetAndMetadata]):
     """The offsets of `commit()` without arguments: the positions of all assigned partitions.
 
-    A type instead of an additional argument, because tracers copy the parameters of
-    `commit_offsets`."""
+    This type marks such a commit in place of an additional argument, because tracers replace
+    `commit_offsets` by functions with fixed parameters."""
 
 
 def topic_names(topics: Any) -> frozenset[str]:
-    """Return the checked topic names."""
+    """Return the topic names. Raises TypeError or ValueError for invalid topics."""
     if not isinstance(topics, (tuple, list, Set)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
         if isinstance(name, (list, set, dict)):
-            # Programs without the star of AIOKafkaConsumer(*topics) match the first words.
+            # Programs that call AIOKafkaConsumer(topics) without a star match the first words.
             kind = type(name).__name__
             raise TypeError(f"unhashable type: {kind!r}: a topic is a str, not {name!r}")
         if not isinstance(name, str):
@@ -46,7 +46,7 @@ def topic_names(topics: Any) -> frozenset[str]:
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return the checked partitions."""
+    """Return the partitions. Raises TypeError for anything but several TopicPartitions."""
     if isinstance(partitions, (str, tuple)) and _is_one(partitions):
         raise TypeError(f"partitions: expected several, in a list or set, not {partitions!r}")
     return [as_partition(tp) for tp in partitions]
@@ -58,8 +58,8 @@ def _is_one(value: Any) -> bool:
 
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Return the checked partitions of `assign()`."""
-    # Records must have an `int`, which integers of NumPy are not.
+    """Return the partitions of `assign()`. Raises TypeError or ValueError for a wrong partition."""
+    # Convert NumPy integers: `ConsumerRecord.partition` must be an `int`.
     tps = [TopicPartition(tp[0], operator.index(tp[1])) for tp in as_partitions(partitions)]
     for tp in tps:
         check_topic_name(tp.topic)
@@ -78,7 +78,8 @@ def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets of `commit()` in one form. Raises ValueError or TypeError."""
+    """Return the offsets of `commit()` as OffsetAndMetadata by TopicPartition. Raises ValueError or
+    TypeError for malformed offsets."""
     if not isinstance(offsets, Mapping) or not offsets:
         # The text must not contain the value, which may be a record with secrets.
         given = "an empty one" if isinstance(offsets, Mapping) else type(offsets).__name__
@@ -123,7 +124,7 @@ def is_offset(value: Any) -> bool:
 
 
 def record_limit(max_records: Any, default: int | None) -> int:
-    """Return the checked record limit of `getmany()`; -1 for no limit."""
+    """Return the record limit of `getmany()`; -1 for no limit. Raises ValueError."""
     if max_records is None:
         return -1 if default is None else min(default, _MOST_RECORDS)
     if not isinstance(max_records, int) or max_records <= 0:
@@ -132,7 +133,7 @@ def record_limit(max_records: Any, default: int | None) -> int:
 
 
 def stop_limit(timeout: Any) -> float:
-    """Return the checked timeout of `stop()` in seconds."""
+    """Return the timeout of `stop()` in seconds. Raises ValueError for an invalid timeout."""
     if timeout is None:
         return _STOP_TIMEOUT
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
@@ -174,13 +175,13 @@ _MOST = 5
 
 
 def some_names(partitions: Collection[TopicPartition]) -> str:
-    """Return the names of the first few partitions, and the number of the others."""
+    """Return the names of the first few partitions, and the number of further partitions."""
     first = sorted(partitions)[:_MOST]
     return _some([f"{tp.topic}-{tp.partition}" for tp in first], len(partitions))
 
 
 def some_topics(topics: Collection[str]) -> str:
-    """Return the names of the first few topics, and the number of the others."""
+    """Return the names of the first few topics, and the number of further topics."""
     return _some(sorted(topics)[:_MOST], len(topics))
 
 

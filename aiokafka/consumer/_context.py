@@ -1,5 +1,4 @@
-"""What the parts of a consumer share: the context object, signals, counts, and marks of running
-callbacks."""
+"""Shared objects of a consumer: the context, signals, counts, and marks of running callbacks."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class Signal:
     """Wakes the tasks that wait at the moment of `notify()`.
 
     Waiters check the state and call `wait()` without an await in between, so on a single-threaded
-    loop no change is missed and the signal needs no memory of former notifications.
+    loop no change is missed, and the signal need not remember notifications.
     """
 
     __slots__ = ("waiters",)
@@ -62,7 +61,7 @@ class Signal:
 
     def notify(self) -> None:
         """Wake all waiters."""
-        # Waiters remove themselves when their tasks run, so the dict does not change in this loop.
+        # A waiter is removed when its task runs, so the dict does not change during this loop.
         for waiter in self.waiters:
             finish(waiter, True)
 
@@ -86,7 +85,8 @@ def finish(waiter: asyncio.Future[bool], notified: bool) -> None:
 def make_waiter(
     deadline: float | None,
 ) -> tuple[asyncio.Future[bool], asyncio.TimerHandle | None]:
-    """Return a future, and the timer that sets its result to False at `deadline`."""
+    """Return a future, and the timer that sets its result to False at `deadline` (None: no
+    timer)."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[bool] = loop.create_future()
     timer = None if deadline is None else loop.call_at(deadline, finish, waiter, False)
@@ -126,12 +126,12 @@ class ConsumerMeter:
     application's metrics collector.
 
     Called once per partition of a response, per `getmany` call and per commit. Single records are
-    counted by `PartitionState.taken`, whose increase `settle` takes over. Owns all other counts.
+    counted in `PartitionState.taken`; `settle()` adds the increase. Owns all other counts.
     """
 
     def __init__(self, log: SubjectLog, config: ConsumerConfig) -> None:
         collector = config.metrics_collector
-        # The base class does nothing, so it needs no calls.
+        # Do not call a base class: its methods do nothing.
         self.collector = None if type(collector) in _NO_COLLECTORS else collector
         self._guard = Guard(log, "the metrics collector")
         self._read_committed = config.read_committed
@@ -148,7 +148,7 @@ class ConsumerMeter:
         self.rebalanced_at: float | None = None
         """Time of the last assignment by the group (loop time)."""
         self.fetched_at: float | None = None
-        """When a broker last responded to a fetch (loop time)."""
+        """Time of the last response to a fetch (loop time)."""
         self.group_latency = {name: Histogram(LATENCY_MS) for name in GROUP_REQUESTS.values()}
 
     # -- fetches
@@ -208,14 +208,15 @@ class ConsumerMeter:
         return counts
 
     def keep_topics(self, topics: Set[str]) -> None:
-        """Drop the counts of all other topics."""
+        """Drop the counts of all topics except `topics`."""
         if not self.topics.keys() <= topics:
             self.topics = {name: some for name, some in self.topics.items() if name in topics}
 
     # -- records
 
     def settle(self, state: PartitionState) -> None:
-        """Count the records of a partition returned since the last call."""
+        """Count the records of a partition that were returned since the last `settle()`, and report
+        them to the collector."""
         count = self.unsettled(state)
         if count:
             self._settled[state] = state.taken
@@ -258,7 +259,8 @@ class ConsumerMeter:
         began_at: float,
         error: BaseException | None,
     ) -> None:
-        """Count a commit that began at `began_at` (loop time) and failed with `error`, if any."""
+        """Count a commit that began at `began_at` (loop time), and report it to the collector.
+        `error`: its failure, or None."""
         seconds = self._loop.time() - began_at
         if error is None:
             self.commit_latency.observe(seconds * 1000)
@@ -283,7 +285,7 @@ class ConsumerMeter:
 
 
 class ConsumerContext:
-    """What all parts of one consumer work with."""
+    """The client, configuration and shared objects of one consumer."""
 
     def __init__(
         self,
@@ -306,7 +308,7 @@ class ConsumerContext:
             queue.intercept()
 
     def fail(self, error: BaseException) -> None:
-        """Wake all waiting tasks, which then see that background work has failed."""
+        """Update `health()` and wake all waiting tasks, which check for failed background work."""
         self.health.look()
         self.queue.wake_all()
 
@@ -352,7 +354,8 @@ _intercepting: ContextVar[_Call | None] = ContextVar("aiokafka_interceptor", def
 async def call_listener(
     owner: object, method: ListenerMethod, partitions: frozenset[TopicPartition]
 ) -> None:
-    """Call a rebalance listener's method, plain or `async`. `owner` identifies the consumer."""
+    """Call a rebalance listener's method, plain or `async`, and mark the call for
+    `refuse_in_listener()`. `owner` identifies the consumer."""
     with _inside(_running, owner):
         result = method(set(partitions))
         if inspect.isawaitable(result):
@@ -367,16 +370,16 @@ def intercepting(owner: object) -> Iterator[None]:
 
 
 def refuse_in_listener(owner: object, call: str) -> None:
-    """Raise IllegalStateError if the caller is a rebalance listener of the consumer, or a task
-    started by one: `call` would wait for the listener to return, or change the assignment that the
-    listener is called about."""
+    """Raise IllegalStateError if the caller is a running rebalance listener of the consumer, or a
+    task that the listener started: `call` would wait for the listener to return, or change the
+    assignment during the listener's call."""
     if _is_inside(_running, owner):
         raise IllegalStateError(f"{call} cannot be called in a rebalance listener")
 
 
 def refuse_reading(owner: object) -> None:
-    """Raise IllegalStateError if the caller is a rebalance listener or interceptor of the consumer,
-    or a task started by one: records arrive only after it has returned."""
+    """Raise IllegalStateError if the caller is a running rebalance listener or interceptor of the
+    consumer, or a task that it started: readers get no records before it returns."""
     refuse_in_listener(owner, "getone() and getmany()")
     if _is_inside(_intercepting, owner):
         raise IllegalStateError("getone() and getmany() cannot be called in on_consume()")

@@ -43,7 +43,7 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 # Seconds that a rebalance without an error may take before it counts as a stall.
 _LONG_REBALANCE = 30.0
 
-# Seconds in which the loop reads the data that arrived while the program blocked it.
+# Seconds in which the event loop reads the data that arrived while the program blocked the loop.
 _MOMENT = 0.1
 
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
@@ -54,8 +54,8 @@ class ConsumerHealthMonitor:
 
     Owns: the failure that ended the consumer, and when KafkaUnreachableError was last raised. The
     parts call `look` after a change, so that the new state is logged once and its time is known.
-    `health()` looks as well, for changes caused by time alone. The parts need `look` when they are
-    made, so the monitor gets them later, in `begin()`.
+    `health()` calls `look`, too, for changes caused by time alone. The constructors of the parts
+    need the monitor, so the monitor gets the parts later, in `begin()`.
     """
 
     _queue: RecordQueue
@@ -75,7 +75,7 @@ class ConsumerHealthMonitor:
         self._states = StateLog(config.subject, ConsumerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
         self.told_at = 0.0
-        """When `check` last raised KafkaUnreachableError (loop time)."""
+        """Loop time at which `check` last raised KafkaUnreachableError; 0 if never."""
 
     def begin(
         self,
@@ -85,7 +85,7 @@ class ConsumerHealthMonitor:
         coordination: GroupMembership | NoGroup,
         meter: ConsumerMeter,
     ) -> None:
-        """Set the parts of the consumer; none of them may call `look` before."""
+        """Set the parts of the consumer; `look` must not be called before."""
         self._queue = queue
         self._tasks = tasks
         self._targets = targets
@@ -94,12 +94,12 @@ class ConsumerHealthMonitor:
         self._client.waits.follow(log, self._waits, self._look_later)
 
     def live(self, life: ConsumerState | None) -> None:
-        """Set the state to STARTING or CLOSED; None: the state follows from the parts."""
+        """Set the state to STARTING or CLOSED; with None, derive the state from the parts."""
         self._life = life
         self.look()
 
     def look(self) -> None:
-        """Determine the state again, since a part has changed; log a new state."""
+        """Determine the state again, because a part has changed; log a new state."""
         verdict = self._judge(self._loop.time())
         is_new = self._states.note(verdict, log, is_last=self._life is not None)
         if is_new and verdict.state == ConsumerState.FAILED:
@@ -107,8 +107,8 @@ class ConsumerHealthMonitor:
             self._failure = (self._states.since, failure)
 
     def _look_later(self) -> bool:
-        """Determine the state, but ignore a new outage: the broker may be slow only. Return whether
-        the state is alarming: its log line then explains the stalls."""
+        """Determine the state, but ignore a recent outage: the broker may only be slow. Return
+        whether the state is in `_ALARMING`: then its log line explains the stalls."""
         now = self._loop.time()
         trouble = self._trouble(now) if self._life is None else None
         if trouble is None or now - trouble.since >= LASTING:
@@ -117,7 +117,7 @@ class ConsumerHealthMonitor:
 
     def health(self) -> ConsumerHealth:
         """Return the result of `AIOKafkaConsumer.health()`."""
-        # Dataclasses, which are slow to import.
+        # Imported here, because dataclasses are slow to import.
         from aiokafka.health import ConsumerHealth, stalled_waits, state_changes
 
         self.look()
@@ -143,9 +143,9 @@ class ConsumerHealthMonitor:
         )
 
     def check(self, told_at: float) -> float:
-        """Return when to check again (loop time). Raises KafkaUnreachableError if the consumer has
-        had an outage for `unreachable_timeout`, and the error was last raised at `told_at`, at
-        least as long ago."""
+        """Return when to check again (loop time). Raises KafkaUnreachableError if for
+        `unreachable_timeout` the consumer has had an outage, and the error was not raised. It was
+        last raised at `told_at`."""
         limit = self._config.unreachable_timeout
         assert limit is not None
         now = self._loop.time()
@@ -212,7 +212,7 @@ class ConsumerHealthMonitor:
     # -- outages and stalls ------------------------------------------------------------------------
 
     def _trouble(self, now: float) -> Outage | None:
-        """Return the oldest outage that keeps the consumer from working; None without one."""
+        """Return the oldest outage that keeps the consumer from working; None without an outage."""
         troubles = [self._group_trouble(now), self._fetch_trouble(now)]
         return min((one for one in troubles if one is not None), default=None, key=_since)
 
@@ -232,7 +232,8 @@ class ConsumerHealthMonitor:
         )
 
     def _fetch_trouble(self, now: float) -> Outage | None:
-        """Return why none of the partitions can be read; None if at least one can be read."""
+        """Return the outage that makes all partitions unreadable; None if a partition can be read,
+        or its broker only fails for a moment."""
         states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
             return self._cluster_trouble()
@@ -242,8 +243,7 @@ class ConsumerHealthMonitor:
             since = self._targets.silent_since(state, away)
             if since is None:
                 since = _refused_since(state, now)
-            # One readable partition is enough: the consumer works, and the broker's outage is
-            # logged.
+            # With one readable partition the consumer works; the NodeHealth logs other outages.
             if since is None:
                 return None
             known.append(since)
@@ -303,7 +303,7 @@ class ConsumerHealthMonitor:
             reason = str(error or coordination.reason or "not all members have joined")
             if outage is not None:
                 reason = str(outage)
-            # A rebalance may take a while.
+            # Do not log a rebalance that takes less than `_LONG_REBALANCE`.
             is_normal = error is None and outage is None and now - since < _LONG_REBALANCE
             is_logged = is_normal or (outage is not None and outage.error is not None)
             kind = "an assignment by the group"
@@ -327,7 +327,8 @@ class ConsumerHealthMonitor:
         return Outage(since, (name,), None, f"{name} is not known")
 
     def _cluster_trouble(self) -> Outage | None:
-        """Return why there is no metadata, for a consumer without partitions."""
+        """Return the outage of all brokers for a consumer without partitions, if the last metadata
+        request failed and the coordinator has not responded since; else None."""
         failure = self._client.metadata_failure
         contact = self._coordination.contact
         heard = 0.0 if contact is None or contact.answered_at is None else contact.answered_at
@@ -367,15 +368,15 @@ def _kind(state: PartitionState) -> str:
 
 
 def _refused_since(state: PartitionState, now: float) -> float | None:
-    """Return since when brokers respond for a partition with errors only; None otherwise, and
-    during the first moment."""
+    """Return the loop time since which all requests for a partition fail with an error; None
+    without failures, or if the first failure is recent."""
     since: float | None = state.retry.failing_since(now)
     is_lasting = since is not None and now - since >= LASTING
     return since if is_lasting and state.retry.error is not None else None
 
 
 def _refusal(state: PartitionState, now: float) -> Stall:
-    """Return the stall of a partition for which brokers respond with errors."""
+    """Return the stall of a partition whose requests fail, or have no response yet."""
     retry, tp = state.retry, state.tp
     error, since = retry.error, retry.since or now
     if error is None:

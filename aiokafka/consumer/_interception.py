@@ -21,17 +21,18 @@ async def intercept(
     """Return `records` as changed by the interceptors. The reading call began at `began_at` (loop
     time).
 
-    Other readers get no records meanwhile. If the call is cancelled, the position moves back to the
-    first of the records, unless `seek()`, a rebalance or a reset has moved it. Records of
-    partitions that were revoked meanwhile are dropped: their new owner reads them.
+    Other readers get no records while the interceptors run. If the call is cancelled, the position
+    moves back to the first of the records, unless `seek()`, a rebalance or a reset has moved the
+    position. Records of partitions that were revoked meanwhile are dropped: the new owner reads
+    these records.
 
     A rebalance may begin while interceptors run. If the records were returned during the rebalance,
     the listener would commit a position before them, and the new owner would read them again:
 
-    1. The rebalance holds records back and calls the listener. The position is before the records.
-    2. The interceptors return. It is not known yet which partitions stay, so the call waits.
-    3. Revoked partitions are retired and records are released. The records of the other partitions
-       are returned.
+    1. The rebalance calls `hold()` and the listener. The position is before the records.
+    2. The interceptors return. The new assignment is not known yet, so the call waits.
+    3. Revoked partitions are retired, and `release()` is called. The records of the remaining
+       partitions are returned.
 
     At `deadline` (loop time; None = never), and when the consumer stops or fails, the position of
     all partitions moves back.
@@ -66,7 +67,8 @@ async def intercept(
 async def intercept_one(
     context: ConsumerContext, record: ConsumerRecord[Any, Any], began_at: float
 ) -> ConsumerRecord[Any, Any] | None:
-    """Return one record as changed by the interceptors; None if they drop it."""
+    """Return one record as changed by the interceptors; None if they drop the record, or its
+    partition was revoked."""
     place = TopicPartition(record.topic, record.partition)
     records = await intercept(context, {place: [record]}, began_at, None)
     return next((one for some in records.values() for one in some), None)

@@ -25,7 +25,7 @@ _COLUMNS = (
     ("position", MetricKind.GAUGE, ""),
     ("paused", MetricKind.GAUGE, ""),
 )
-"""Name, kind and unit of each metric of a partition."""
+"""The name, kind and unit of each metric of a partition."""
 
 _Row = tuple[TopicPartition, int, int | None, int | None, int | None, bool]
 """Partition, number of records read, lag, start of the log, position, and whether paused."""
@@ -53,10 +53,10 @@ def read_consumer(
 def _fetches(
     writer: GroupWriter, meter: ConsumerMeter, states: list[PartitionState]
 ) -> Iterator[Metric]:
-    # Read only: another thread may ask for metrics while records are returned.
+    # Change nothing here: another thread may request metrics while records are returned.
     fresh: dict[str, int] = {}
     for state in states:
-        # A shortcut for many partitions without records.
+        # Check `taken` first: it is a shortcut for many partitions without records.
         if state.taken and (count := meter.unsettled(state)):
             topic = state.tp.topic
             fresh[topic] = fresh.get(topic, 0) + count
@@ -80,8 +80,8 @@ def _fetches(
 
 
 class _PartitionRows:
-    """The metrics of the assigned partitions. The values are copied at once; the Metric objects are
-    made during iteration.
+    """The metrics of the assigned partitions. The constructor copies the values; the Metric objects
+    are made during iteration.
 
     Ten thousand partitions have fifty thousand Metric objects, which take 0.1 s to make.
     """
@@ -115,7 +115,7 @@ class _PartitionRows:
                     yield Metric(_FETCH, name, value, kind, unit, tags)
 
     def named(self, name: str) -> Iterator[Metric]:
-        """Yield the metrics of one name."""
+        """Yield the metrics with this name, one for each partition with a known value."""
         for index, (known, kind, unit) in enumerate(_COLUMNS):
             if known == name:
                 for row in self._rows:
@@ -133,7 +133,7 @@ class _PartitionRows:
 
 
 def _values(row: _Row) -> tuple[int | None, ...]:
-    """Return the values of a partition in the order of `_COLUMNS`; None for unknown ones."""
+    """Return the values of a partition in the order of `_COLUMNS`; None for an unknown value."""
     _, taken, lag, start, offset, is_paused = row
     if offset is None:
         return taken, lag, None, None, int(is_paused)

@@ -35,10 +35,10 @@ __all__ = [
 
 NO_OFFSET = -1
 NO_EPOCH = -1
-# Larger than any position: no records are with interceptors.
+# The value of `shown` without records in interceptors: larger than any position.
 NOTHING_SHOWN = 2**63 - 1
 
-_MOST_FORMER = 10  # topics with the same name of which the position is kept
+_MOST_FORMER = 10  # topic ids of one name for which a partition keeps its position
 
 # Position, epoch of the record before it, and the fields `call` and `finished` of a PartitionState.
 _Place = tuple[int, int, int, int]
@@ -47,9 +47,9 @@ _Place = tuple[int, int, int, int]
 class LeaderEpochs:
     """The leader epochs of the fetched batches of one partition (KIP-320).
 
-    Updated once per fetched record set and read by commits. Covers the offsets from the latest seek
-    or reset to the end of the buffered records. The epoch of other offsets is unknown (-1), which a
-    commit may always send.
+    Updated once per fetched record set, and read by commits. Has the epochs from the latest seek or
+    reset to the end of the buffered records. Other epochs are unknown (-1), which is valid in a
+    commit.
     """
 
     __slots__ = ("_end", "_spans")
@@ -59,7 +59,7 @@ class LeaderEpochs:
         self._end = 0  # offset of the next fetch
 
     def start_at(self, offset: int, epoch: int) -> None:
-        """Start at `offset`. `epoch` is that of the record before; -1 if it is unknown."""
+        """Start at `offset`. `epoch`: that of the record before `offset`, -1 if unknown."""
         if epoch >= 0 and offset >= 0:
             self._spans = [(offset - 1, offset, epoch)]
             self._end = offset
@@ -88,7 +88,7 @@ class LeaderEpochs:
     def _append(self, span: Span) -> None:
         first, end, epoch = span
         spans = self._spans
-        # A repeated fetch replaces what was known of its offsets.
+        # The epochs of a repeated fetch replace the known epochs of the same offsets.
         while spans and spans[-1][0] >= first:
             spans.pop()
         if spans:
@@ -127,8 +127,8 @@ _TRANSITIONS = {
 class FetchCursor:
     """The offset and epoch of one partition's next fetch.
 
-    Moves with each response (`advance`), with a new position (`start_at`) and when the buffer drops
-    records (`rewind`). The buffer counts `queued`.
+    Changes with each response (`advance`), with a new position (`start_at`) and when the buffer
+    drops records (`rewind`). The FetchBuffer writes `queued`.
     """
 
     __slots__ = ("epochs", "leader_epoch", "offset", "offset_epoch", "queued")
@@ -137,7 +137,7 @@ class FetchCursor:
         self.offset = NO_OFFSET
         self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`, or a later one
         self.epochs = LeaderEpochs()  # of the fetched records
-        self.leader_epoch = NO_EPOCH  # epoch of the leader whose log the position was checked with
+        self.leader_epoch = NO_EPOCH  # of the last leader whose log the position was checked with
         self.queued = 0  # unread record sets
 
     def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
@@ -147,8 +147,8 @@ class FetchCursor:
         self.epochs.start_at(offset, offset_epoch)
 
     def start_at_end(self, leader_epoch: int) -> None:
-        """Set the epoch of a position at the end of the log. If the leader has not written yet, the
-        record before may have an older epoch, or come from a format without epochs."""
+        """Set `offset_epoch` for a position at the end of the log. The epoch may be too new: if the
+        leader has not written yet, the record before the position has an older epoch, or none."""
         self.offset_epoch = leader_epoch
 
     def advance(self, end: int, spans: list[Span]) -> None:
@@ -163,14 +163,14 @@ class FetchCursor:
         self.queued = 0
         if offset >= 0:
             self.offset = offset
-            # The epoch of the dropped records does not belong to this position. It stays only if
-            # the right one is unknown: -1 would mean a position that was not fetched.
+            # Replace the epoch of the dropped records by the epoch before `offset`. If the latter
+            # is unknown, keep the epoch: -1 would mean a position that was not fetched.
             epoch = self.epochs.before(offset)
             if epoch >= 0:
                 self.offset_epoch = epoch
 
     def follow_leader(self, epoch: int) -> None:
-        """Record that the position counts as checked against the log of this leader."""
+        """Set the epoch of the leader whose log contains the position, or will be compared."""
         self.leader_epoch = epoch
 
 
@@ -187,18 +187,18 @@ class FetchTarget:
 
 # How many times in a row a coordinator may respond UNKNOWN_TOPIC_OR_PARTITION before the committed
 # offset counts as missing.
-# 1. A gateway such as Azure Event Hubs responds so for a partition without a committed offset.
-#    Apache Kafka did so in version 0 only.
-# 2. A coordinator with outdated metadata responds so as well, and may have a committed offset.
+# 1. A gateway such as Azure Event Hubs returns this error for a partition without a committed
+#    offset. Apache Kafka returned it in version 0 only.
+# 2. A coordinator with outdated metadata returns this error, too, and may have a committed offset.
 PATIENCE_WITH_UNKNOWN = 3
 
-# Seconds after the time of the next retry at which a failure becomes irrelevant without one.
+# Seconds after the due time of a retry, at which a failure becomes irrelevant without a retry.
 OUTDATED = 5.0
 
 
 class Retry:
-    """Backoff of one partition's requests (fetches and look-ups of the position), and since when
-    and why they fail."""
+    """Backoff of one partition's requests (fetches and look-ups of the position), and the time and
+    cause of their failures."""
 
     __slots__ = (
         "_asked_by",
@@ -214,7 +214,7 @@ class Retry:
 
     def __init__(self) -> None:
         self.at = 0.0
-        self.since: float | None = None  # time of the first failure (loop time); None: no failure
+        self.since: float | None = None  # loop time of the first failure or request; None: neither
         self.error: KafkaError | type[BrokerResponseError] | None = None  # the last failure
         self.error_at = 0.0
         self._asked_by = 0.0  # when the retry after the last failure was due
@@ -230,8 +230,8 @@ class Retry:
         longest: float,
         error: KafkaError | type[BrokerResponseError] | None = None,
     ) -> None:
-        """Back off after a failure. `error` is None if the application gets the error: then the
-        log does not have to report it as a stall.
+        """Back off after a failure. `error`: None if the application gets the error, so that it is
+        not logged as a stall.
 
         Times are rounded up, so that many partitions of one broker share a request.
         """
@@ -247,7 +247,7 @@ class Retry:
             self.blame(now, error, self.at)
 
     def begin(self, now: float) -> None:
-        """Start the clock of a request for the position, unless it runs since a failure."""
+        """Set `since` to the start of a request for the position, unless there is a failure."""
         if self.failing_since(now) is None:
             self.since, self.error = now, None
 
@@ -262,16 +262,17 @@ class Retry:
         self._asked_by = again_at
 
     def failing_since(self, now: float) -> float | None:
-        """Return since when the partition waits for a broker; None if it does not.
+        """Return the loop time since which the partition waits for a broker; None if it does not.
 
-        Without a retry in time, the partition waits for the application instead: it is paused, or
-        buffered records have to be read first. Then the former failure is irrelevant.
+        If the retry is overdue, the partition does not wait for a broker: it is paused, or buffered
+        records have to be read first. Then the last failure is irrelevant.
         """
         is_outdated = self.error is not None and now > self._asked_by + OUTDATED
         return None if is_outdated else self.since
 
     def end_wait(self) -> None:
-        """End the backoff early, since there is another broker to ask. `failures` is kept."""
+        """End the backoff early, because the leader has changed; do so a few times at most between
+        successes. `failures` is kept."""
         if self.failures and self.prompts < MOST_PROMPT_ATTEMPTS:
             self.prompts += 1
             self.at = 0.0
@@ -281,8 +282,8 @@ class Retry:
         self.at = at
 
     def lose(self, now: float, shortest: float, longest: float) -> None:
-        """Count a position that was not in the log. Back off from the second in a row on: then the
-        position that the broker returned was not in its log either."""
+        """Count a position that was not in the log. From the second in a row on, back off: the
+        position that the broker returned after the first was not in the log either."""
         losses = self.losses
         self.losses += 1
         if losses:
@@ -300,13 +301,14 @@ class Retry:
         self.since = self.error = None
 
     def start_again(self) -> None:
-        """End the backoff: earlier failures are irrelevant for a new position."""
+        """End the backoff, because earlier failures are irrelevant for a new position."""
         self.at = 0.0
         self.failures = self.doubts = 0
         self.settle()
 
     def settle(self) -> None:
-        """Forget the failure, as the position is known. Not while each position is out of range."""
+        """Forget the failure, because the position is known. Keep the failure while positions are
+        repeatedly out of range."""
         if not self.losses:
             self.since = self.error = None
 
@@ -317,16 +319,15 @@ class PartitionState:
     The FetchBuffer writes `next_offset`, `taken`, `call` and `finished` with every record read; all
     other changes go through methods.
 
-    - `next_offset`: offset of the next record to read. `position` is the same to the application,
-      but stays before records that interceptors process: `shown` is the offset of the first of
-      these, larger than all offsets without any.
-    - `epoch`: grows whenever fetched data became void by a seek, reset or revocation.
+    - `next_offset`: offset of the next record to read. `position` is the same offset, except while
+      interceptors process records: then it is `shown`, the offset of the first of these records.
+    - `epoch`: grows with each seek, reset or revocation, which make fetched data void.
     - `is_withheld`: the partition is paused, or its topic is no longer subscribed to.
     - `call`: number of the latest reading call that returned records; `finished` is the position
       before these records.
     - `taken`: number of records read.
     - `topic_id`: id of the topic; None before the first metadata, and before Kafka 2.8.
-    - `lost_at`: the position that was out of range, while the reset is under way; otherwise -1.
+    - `lost_at`: the position that was out of range, until the reset is complete; else -1.
     """
 
     tp: TopicPartition
@@ -384,7 +385,7 @@ class PartitionState:
 
     @property
     def position(self) -> int | None:
-        """Offset of the next record for the application; None while it is unknown."""
+        """Offset of the next record for the application; None while unknown."""
         return None if self.next_offset < 0 else min(self.next_offset, self.shown)
 
     @property
@@ -408,22 +409,24 @@ class PartitionState:
         return is_settled and self.next_offset < offset < self.cursor.offset
 
     def end(self, read_committed: bool) -> int | None:
-        """Return the offset after the last readable record, as of the last fetch; None before.
+        """Return the offset after the last readable record, as of the last fetch; None before the
+        first fetch.
 
-        It is at least the position. A lagging replica may report an end before records that were
-        already fetched. The last stable offset of Azure Event Hubs is that of the last record.
+        The result is at least the position: a lagging replica may report an end before records that
+        were already fetched, and Azure Event Hubs reports the offset of the last record as the last
+        stable offset.
         """
         end = self.lso if read_committed else self.highwater
         return None if end is None else max(end, self.next_offset)
 
     def lag(self, read_committed: bool) -> int | None:
-        """Return the offsets from the position to the end; None while either is unknown."""
+        """Return the number of offsets from the position to the end; None if either is unknown."""
         end, position = self.end(read_committed), self.position
         return None if end is None or position is None else end - position
 
     def finished_before(self, call: int) -> int:
-        """Return the position before the records that the application still processes during
-        reading call `call`."""
+        """Return the offset before which the application has finished all records: the position
+        before the records that reading call `call` has returned."""
         return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def is_idle(self, now: float, seconds: float) -> bool:
@@ -451,7 +454,8 @@ class PartitionState:
         self._transition(Phase.READY)
         self.reset_to = None
         self.lost_at = NO_OFFSET
-        # Responses and look-ups in flight compare the epoch, and are void from here on.
+        # From here on, responses to in-flight fetches and look-ups are void: they have the former
+        # epoch.
         self.epoch += 1
         self.next_offset = offset
         self.shown = NOTHING_SHOWN
@@ -491,33 +495,34 @@ class PartitionState:
         self.changed()
 
     # The reset policy, or a truncation of the log, moves the position without a request of the
-    # application. Unlike `seek()`, this does not finish the records that the application processes.
+    # application: by `move()` and `lose()`. Unlike `seek()`, they do not finish the records that
+    # the application processes.
 
     def move(self, offset: int, offset_epoch: int) -> None:
-        """Seek without a request of the application. Records that it processes stay unfinished, and
-        records with interceptors are still to be returned."""
+        """Seek without a request of the application. Records that the application processes stay
+        unfinished, and records in interceptors are still to be returned."""
         call, finished, shown = self.call, self.finished, self.shown
         self.seek(offset, offset_epoch)
         self.call, self.finished, self.shown = call, min(finished, offset), shown
 
     def lose(self, spec: object) -> None:
-        """Reset without a request of the application. Records that it processes stay unfinished."""
+        """Reset without a request of the application, because the position is not in the log.
+        Records that the application processes stay unfinished."""
         call, offset = self.call, self.next_offset
         self.reset(spec)
         self.call, self.lost_at = call, offset
 
-    # A topic may be deleted and created again, and a broker with outdated metadata may then show a
-    # former topic. So a partition keeps one position per topic id.
+    # A topic may be recreated, and later metadata of an outdated broker may have the deleted topic.
+    # So a partition keeps one position per topic id.
 
     def change_topic(self, topic_id: bytes, is_new: bool) -> bool:
         """Continue at the last position in the topic with this id, and remember the position in the
-        present one. Return False if the position is unknown: the topic is new, or was left before a
-        position was found."""
+        present topic. Return False if there is no position to continue at, as in a new topic."""
         before, self.topic_id = self.topic_id, topic_id
         if before is None or before == topic_id:
             return not is_new  # the partition has just been assigned
         if not is_new and topic_id not in self._former:
-            return True  # keep the position: no other one is known
+            return True  # keep the position: no other position is known
         self._leave(before)
         place = self._former.pop(topic_id, None)
         if place is None:
@@ -549,18 +554,20 @@ class PartitionState:
     def show(self, offset: int) -> None:
         """Keep the position at `offset` while interceptors process the records from there on.
 
-        Otherwise a commit by a rebalance listener or a ParallelConsumer would include records that
-        the application does not have yet.
+        A commit by a rebalance listener or a ParallelConsumer must not include records that the
+        application does not have yet.
         """
         self.shown = offset
 
     def hand_over(self, call: int) -> None:
         """Move the position behind the records, which the application gets now. `call` is the
         number of the latest reading call."""
-        # The records of a revoked partition are not returned. Its position may still be committed.
+        # Keep the position of a revoked partition, whose records are not returned: the position may
+        # still be committed.
         if self.phase is not Phase.RETIRED and self.shown != NOTHING_SHOWN:
             self.shown = NOTHING_SHOWN
-            # Another task may have started a call meanwhile, which does not finish these records.
+            # Use the latest number: a call that another task has started meanwhile does not finish
+            # these records.
             self.call = call
 
     def give_back(self, count: int) -> None:
@@ -581,7 +588,7 @@ class PartitionState:
         self.changed()
 
     def end_validation(self) -> None:
-        """Fetch again: the new leader's log contains the fetched records."""
+        """Fetch again: the new leader's log contains the fetched records, or cannot be compared."""
         self._transition(Phase.READY)
         self.retry.settle()
         self.changed()
@@ -606,7 +613,8 @@ class PartitionState:
         self._update_withheld()
 
     def want(self, is_wanted: bool) -> None:
-        """Set whether the application is subscribed to the topic. If not, return no records."""
+        """Set whether the application is subscribed to the topic. Without a subscription, return no
+        records of the partition."""
         if is_wanted != self.is_wanted:
             self.is_wanted = is_wanted
             self._update_withheld()
@@ -622,14 +630,15 @@ class PartitionState:
         self.changed()
 
     def leave_replica(self) -> bool:
-        """Fetch from the leader instead of the preferred replica; return whether there was one."""
+        """Fetch from the leader instead of the preferred replica; return whether there was a
+        preferred replica."""
         if self.target.preferred is None or self.fetcher is None:
             return False
         self.fetcher.refuse_replica(self)
         return True
 
     def changed(self) -> None:
-        """Tell the Fetcher that the partition changed."""
+        """Notify the Fetcher of a change of the partition."""
         if self.fetcher is not None:
             self.fetcher.touch(self)
 

@@ -96,7 +96,7 @@ class ConsumerSettings:
 
     @cached_property
     def isolation_level(self) -> str:
-        """Which records of transactions are read."""
+        """Which records of transactions are read: the option `isolation_level`."""
         return self._given.isolation_level
 
     # -- private names of aiokafka -----------------------------------------------------------------
@@ -142,10 +142,10 @@ else:
 log = logging.getLogger("aiokafka.consumer.consumer")
 
 # Seconds after which a reader that always finds records lets other tasks run. With the time of one
-# call (3.5 ms to decompress 1 MB of gzip), the event loop stands still for 5 ms at most.
+# call (3.5 ms to decompress 1 MB of gzip), the event loop is blocked for 5 ms at most.
 _YIELD_AFTER = 0.001
 
-# Seconds for ending tasks and closing connections, after the commit and leaving the group.
+# Seconds for the end of tasks and connections in `stop()`, after the commit and LeaveGroup.
 _CLOSE_TIMEOUT = 1.0
 
 # Seconds that start() waits for the end offsets from the leaders.
@@ -328,14 +328,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._queue = queue = RecordQueue()
         self._monitor = health = ConsumerHealthMonitor(client, config, self._subscription)
         self._context = context = ConsumerContext(client, config, self._subscription, queue, health)
-        # The tasks must not refer to the consumer, or `__del__` could not warn of an unclosed one.
+        # The tasks must not refer to the consumer, so that an unclosed consumer can be
+        # garbage-collected, and `__del__` warns about it.
         self._owner = tasks = TaskOwner(config.client.client_id, context.fail)
         targets = FetchTargets(context)
         self._committer: OffsetCommitter | None = None
         self._joined: GroupMembership | None = None
         self._group_view: GroupView | None = None
         if config.group_id is not None:
-            # Imported here, so that a consumer without a group does not load it.
+            # Imported here, so that a consumer without a group does not load this module.
             from aiokafka.consumer.group import group
 
             self._committer = group.make_committer(context, config.group_id)
@@ -404,25 +405,26 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             self._check()
         except BaseException as error:
             is_stopped = bool(self._closed)
-            self._has_failed = not is_stopped  # now, for what follows may be cancelled, too
+            # Set this now, because the following call may be cancelled, too.
+            self._has_failed = not is_stopped
             await self._stop_for_good()
             if is_stopped and isinstance(error, Exception):
-                # What failed is what `stop()` has closed.
+                # The error is a consequence of `stop()`, which closed the connections.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
         self._monitor.live(None)
 
     async def _launch(self) -> None:
         deadline = self._loop.time() + self._given.client.request_timeout
-        # Before `bootstrap()`, so that the first metadata request asks for the topics.
+        # Before `bootstrap()`, so that the first metadata request has the topics.
         if self._subscription.pattern is not None:
             self._client.watch_all_topics()
         else:
             self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
-            # Before it assigns partitions, a program calls partitions_for_topic(), which cannot
-            # wait.
+            # A program may call partitions_for_topic() before assign(). That call cannot wait for
+            # metadata, so request it now.
             await self._look_at_cluster()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None:
@@ -436,8 +438,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         await self._await_positions(deadline)
 
     async def _look_at_cluster(self) -> None:
-        """Request metadata of all topics, for `partitions_for_topic()`. Retriable errors are logged
-        only."""
+        """Request metadata of all topics, for `partitions_for_topic()`. Log retriable errors and
+        timeouts; raise other errors."""
         try:
             self._all_topics = await AllTopics.of(self._client, self._given.client.request_timeout)
         except KafkaError as error:
@@ -448,8 +450,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             )
 
     async def _await_topics(self, deadline: float) -> None:
-        """Wait for the metadata of the subscribed topics. Raise only if all of them are denied: a
-        denied topic among others is reported to readers."""
+        """Wait for the metadata of the subscribed topics. Raise TopicAuthorizationFailedError only
+        if all topics are denied; readers get the error of a single denied topic. Raises the error
+        of a topic that is not found until `deadline`."""
         denied: TopicAuthorizationFailedError | None = None
         is_any_known = False
         for topic in self._subscription.topics:
@@ -462,8 +465,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise denied
 
     async def _await_positions(self, deadline: float) -> None:
-        """With "latest", wait until the end offsets are known, since the application may write
-        records next. Give up after a few seconds if leaders do not respond."""
+        """With "latest", wait until the end offsets are known, because the application may write
+        records next. Return after a few seconds even if leaders do not respond."""
         if self._given.auto_offset_reset in ("earliest", "none"):
             return
         deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
@@ -492,7 +495,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             async with timeout_at(deadline + _CLOSE_TIMEOUT):
                 await self._stopping.acquire()
         except asyncio.TimeoutError:
-            # The first call of `stop()` has a longer timeout than this one.
+            # An earlier `stop()` with a longer timeout is still running.
             self._abandon()
             await self._stopping.acquire()
         try:
@@ -516,7 +519,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return self._reader is not None and self._reader() is asyncio.current_task()
 
     async def _finish(self, deadline: float) -> None:
-        """Do the rest of the work of `stop()`; commit and leave until `deadline` at most."""
+        """Commit and leave until `deadline` (loop time) at most, then end the tasks and close the
+        connections. Do nothing if a call has completed this before."""
         if self._is_finished:
             return
         if self._is_started and self._owner.failure is None:
@@ -540,15 +544,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         await self._stop_for_good()
 
     async def _stop_for_good(self) -> None:
-        """Call `stop()`. If it is cancelled, end everything without waiting; the group notices when
-        the session times out."""
+        """Call `stop()`. If it is cancelled, end all work without waiting: the group then removes
+        the member when its session expires."""
         try:
             await self.stop()
         finally:
             self._abandon()
 
     def _abandon(self) -> None:
-        """End everything without waiting for it."""
+        """Cancel all tasks and close all connections without waiting."""
         self._monitor.close()
         self._coordinator.abandon()
         self._owner.cancel()
@@ -557,7 +561,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._client.abort()
 
     def _check(self) -> None:
-        """Raise what keeps the consumer from working: it is stopped, or background work failed."""
+        """Raise ConsumerStoppedError if the consumer is stopped, or the error of failed background
+        work."""
         if self._closed:
             raise ConsumerStoppedError(_STOPPED)
         joined = self._joined
@@ -566,7 +571,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise renewed(failure) from failure
 
     def _check_can_read(self) -> None:
-        """Raise if the consumer cannot work, is not started, or belongs to another event loop."""
+        """Raise as `_check()`, and if the consumer is not started or has another event loop."""
         if asyncio.get_running_loop() is not self._loop:
             refuse_other_loop(self._loop, type(self).__name__)
         self._check()
@@ -575,7 +580,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     @contextlib.contextmanager
     def _unless_stopped(self) -> Iterator[None]:
-        """Raise ConsumerStoppedError if the block fails because `stop()` closes the connections."""
+        """Raise ConsumerStoppedError if the `with` block fails because `stop()` has closed the
+        connections."""
         try:
             yield
         except (IllegalStateError, KafkaConnectionError) as error:
@@ -589,7 +595,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         """Read exactly these partitions from now on.
 
         Partitions that were assigned before keep their position and pause. With auto-commit, the
-        finished records of the other former partitions are committed.
+        finished records of partitions that are no longer assigned are committed.
 
         Raises IllegalStateError after `subscribe()`, TypeError for anything but TopicPartitions (a
         tuple is one), ValueError for a name that no topic can have.
@@ -638,8 +644,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics: for a pattern the matching ones, for a SubscriptionPattern
-        those with assigned partitions."""
+        """Return the subscribed topics: for a pattern the matching topics, for a
+        SubscriptionPattern the topics with assigned partitions."""
         return self._subscription.topics
 
     def unsubscribe(self) -> None:
@@ -672,7 +678,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
         of one partition is raised in its turn and does not stop the others.
         """
-        # The fast path, for the task that made the last reading call.
+        # Use the fast path only in the task that made the last reading call.
         if not partitions and self._is_reader():
             record = self._queue.next()
             if record is not None:
@@ -684,7 +690,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         began_at = self._begin_call()
         if not await self._maybe_yield():
             raise ConsumerStoppedError(_STOPPED)
-        # No await from here to the wait: whatever ends the consumer then wakes this reader.
+        # No await from here to the wait, so that a failure or `stop()` wakes this reader.
         self._check_has_subscription()
         told_at = self._monitor.told_at
         while True:
@@ -756,8 +762,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return result
 
     def _next_look(self, told_at: float) -> float | None:
-        """Return when a waiting reader has to check again that brokers respond (loop time; None =
-        never). Raises KafkaUnreachableError after an outage of `unreachable_timeout_ms`."""
+        """Return the loop time at which a waiting reader has to check for an outage again; None =
+        never. Raises KafkaUnreachableError after an outage of `unreachable_timeout_ms`."""
         if self._given.unreachable_timeout is None:
             return None
         return self._monitor.check(told_at)
@@ -767,8 +773,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
 
     async def _maybe_yield(self) -> bool:
-        """Let other tasks run, such as our fetches, if they have not for a while. Return False if
-        `stop()` was called meanwhile."""
+        """Let other tasks run, such as fetches, if this reader has not yielded for `_YIELD_AFTER`.
+        Return False if `stop()` was called meanwhile."""
         now = self._loop.time()
         share = (now - self._yielded_at) / _YIELD_AFTER
         self._queue.buffer.pace(share)
@@ -781,9 +787,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return True
 
     def _begin_call(self) -> float:
-        """Start a reading call, which finishes the records of former calls. Return the loop time.
+        """Start a reading call, which finishes the records of earlier calls. Return the loop time.
 
-        Runs before other tasks can: an auto-commit that is due now then includes these records.
+        Called before the first await, so that an auto-commit that is due includes these records.
         """
         self._check_can_read()
         task = asyncio.current_task()
@@ -826,7 +832,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return self._subscription.assignment.tps
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record of a partition. Waits until it is known.
+        """Return the offset of the next record of a partition. Waits until the offset is known.
 
         Raises IllegalStateError if the partition is not assigned, KafkaTimeoutError after
         `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`,
@@ -838,7 +844,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             state = self._subscription.assigned_state(partition)
             if state.position is not None:
                 return state.position
-            # A failed look-up is raised once, by this call or by the next reading call.
+            # The error of a failed look-up is raised once, by this call or the next reading call.
             failure = self._queue.buffer.pop_failure(state)
             if failure is not None:
                 raise failure
@@ -848,7 +854,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
                 raise KafkaTimeoutError(f"position of {partition} not found in time: {why}")
 
     def _why_unset(self, state: PartitionState) -> str:
-        """Return a text that says why a partition has no position."""
+        """Return the reason why a partition has no position, for an error text."""
         error = state.retry.error
         if error is not None:
             return str(error() if isinstance(error, type) else error)
@@ -856,8 +862,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return reasons[0] if reasons else "no broker has responded"
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`. A seek forward within the buffered records keeps the later ones;
-        otherwise all buffered records of the partition are dropped.
+        """Continue at `offset`. A seek forward within the buffered records keeps the buffered
+        records from `offset` on; any other seek drops all buffered records of the partition.
 
         Raises ValueError for anything but an integer of at least 0 and below 2**63,
         IllegalStateError if the partition is not assigned.
@@ -874,15 +880,15 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the oldest record of these partitions (none given: all assigned).
 
-        Returns True when the positions are known, False after `request_timeout_ms`; they are then
-        found later. Raises IllegalStateError if one is not assigned, TypeError for anything but
-        TopicPartitions, TopicAuthorizationFailedError.
+        Returns True when the positions are known, or False after `request_timeout_ms`: the look-up
+        then continues in the background. Raises IllegalStateError if a partition is not assigned,
+        TypeError for anything but TopicPartitions, TopicAuthorizationFailedError.
         """
         return await self._seek_to(EARLIEST, partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Continue after the newest record; with `read_committed`, at the last stable offset.
-        Otherwise the same as `seek_to_beginning()`."""
+        """Continue after the newest record of these partitions (none given: all assigned); with
+        `read_committed`, at the last stable offset. Returns and raises as `seek_to_beginning()`."""
         return await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
@@ -909,7 +915,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self, *partitions: TopicPartition
     ) -> dict[TopicPartition, int | None]:
         """Continue at the committed offsets of these partitions (none given: all assigned), and
-        return them.
+        return the committed offsets.
 
         A partition without committed offset (None) keeps its position. Raises IllegalOperation
         without a group, IllegalStateError if a partition is not assigned, KafkaTimeoutError after
@@ -942,7 +948,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume()`; buffered records are kept.
 
-        Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
+        Raises TypeError for anything but TopicPartitions, IllegalStateError if a partition is not
+        assigned.
         """
         for tp in partitions:
             self._assigned_state(tp).pause()
@@ -962,18 +969,19 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     # -- end offsets and lag, as of the last fetch -------------------------------------------------
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the offset after the newest record, as of the last fetch; None before the
-        first."""
+        """Return the offset after the newest record, as of the last fetch; None before the first
+        fetch."""
         return self._fetched_state(partition).highwater
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the offset of the first open transaction, as of the last fetch; -1 without
-        `read_committed`."""
+        """Return the last stable offset, as of the last fetch: all transactions before it are
+        complete. None before the first fetch; -1 without `read_committed`."""
         lso = self._fetched_state(partition).lso
         return lso if lso is None or self._given.read_committed else -1
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return the time of the last fetch response (ms since 1970); None before the first."""
+        """Return the time of the partition's last fetch response (ms since 1970); None before the
+        first response."""
         return self._fetched_state(partition).timestamp
 
     @overload
@@ -986,8 +994,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self, partition: TopicPartition | None = None
     ) -> int | dict[TopicPartition, int | None] | None:
         """Return the number of offsets between the position and the end of a partition, as of its
-        last fetch; None if either is unknown. Without `partition`, return those of all assigned
-        partitions.
+        last fetch; None if either is unknown. Without `partition`, return these numbers for all
+        assigned partitions.
 
         Sends no request, so it may be called often. With `read_committed`, the end is the last
         stable offset. Raises IllegalStateError if the partition is not assigned.
@@ -1000,7 +1008,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     def known_end_offsets(self) -> dict[TopicPartition, int | None]:
         """Return the end offsets of the assigned partitions as of their last fetches, without a
-        request; None before the first."""
+        request; None for a partition before its first fetch."""
         read_committed = self._given.read_committed
         states = self._subscription.assignment.states()
         return {state.tp: state.end(read_committed) for state in states}
@@ -1018,8 +1026,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
     ) -> None:
         """Commit these offsets, or by default the positions after all records returned so far.
 
-        A committed offset is that of the next record to read. Takes `default_api_timeout_ms` at
-        most. After a cancellation, some or all of the offsets may be committed.
+        A committed offset is the offset of the next record to read. Takes `default_api_timeout_ms`
+        at most. After a cancellation, some or all of the offsets may be committed.
 
         Raises IllegalOperation without a group; IllegalStateError for partitions not assigned;
         ValueError and TypeError for malformed `offsets`; CommitFailedError if the partitions belong
@@ -1035,8 +1043,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
             )
         assignment = self._subscription.assignment
         if offsets is None:
-            # No await until `commit_offsets` has queued the commit: the positions, and the records
-            # that they cover, are those of this moment.
+            # No await until `commit_offsets` has queued the commit, so that the positions belong to
+            # the records returned so far.
             positions = {state.tp: state.position for state in assignment.states()}
             entries = {
                 tp: OffsetAndMetadata(offset)
@@ -1063,7 +1071,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets of several partitions (none given: all assigned), with
-        metadata and leader epoch; None for partitions without one.
+        metadata and leader epoch; None for a partition without a committed offset.
 
         Raises IllegalOperation without a group, TypeError for anything but TopicPartitions,
         KafkaTimeoutError after `default_api_timeout_ms`.
@@ -1192,9 +1200,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
-        """Return all topics this user may see. Asks one broker after the other until one responds.
+        """Return all topics this user may see. Requests metadata from one broker after the other
+        until a broker responds.
 
-        Raises the last error if none does, KafkaTimeoutError after `default_api_timeout_ms`."""
+        Raises the last error if no broker responds, KafkaTimeoutError after
+        `default_api_timeout_ms`."""
         self._check_can_read()
         with self._unless_stopped():
             limit = self._given.default_api_timeout
@@ -1212,8 +1222,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, Generic[KT, VT]):
 
     @property
     def rebalance_listener(self) -> ConsumerRebalanceListener | None:
-        """The listener given to `subscribe()`; None without one. Before `start()` it may be
-        replaced, for example by one that wraps it; the subscription stays the same."""
+        """The listener given to `subscribe()`; None without a listener. Before `start()` it may be
+        replaced, for example by a listener that wraps it; the subscription stays the same."""
         return self._subscription.listener
 
     @rebalance_listener.setter
@@ -1228,7 +1238,7 @@ _ANEXT = AIOKafkaConsumer.__anext__
 def _with_epochs(
     assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Add the leader epoch of the record before each offset, if known."""
+    """Return the offsets, with the leader epoch of the record before each offset if known."""
     return {
         tp: entry
         if entry.leader_epoch >= 0

@@ -34,7 +34,7 @@ else:
     TopicPartitionState = PartitionState  # aiokafka's name
 
 
-# Revoked partitions remembered; ten thousand take two megabytes.
+# Number of revoked partitions to remember: ten thousand use two megabytes of memory.
 _MOST_GIVEN_UP = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
@@ -43,9 +43,9 @@ _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclus
 class Assignment:
     """The partitions assigned to this consumer. Immutable; a new assignment replaces the object.
 
-    A partition that stays assigned keeps its PartitionState, and with it position, pause and
-    buffered records. `topic_ids` are the ids of topics that the group has assigned by id (KIP-848),
-    by name; empty otherwise.
+    A partition that stays assigned keeps its PartitionState, with position, pause and buffered
+    records. `topic_ids`: by name, the ids of the topics if the group has assigned them by id
+    (KIP-848), else empty.
     """
 
     __slots__ = ("_states", "epoch", "topic_ids", "tps")
@@ -63,12 +63,12 @@ class Assignment:
 
     @property
     def active(self) -> bool:
-        """False once another assignment has replaced this one."""
+        """Whether this is the current assignment, not replaced by another assignment."""
         return self.epoch >= 0
 
     def is_foreign(self, topic: str, cluster: ClusterMetadata) -> bool:
         """Return whether the id of the topic in the metadata differs from the id assigned by the
-        group: one of them is outdated, so requests must not name the topic."""
+        group: one of the two ids is outdated, so requests must not name the topic."""
         given = self.topic_ids.get(topic)
         return given is not None and cluster.topic_id(topic) not in (None, given)
 
@@ -81,7 +81,7 @@ class Assignment:
         return self._states.get(tp)
 
     def state_value(self, tp: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition; KeyError otherwise."""
+        """Return the state of an assigned partition. Raises KeyError for any other partition."""
         return self._states[tp]
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -113,13 +113,14 @@ class Subscription:
         self.topics = topics
         self.pattern = pattern
         self.regex = regex
-        """A pattern matched by the broker (KIP-848): `topics` then has the assigned topics only."""
+        """A pattern that the broker matches (KIP-848). With such a pattern, `topics` has the
+        assigned topics only."""
         self.listener = listener
         self.is_manual = is_manual
 
     @property
     def active(self) -> bool:
-        """False once the application subscribed to something else."""
+        """Whether this is the current subscription, not replaced by another subscription."""
         return self._owner.subscription is self
 
     @property
@@ -132,7 +133,7 @@ class SubscriptionState:
     """The application's subscription and the resulting assignment.
 
     The application's task writes the subscription. The assignment is written by `assign()` for
-    manually assigned partitions, otherwise by the coordinator through `assign_from_subscribed()`.
+    manually assigned partitions, and by `assign_from_subscribed()` for a subscription.
     """
 
     def __init__(self) -> None:
@@ -141,17 +142,16 @@ class SubscriptionState:
         self.is_manual = False
         """Whether the application has called `assign()`."""
         self.is_by_group = False
-        """Whether partitions come from a subscription by topics or pattern: from the group, if
-        there is one."""
+        """Whether there is a subscription by topics or pattern: the group, or NoGroup without a
+        group, assigns the partitions."""
         self.assignment = Assignment({}, 0)
         self._fetcher: Fetcher | None = None
         self._subscribed_at = self.assignment.epoch
         self._assigned = Signal()
         self.given_up: dict[TopicPartition, int] = {}
-        """Partitions that were revoked or reset after some of their records were returned, with the
-        number of the last reading call that returned records. An application may process such
-        records for any time, so the latest entries are kept: 10,000, or twice the largest
-        assignment."""
+        """Partitions that were revoked after records of them were returned, with the number of the
+        last reading call that returned records. An application may process such records for any
+        time, so the latest 10,000 entries, or twice the largest assignment, are kept."""
         self._most_given_up = _MOST_GIVEN_UP
 
     def fetch_context(self) -> AbstractContextManager[None]:
@@ -160,17 +160,17 @@ class SubscriptionState:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The subscribed topics; for a pattern the matching ones."""
+        """The subscribed topics; for a pattern the matching topics."""
         return frozenset() if self.subscription is None else self.subscription.topics
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
-        """The pattern of the subscription; None if it has none."""
+        """The pattern of the subscription; None without a pattern."""
         return None if self.subscription is None else self.subscription.pattern
 
     @property
     def listener(self) -> ConsumerRebalanceListener | None:
-        """The rebalance listener of the subscription; None if it has none."""
+        """The rebalance listener of the subscription; None without a listener."""
         return None if self.subscription is None else self.subscription.listener
 
     # Names of aiokafka.
@@ -190,16 +190,17 @@ class SubscriptionState:
         return {state.tp for state in self.assignment.states() if state.paused}
 
     def partitions_auto_assigned(self) -> bool:
-        """Return whether the partitions come from a subscription."""
+        """Return whether there is a subscription by topics or pattern."""
         return self.is_by_group
 
     @property
     def subscribed_pattern(self) -> re.Pattern[str] | None:
-        """The pattern of the subscription; None if it has none."""
+        """The pattern of the subscription; None without a pattern (aiokafka's name)."""
         return self.pattern
 
     def watch(self, fetcher: Fetcher | None) -> None:
-        """Report changes of partitions, of this and later assignments, to `fetcher`."""
+        """Report changes of partitions, in this and later assignments, to `fetcher` (None: to no
+        one)."""
         self._fetcher = fetcher
         for state in self.assignment.states():
             state.fetcher = fetcher
@@ -221,15 +222,15 @@ class SubscriptionState:
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
     ) -> None:
-        """Subscribe to all topics that match `regex`, which the broker evaluates. Until its first
-        assignment the topics are those assigned now, because the broker sends no assignment if
-        nothing changes."""
+        """Subscribe to all topics that match `regex`, which the broker evaluates. `topics` starts
+        with the topics assigned now, because the broker sends no assignment if nothing changes."""
         self._refuse_manual()
         topics = frozenset(tp.topic for tp in self.assignment.tps)
         self._subscribe(Subscription(self, topics, regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
-        """Set the topics that match according to the broker; return whether they changed."""
+        """Set the topics that match according to the broker; return whether the topics changed.
+        Return False without a regular expression."""
         current = self.subscription
         if current is None or current.regex is None or topics == current.topics:
             return False
@@ -237,13 +238,15 @@ class SubscriptionState:
         return True
 
     def replace_listener(self, listener: ConsumerRebalanceListener | None) -> None:
-        """Replace the rebalance listener of the subscription."""
+        """Replace the rebalance listener of the subscription. Raises IllegalStateError without a
+        subscription."""
         if self.subscription is None:
             raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
         self.subscription.listener = listener
 
     def match_pattern(self, topics: Iterable[str]) -> bool:
-        """Subscribe to the matching ones of `topics`; return whether these changed."""
+        """Subscribe to all `topics` that match the pattern; return whether the subscribed topics
+        changed. Return False without a pattern."""
         current = self.subscription
         if current is None or current.pattern is None:
             return False
@@ -254,7 +257,8 @@ class SubscriptionState:
         return True
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, chosen by the application."""
+        """Assign exactly these partitions, chosen by the application. Raises IllegalStateError
+        while there is a subscription by topics or pattern."""
         if self.is_by_group:
             raise IllegalStateError(f"{_EXCLUSIVE}: before assign() call unsubscribe()")
         tps = list(dict.fromkeys(partitions))
@@ -286,7 +290,7 @@ class SubscriptionState:
         """Clear the assignment, before a consumer is started again after a failed `start()`."""
         if self.is_by_group:
             self.assign_from_subscribed([])
-            # The topics that matched at the broker may be gone.
+            # The topics that the broker matched before may not exist any more.
             self.take_topics(frozenset())
 
     def unsubscribe(self) -> None:
@@ -297,8 +301,8 @@ class SubscriptionState:
     def assigned_state(
         self, tp: TopicPartition, text: str = "Partition {} is not assigned"
     ) -> PartitionState:
-        """Return the state of an assigned partition. Raises IllegalStateError that begins with
-        `text` otherwise."""
+        """Return the state of an assigned partition. Raises IllegalStateError, which begins with
+        `text`, for any other partition."""
         state = self.assignment.get(as_partition(tp))
         if state is None:
             raise IllegalStateError(f"{text.format(tp)} to this consumer")
@@ -325,7 +329,7 @@ class SubscriptionState:
     def _subscribe(self, subscription: Subscription) -> None:
         self._set(subscription)
         self._subscribed_at = self.assignment.epoch
-        # At once: partitions of topics that are no longer subscribed to stay assigned until the
+        # Withhold records of unsubscribed topics at once: their partitions stay assigned until the
         # group has rebalanced.
         for state in self.assignment.states():
             state.want(self._wants(state.tp.topic))
@@ -337,7 +341,7 @@ class SubscriptionState:
         if current.pattern is not None:
             # Match the name, because the metadata may lack a topic for a moment.
             return current.pattern.match(topic) is not None
-        # Only the broker knows what `regex` matches; the next assignment tells.
+        # Only the broker knows which topics match `regex`; the next assignment has these topics.
         return current.regex is not None or topic in current.topics
 
     def _replace(
@@ -373,8 +377,8 @@ class SubscriptionState:
 class SubscribedTopics:
     """Keeps the client's metadata about the subscribed topics, with or without a group.
 
-    Owns: the topics with TOPIC_AUTHORIZATION_FAILED. Each has a PartitionState of partition -1,
-    which the error is reported for, since the topic's partitions are unknown.
+    Owns: the topics with TOPIC_AUTHORIZATION_FAILED. The error is reported for a PartitionState of
+    partition -1, because the topic's partitions may be unknown.
     """
 
     def __init__(self, context: ConsumerContext) -> None:
@@ -411,7 +415,8 @@ class SubscribedTopics:
         return self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
 
     def report_denied(self) -> None:
-        """Report topics with TOPIC_AUTHORIZATION_FAILED to readers, once per metadata response."""
+        """Report topics with TOPIC_AUTHORIZATION_FAILED to readers, and withdraw the errors of
+        topics that are authorized again. Called after each metadata snapshot."""
         denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
             # This also removes the failures reported for the topic's partitions.
@@ -419,7 +424,7 @@ class SubscribedTopics:
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
             ours = self._subscriptions.assignment.states()
-            # Also for assigned partitions: a reader may ask for certain partitions only.
+            # Report it for assigned partitions, too: a reader may ask for certain partitions only.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
             self._queue.report_all(states, partial(TopicAuthorizationFailedError, topic))
 

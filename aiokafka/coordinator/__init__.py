@@ -1,4 +1,4 @@
-"""Metadata that group members exchange, and assignors."""
+"""Assignors, and the metadata that group members exchange."""
 
 from typing import TYPE_CHECKING
 

@@ -32,12 +32,12 @@ _INT32 = struct.Struct(">i")
 class ConsumerProtocolMemberMetadata:
     """The subscription of a member: its topics, and in newer versions its owned partitions.
 
-    `generation` is that of `owned_partitions`; -1 if unknown.
+    `generation`: the generation in which `owned_partitions` were assigned; -1 if unknown.
     """
 
     group_instance_id: str | None = None
-    """The instance id of a static member, for the leader's assignor (KIP-345). It is not part of
-    the bytes: the broker adds it."""
+    """The instance id of a static member, for the leader's assignor (KIP-345). It is not encoded:
+    the JoinGroup response has it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ConsumerProtocolMemberMetadata:
         return self.subscription
 
     def owned(self) -> list[TopicPartition]:
-        """Return the owned partitions one by one."""
+        """Return the owned partitions as a flat list."""
         return _flat(self.owned_partitions)
 
     def encode(self) -> bytes:
@@ -86,7 +86,7 @@ class ConsumerProtocolMemberMetadata:
         version = reader.version()
         subscription = [reader.text() for _ in range(reader.count(2))]
         made = cls(version, subscription, reader.blob())
-        # Older releases of kafka-go, and others, write version 1 without its owned partitions.
+        # Some clients, such as old releases of kafka-go, write version 1 without owned partitions.
         if reader.is_at_end:
             return made
         if version >= 1:
@@ -117,7 +117,7 @@ class ConsumerProtocolMemberAssignment:
         self.user_data = user_data
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the assigned partitions one by one."""
+        """Return the assigned partitions as a flat list."""
         return _flat(self.assignment)
 
     def encode(self) -> bytes:
@@ -131,8 +131,8 @@ class ConsumerProtocolMemberAssignment:
     def decode(cls, data: bytes | io.BytesIO) -> ConsumerProtocolMemberAssignment:
         """Read an assignment. Raises KafkaProtocolError if it is malformed.
 
-        Empty bytes are an empty assignment: the broker sends them to a member that the leader has
-        left out.
+        Empty bytes are an empty assignment: the broker sends them to a member that the leader's
+        SyncGroup request omitted.
         """
         content = _content(data)
         if not content:
@@ -208,12 +208,12 @@ def read_partitions(data: bytes) -> tuple[list[tuple[str, list[int]]], bytes]:
 
 
 def _content(data: bytes | io.BytesIO) -> bytes:
-    """Return the bytes; aiokafka accepts a file, too."""
+    """Return the bytes of `data`, which may be a file as in aiokafka."""
     return data.read() if isinstance(data, io.BytesIO) else data
 
 
 class _Reader:
-    """Reads fields in order. Each length is compared with the remaining bytes before it is used."""
+    """Reads fields in order. Compares each length with the remaining bytes before using it."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

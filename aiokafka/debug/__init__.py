@@ -1,4 +1,4 @@
-"""The current state of clients: `snapshot`, and `DebugApp`, which serves it over HTTP.
+"""The current state of clients: `snapshot` returns the state, and `DebugApp` serves it over HTTP.
 
 `LoopLag` measures the lag of the event loop.
 """
@@ -158,7 +158,7 @@ Response = tuple[int, str, bytes]
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _READY = {"running", "rebalancing", "unsubscribed"}
-"""States of a client that works, or will work without intervention."""
+"""Health states of a client that works, or will work without intervention."""
 
 
 class DebugApp:
@@ -171,19 +171,19 @@ class DebugApp:
     ``/debug``         `snapshot` of each client
     ================== ==================================================================
 
-    Run it with any ASGI server, in the event loop of the clients, or mount it in an application::
+    Run the application with any ASGI server, in the event loop of the clients, or mount it::
 
         app = FastAPI(lifespan=...)
         app.mount("/kafka", DebugApp())
 
-    It has no access control: keep it from the public.
+    The application has no access control: do not expose it to the public.
     """
 
     def __init__(self, *only: Any) -> None:
-        """Serve `only` these clients, or by default all clients of the process.
+        """Serve the clients in `only`, or by default all clients of the process.
 
-        Clients that are created later are included by default, and stopped clients are left out.
-        Given clients are served even when they are stopped.
+        By default, clients that are created later are included, and stopped clients are left out.
+        The clients in `only` are served even after they have stopped.
         """
         self._only = as_clients("only", only)
         self._registry: Any = None
@@ -230,7 +230,7 @@ class DebugApp:
         return list(self._only) if self._only else list(clients())
 
     def _states(self) -> list[dict[str, str]]:
-        """Return the health of each client that has `health`."""
+        """Return the state and its reason for each client that has the method `health`."""
         found = []
         for client in self._clients():
             if not hasattr(client, "health"):

@@ -23,8 +23,8 @@ class LoopLag:
 
     Code that computes or blocks without `await` delays the loop, and with it heartbeats, fetches
     and commits. A timer fires every `interval_ms`, and its delay is counted in the histogram `lag`
-    of the group `event-loop-metrics`. Each measurement costs a few microseconds. It is active only
-    between `start` and `stop`, or in a block::
+    of the group `event-loop-metrics`. Each measurement costs a few microseconds. The timer runs
+    only between `start` and `stop`, or in a block::
 
         with LoopLag():
             await serve()
@@ -33,11 +33,11 @@ class LoopLag:
     """
 
     def __init__(self, interval_ms: float = 100) -> None:
-        """Create it in a running event loop, or RuntimeError is raised.
+        """Measure the running event loop, every `interval_ms` milliseconds.
 
-        Raises ValueError for an interval below 1.
+        Raises RuntimeError without a running event loop, and ValueError for an interval below 1.
         """
-        if not interval_ms >= 1:  # NaN is neither
+        if not interval_ms >= 1:  # also true for NaN
             raise ValueError(f"interval_ms={interval_ms!r}: must be at least 1")
         self._loop = asyncio.get_running_loop()
         self._interval = interval_ms / 1000
@@ -46,13 +46,13 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start to measure. A second call has no effect."""
+        """Start the timer. A second call has no effect."""
         if self._timer is None:
             register(self)
             self._set()
 
     def stop(self) -> None:
-        """Stop to measure. `metrics()` keeps its values."""
+        """Stop the timer. `metrics()` still returns the measurements."""
         unregister(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -79,7 +79,7 @@ class LoopLag:
         self._set()
 
     def metrics(self) -> MetricsSnapshot:
-        """Return the measurements. Can be called at any time."""
+        """Return the histogram of the lag in milliseconds. Can be called at any time."""
         from aiokafka.metrics._values import Distribution, Metric, MetricKind, MetricsSnapshot
 
         lag = Distribution(*self._lag.read())

@@ -1,4 +1,4 @@
-"""Metrics of clients: snapshots of numbers, and collectors that are called with events."""
+"""Metrics of clients: snapshots of all metrics, and collectors that are called for events."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -85,19 +85,19 @@ _CLIENTS: dict[int, weakref.ref[MeasuredClient]] = {}
 
 
 def register(client: MeasuredClient) -> None:
-    """Register `client`, by a weak reference."""
+    """Register `client` with a weak reference, so that exporters include its metrics."""
     number = id(client)
     _CLIENTS[number] = weakref.ref(client, lambda _: _CLIENTS.pop(number, None))
 
 
 def unregister(client: MeasuredClient) -> None:
-    """Remove `client`."""
+    """Remove `client` from the registry, if it is registered."""
     _CLIENTS.pop(id(client), None)
 
 
 def as_clients(argument: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a list of clients with metrics. Raises TypeError for other objects, and for a single
-    client."""
+    """Return `values` as a tuple. Raises TypeError unless `values` is an iterable of clients, which
+    have `metrics()`."""
     if not isinstance(values, Iterable):
         raise TypeError(f"{argument}: must be several clients, not one {type(values).__name__}")
     found = tuple(values)
@@ -108,6 +108,6 @@ def as_clients(argument: str, values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def clients() -> list[MeasuredClient]:
-    """Return the existing clients."""
+    """Return the registered clients that still exist."""
     found = [reference() for reference in list(_CLIENTS.values())]
     return [client for client in found if client is not None]

@@ -1,4 +1,4 @@
-"""Base classes for `metrics_collector=`, whose methods are called with events."""
+"""Base classes for `metrics_collector=`, whose methods clients call for events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = [
 
 
 class _Collector:
-    """The common base, which warns about methods that are never called."""
+    """Base of all collectors; warns when a subclass defines a method `on_...` that no client
+    calls."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -26,7 +27,7 @@ class _Collector:
             for name in sorted(vars(cls))
             if name.startswith("on_") and not any(name in vars(base) for base in cls.__mro__[1:])
         ]
-        # Not for the classes of this module, which declare the events.
+        # The classes of this module declare the events, so do not warn about them.
         if unknown and cls.__module__ != __name__:
             warnings.warn(
                 f"{cls.__name__} has methods that no client calls, perhaps misspelt: "
@@ -41,8 +42,8 @@ class ProducerMetricsCollector(_Collector):
 
     Override the methods for the events of interest; by default they do nothing. They are called
     with keyword arguments in the event loop, so they must be fast. Their exceptions are logged once
-    a minute and otherwise ignored. Times are in seconds. A producer with this class itself, or
-    without a collector, makes no calls.
+    a minute and otherwise ignored. Times are in seconds. Producers do not call an instance of this
+    class itself, only instances of subclasses.
     """
 
     def on_batch_dispatched(
@@ -94,8 +95,8 @@ class ProducerMetricsCollector(_Collector):
     def on_buffer_wait(self, *, topic: str, partition: int, wait_seconds: float) -> None:
         """Called when a call of `send` or `send_batch` has waited for buffer memory.
 
-        It is called once for each such call, at the end of the wait, also by an error or a
-        cancellation. `partition` is -1 if no partition was chosen yet.
+        This is called once for each `send` or `send_batch`, when the wait ends, also with an error
+        or a cancellation. `partition` is -1 if no partition was chosen yet.
         """
 
 
@@ -108,8 +109,8 @@ class ConsumerMetricsCollector(_Collector):
 
     Override the methods for the events of interest; by default they do nothing. They are called
     with keyword arguments in the event loop, so they must be fast. Their exceptions are logged once
-    a minute and otherwise ignored. Times are in seconds. A consumer with this class itself, or
-    without a collector, makes no calls.
+    a minute and otherwise ignored. Times are in seconds. Consumers do not call an instance of this
+    class itself, only instances of subclasses.
     """
 
     def on_fetch_completed(
@@ -124,28 +125,28 @@ class ConsumerMetricsCollector(_Collector):
         """Called when a broker has responded to a fetch of a partition.
 
         `fetch_seconds` is the response time, including the wait of the broker for records.
-        `record_count` and `size_bytes` are those of the compressed batches in the response,
-        including records before the position and of aborted transactions.
+        `record_count` and `size_bytes` describe the compressed batches in the response, including
+        records before the position and records of aborted transactions.
         """
 
     def on_fetch_failed(self, *, topic: str, partition: int, exception: BaseException) -> None:
-        """Called when a fetch got no response, or an error that the next call raises.
+        """Called when a fetch got no response, or an error that the application's next call raises.
 
-        Not called for passing errors, such as a moved leader.
+        Not called for errors that the consumer retries, such as NOT_LEADER_OR_FOLLOWER.
         """
 
     def on_records_consumed(self, *, topic: str, partition: int, record_count: int) -> None:
         """Called when records were returned to the application.
 
-        It is called at the end of every `getmany`, and when all records of a response were
-        returned. For records of `getone` the call is late.
+        This is called at the end of every `getmany`. Records of `getone` are reported together,
+        when all records of a fetch response were returned.
         """
 
     def on_records_lag(self, *, topic: str, partition: int, lag: int) -> None:
-        """Called with the offsets between the position and the end of a partition.
+        """Called with the number of offsets between the position and the end of a partition.
 
-        It is called with each response to a fetch of the partition, before the application gets the
-        records of that response.
+        This is called for each response to a fetch of the partition, before the application gets
+        the records of that response.
         """
 
     def on_commit_completed(

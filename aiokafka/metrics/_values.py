@@ -90,8 +90,8 @@ _TOTALS: dict[str, dict[str, str]] = {
         "record-dead-letter-total": "topic",
     },
 }
-"""The tags of each total, by group and name. Some totals appear with the first record of a topic,
-the first partition or the first connection."""
+"""The tags of each total, by group and name. Some totals exist only after the first record of a
+topic, the first partition or the first connection."""
 
 _UNKNOWN_AT_FIRST = frozenset(
     {
@@ -108,11 +108,12 @@ _UNKNOWN_AT_FIRST = frozenset(
         "last-heartbeat-seconds-ago",
     }
 )
-"""Metrics that have no value at first, not even 0."""
+"""Metrics that do not exist at first, not even as 0."""
 
 
 def is_total(name: str, group: str | None, tags: Collection[str], groups: Collection[str]) -> bool:
-    """Return whether a client with metrics of `groups` has this total, perhaps not yet counted."""
+    """Return whether a client with metrics of `groups` has this total, even before the first
+    event."""
     return any(
         name in totals
         and group in (None, counted)
@@ -128,7 +129,7 @@ def not_found(
     """Return the KeyError for an unknown name; `here` are the existing names."""
     known = {*here, *_UNKNOWN_AT_FIRST}.union(*_TOTALS.values())
     if name not in known:
-        import difflib  # nothing else needs it
+        import difflib  # imported on demand: only this error needs it
 
         close = difflib.get_close_matches(name.replace("_", "-"), sorted(known), 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -140,7 +141,7 @@ def not_found(
 
 
 def _always_there(group: str) -> str:
-    """Return the group in which a client always has this metric, if there is one."""
+    """Return the client-wide group for a group of metrics per node or topic, otherwise `group`."""
     return group.replace("-node-metrics", "-metrics").replace("-topic-metrics", "-metrics")
 
 
@@ -178,7 +179,7 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """The mean of all values; 0 without any."""
+        """The mean of all values; 0 without values."""
         return self.sum / self.count if self.count else 0.0
 
 
@@ -197,7 +198,7 @@ class Metric:
 
     kind: MetricKind
     unit: str
-    """The unit: `"records"`, `"bytes"`, `"ms"`, or `""` if the name tells."""
+    """The unit: `"records"`, `"bytes"`, `"ms"`, `"ns"`, `"s"`, or `""` if the name implies it."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     """The tags: `client-id`, and `topic`, `partition` or `node-id` where the metric is per topic,
@@ -210,7 +211,7 @@ class Metric:
         return f"org.apache.kafka.{group}.{self.name}".replace("-", ".")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON data; the last bound of a histogram is None."""
+        """Return the fields as JSON data; the infinite bound of a histogram becomes None."""
         value: Any = self.value
         if isinstance(value, Distribution):
             finite = [[bound, count] for bound, count in value.buckets[:-1]]
@@ -226,14 +227,14 @@ class Metric:
 
 
 class MetricRows(Protocol):
-    """Metrics of many partitions as numbers; the Metric objects are created on demand."""
+    """Metrics of many partitions, stored as numbers; the Metric objects are created on demand."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Metric]: ...
 
     def named(self, name: str) -> Iterator[Metric]:
-        """Return the metrics of one name."""
+        """Return the metrics with the name `name`."""
 
 
 class MetricsSnapshot(Sequence[Metric]):
@@ -265,11 +266,11 @@ class MetricsSnapshot(Sequence[Metric]):
         return self._all[index]
 
     def without_partitions(self) -> MetricsSnapshot:
-        """Return the snapshot without the metrics of single partitions."""
+        """Return a snapshot of the same metrics without metrics per partition."""
         return MetricsSnapshot(self._metrics)
 
     def find(self, name: str, group: str | None = None, **tags: str | int) -> list[Metric]:
-        """Return the metrics with this name, group and tags, as far as these are given.
+        """Return the metrics with this name, and with `group` and `tags` if given.
 
         Tags are written with underscores: `find("records-lag", topic="orders", partition=0)`. A
         metric must have all given tags.
@@ -285,11 +286,11 @@ class MetricsSnapshot(Sequence[Metric]):
         ]
 
     def value(self, name: str, group: str | None = None, **tags: str | int) -> Any:
-        """Return the value of the metric that `find` finds.
+        """Return the value of the metric that `find` returns for these arguments.
 
-        Of several metrics, the one with the fewest tags counts: without `topic=`, the total of the
-        client. A total without an event is 0, such as that of a topic without records. Raises
-        KeyError, with similar names, for an unknown metric.
+        If `find` returns several metrics, this uses the metric with the fewest tags: without
+        `topic=`, the total of the client. A total without events is 0, such as the total of a topic
+        without records. Raises KeyError, with a similar name, for an unknown metric.
         """
         found = sorted(self.find(name, group, **tags), key=_tag_count)
         if found:
@@ -341,7 +342,7 @@ class GroupWriter(NamedTuple):
     tags: Mapping[str, str]
 
     def counters(self, **values: float) -> Iterator[Metric]:
-        """Yield a counter for each value; names are given with underscores."""
+        """Yield a counter for each value; the keywords are the names with underscores."""
         return self._each(MetricKind.COUNTER, values)
 
     def gauges(self, **values: float | None) -> Iterator[Metric]:
@@ -367,7 +368,7 @@ class GroupWriter(NamedTuple):
             yield Metric(self.group, name, value, kind, unit, self.tags)
 
 
-@functools.cache  # the keys are written in the code: there are some hundred
+@functools.cache  # bounded: the keys are a few hundred literals in the code
 def _name_and_unit(key: str) -> tuple[str, str]:
     name = key.replace("_", "-")
     for ending, unit in _TIMES.items():
@@ -376,7 +377,7 @@ def _name_and_unit(key: str) -> tuple[str, str]:
     return name, next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")
 
 
-# -- Sums over clients with the same labels, which do not decrease when a client is gone
+# -- Sums over clients with the same labels, which do not decrease when a client is deleted
 
 
 K = TypeVar("K", bound=Hashable)
@@ -384,14 +385,14 @@ Value = float | Distribution
 
 
 class LastingSums:
-    """Knows what clients had counted that are gone, or that count something no more.
+    """Keeps the last counts of deleted clients, and counts that a client no longer has.
 
-    A counter that falls is one that began again, for those who read it: they would take the whole
-    rest of a sum for new. So what a client had counted at the last look stays in the sum, for as
-    long as another client counts the same.
+    Readers take a falling counter for a restarted counter, and would count the whole remaining sum
+    again. Therefore the last count of a client stays in the sum as long as another client has a
+    count with the same key.
 
-    Owns: what each client had counted at the last look, and the sums of what is gone. There is no
-    more of it than there are series.
+    Owns: the counts of each client at the last `look`, and the sums of ended counts. A sum is
+    deleted when no client has a count with its key.
     """
 
     def __init__(self) -> None:
@@ -399,7 +400,8 @@ class LastingSums:
         self._sums: dict[Any, Value] = {}
 
     def look(self, seen: Iterable[tuple[Any, Mapping[K, Value]]]) -> Mapping[K, Value]:
-        """Return the amounts to add to the sums of `seen`, the current values of each client."""
+        """Return the ended counts by key, to add to the sums of `seen`, the current counts of each
+        client."""
         now = {id(client): (weakref.ref(client), counts) for client, counts in seen}
         for number, (client, before) in self._last.items():
             # The id may have been reused for another object.

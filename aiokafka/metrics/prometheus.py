@@ -15,7 +15,7 @@ __all__ = ["KafkaCollector"]
 
 _PER_SECOND = {"ms": 1000, "ns": 1_000_000_000}
 
-# For several clients with the same client id, the maximum instead of the sum.
+# Metrics that are not added for several clients with the same client id: the maximum is exported.
 _NOT_ADDED = re.compile(
     r".*(-max|-avg|-ago|-age|-ms)|position|paused|generation|records-lag|records-lead|.*-total-bytes"
 )
@@ -26,9 +26,9 @@ _Families = dict[_Family, dict[Labels, Value]]
 
 
 class KafkaCollector:
-    """Gives Prometheus what `metrics()` of every client in this process returns.
+    """Exports `metrics()` of every client in this process to Prometheus.
 
-    Register it once, when the program starts; clients made later are included::
+    Register it once, when the program starts; clients that are created later are included::
 
         from prometheus_client import REGISTRY
         from aiokafka.metrics.prometheus import KafkaCollector
@@ -36,9 +36,10 @@ class KafkaCollector:
         REGISTRY.register(KafkaCollector())
 
     Names begin with `kafka_`; times are in seconds. Labels are `client_id`, and `node_id`, `topic`
-    or `partition`. Clients with the same client id share a series: their numbers are added, and of
-    what cannot be added, such as the position in a partition, the largest counts. What one of them
-    had counted when it was last seen stays in the sum while another is there, so that no sum falls.
+    or `partition`. Clients with the same client id share a series. The value of a series is the sum
+    over the clients, or the maximum for metrics without a meaningful sum, such as the position in a
+    partition. The last counts of a deleted client stay in the sum while another client shares the
+    series, so that counters do not decrease.
     """
 
     def __init__(
@@ -49,16 +50,19 @@ class KafkaCollector:
         partitions: bool = True,
         most_series: int = 10_000,
     ) -> None:
-        """Collect from `only` these clients; None: from all of the process.
+        """
+        Args:
+            only: The clients to export; None: all clients of the process.
+            topics: Whether to export series per topic.
+            partitions: Whether to export series per partition.
+            most_series: The limit of series with one name; `kafka_series_dropped` counts others.
 
-        Without `topics`, or without `partitions`, there are no series for each of them. Of one name
-        there are at most `most_series`; `kafka_series_dropped` tells how many were left out.
         Raises ImportError without the package prometheus-client.
         """
         _core()
         if not isinstance(most_series, int | float):
             raise TypeError(f"most_series={most_series!r}: must be a number")
-        if not most_series >= 1:  # NaN is neither
+        if not most_series >= 1:  # also true for NaN
             raise ValueError(f"most_series={most_series}: must be at least 1")
         self._only = None if only is None else as_clients("only", only)
         self._topics = topics
@@ -83,7 +87,7 @@ class KafkaCollector:
         )
 
     def _read(self) -> tuple[_Families, int]:
-        """Return the values of the clients, and the number of dropped values."""
+        """Return the values of the clients by metric family, and the number of dropped values."""
         families: _Families = {}
         counted = []
         dropped = 0
@@ -113,7 +117,7 @@ class KafkaCollector:
 
 
 def _core() -> Any:
-    """Return the part of Prometheus' client that makes families of metrics."""
+    """Return the module `prometheus_client.core`, which has the classes of metric families."""
     try:
         return importlib.import_module("prometheus_client.core")
     except ImportError as error:
@@ -123,8 +127,8 @@ def _core() -> Any:
 
 
 def _family(metric: Metric) -> str:
-    """Return the name of a metric, other for a topic or partition than for the client: sums over
-    one of them count nothing twice."""
+    """Return the Prometheus name of a metric. Metrics per client, per topic and per partition have
+    different names, so that a sum over one name counts nothing twice."""
     group = metric.group.removesuffix("-metrics")
     for tag in ("partition", "topic"):
         if tag in metric.tags:

@@ -44,7 +44,8 @@ def read_file(path: str, what: str) -> bytes:
 
 
 def read_text(path: str, what: str) -> str:
-    """Read a small file as text, without white space around it."""
+    """Return the ASCII text of a small file without white space around it. Raises
+    AuthenticationFailedError for other bytes, and the errors of `read_file`."""
     try:
         return read_file(path, what).decode("ascii").strip()
     except UnicodeDecodeError:
@@ -60,7 +61,7 @@ class FileTokenProvider(CachedTokenProvider):
     Args:
         path: the file; white space around the token is ignored.
         extensions: the SASL extensions to send with the token (KIP-342).
-        options: those of `OAuthConfig`; the options about refreshing have no effect.
+        options: the options of `OAuthConfig`; the options about refreshing have no effect.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class FileTokenProvider(CachedTokenProvider):
         self._path = os.fspath(path)
 
     async def fetch(self) -> Token:
-        """Read the file in the executor."""
+        """Read the token from the file, in the executor."""
         loop = asyncio.get_running_loop()
         value = await loop.run_in_executor(None, read_text, self._path, "token file")
         expiry = expiry_of(value)
@@ -96,19 +97,20 @@ class FileTokenProvider(CachedTokenProvider):
 
 
 class Assertion(Protocol):
-    """A source of assertions; users can write their own."""
+    """A source of assertions; users can implement this protocol."""
 
     def create(self) -> str:
-        """Return a JSON web token that is valid now. Called in the executor, so it may block.
+        """Return a JSON web token that is valid now. The method is called in the executor, so it
+        may block.
 
-        Raises KafkaError.
+        Raises KafkaError without a token.
         """
 
 
 class FileAssertion:
     """An assertion from a file that another program writes. The file is read for each request.
 
-    Kafka's `sasl.oauthbearer.assertion.file`.
+    The path is Kafka's `sasl.oauthbearer.assertion.file`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -118,7 +120,7 @@ class FileAssertion:
         return f"FileAssertion({self._path!r})"
 
     def create(self) -> str:
-        """Read the file. Raises KafkaConnectionError when that fails."""
+        """Return the assertion. Raises KafkaConnectionError if the file cannot be read."""
         return read_text(self._path, "assertion file")
 
 
@@ -128,15 +130,15 @@ class SignedAssertion:
     The arguments are Kafka's `sasl.oauthbearer.assertion.*`.
 
     Args:
-        private_key_file: a private key in PEM format. It is read for each assertion, so it can be
-            replaced.
+        private_key_file: a private key in PEM format. The file is read for each assertion, so that
+            the key can be replaced.
         private_key_passphrase: the passphrase of an encrypted key.
         algorithm: "RS256" (RSA) or "ES256" (curve P-256).
-        claim_aud: the audience; None leaves it out.
-        claim_iss: the issuer; None leaves it out.
-        claim_sub: the subject; None leaves it out.
+        claim_aud: the audience; None leaves out the claim.
+        claim_iss: the issuer; None leaves out the claim.
+        claim_sub: the subject; None leaves out the claim.
         claim_exp_seconds: the lifetime of an assertion.
-        claim_nbf_seconds: the start of its validity before now, to tolerate clock skew.
+        claim_nbf_seconds: how long before now the validity begins, to tolerate clock skew.
         claim_jti_include: add a unique id to each assertion.
         template_file: a JSON file with further fields, `{"header": {...}, "payload": {...}}`; the
             other arguments take precedence.

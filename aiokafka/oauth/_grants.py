@@ -53,10 +53,10 @@ _MAX_BODY = 256 * 1024
 
 @dataclass(frozen=True)
 class TokenEndpoint:
-    """A token endpoint."""
+    """The URL, TLS settings and timeouts (seconds) of a token endpoint."""
 
     url: str
-    """Without its query, for error texts."""
+    """The URL without its query, for error texts."""
 
     host: str
     query: str
@@ -69,7 +69,7 @@ class TokenEndpoint:
 
     @property
     def full_url(self) -> str:
-        """The URL with its query."""
+        """The URL with its query, for requests."""
         return f"{self.url}?{self.query}" if self.query else self.url
 
     @property
@@ -81,12 +81,12 @@ class TokenEndpoint:
 def parse_url(url: str, *, allow_http: bool) -> urllib.parse.SplitResult:
     """Parse the URL of a token endpoint. Raises TypeError or ValueError.
 
-    It must be https, or http on this machine, or elsewhere with `allow_http`.
+    The scheme must be https. On this machine, or with `allow_http`, http is accepted, too.
     """
     if not isinstance(url, str):
         raise TypeError("token_endpoint_url: must be a string")
     parts = urllib.parse.urlsplit(url)
-    parts.port  # noqa: B018  (raises ValueError for one that is none)
+    parts.port  # noqa: B018  (raises ValueError for a malformed port)
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise ValueError("token_endpoint_url: must be https://host[:port]/path")
     if parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable():
@@ -130,7 +130,7 @@ def need_httpx() -> None:
 
 
 async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> HttpResponse:
-    """Send a form and return the response with any status.
+    """Post a form, and return the response, whatever its status.
 
     Raises KafkaConnectionError without a complete response, and AuthenticationFailedError if the
     certificate of the server is rejected. Redirects are not followed because the form has secrets.
@@ -183,8 +183,8 @@ async def _bounded(response: httpx.Response) -> bytes:
 def _proxy(endpoint: TokenEndpoint) -> str | None:
     """Return the proxy of the environment for the endpoint (HTTPS_PROXY, NO_PROXY ...).
 
-    None for an endpoint on this machine. http is allowed for it because the request does not leave
-    the machine, which it would with a proxy.
+    Returns None for an endpoint on this machine: its requests must not leave the machine by a
+    proxy, because they may use http.
     """
     if _is_loopback(endpoint.host):
         return None
@@ -210,13 +210,13 @@ def _explained(endpoint: TokenEndpoint, error: Exception) -> KafkaError:
 
 Secret = str | Callable[[], str | Awaitable[str]]
 
-# A retry may succeed after these. All other refusals are final, as in the Java client.
+# Retriable HTTP statuses below 500. Other statuses below 500 are final, as in the Java client.
 _RETRIABLE_STATUS = frozenset((408, 425, 429))
 _MAX_REASON = 300
 
 
 class _EndpointTokenProvider(CachedTokenProvider):
-    """Posts a form to a token endpoint (RFC 6749)."""
+    """Base class of providers that get a token by a POST request to a token endpoint (RFC 6749)."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class _EndpointTokenProvider(CachedTokenProvider):
         return f"<{type(self).__name__} {self._endpoint.url}>"
 
     async def fetch(self) -> Token:
-        """Send one request to the token endpoint."""
+        """Get a token by one request to the token endpoint."""
         form, headers, secrets = await self._request()
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",
@@ -279,9 +279,10 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
     Args:
         token_endpoint_url: the token endpoint of the identity provider; https, or http on this
             machine.
-        client_id: sent by HTTP Basic authentication, with the secret.
+        client_id: the id of the client, sent by HTTP Basic authentication with the secret, or in
+            the form with an assertion.
         client_secret: the secret, or a function, plain or async, that is called for every request.
-        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; replaces
+        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; excludes
             client_secret.
         header_urlencode: encode id and secret as in RFC 6749, which many identity providers do not
             expect (KIP-1025).
@@ -291,7 +292,7 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
         ssl_context: verifies the certificate of the endpoint; None for the authorities of the
             system.
         allow_http: allow http to other machines, too.
-        options: those of `OAuthConfig`.
+        options: the options of `OAuthConfig`.
     """
 
     def __init__(

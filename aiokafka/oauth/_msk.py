@@ -27,7 +27,7 @@ _REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 @dataclass(frozen=True)
 class AwsCredentials:
-    """An AWS identity."""
+    """AWS credentials; temporary credentials have a `token`."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -45,11 +45,11 @@ class MskIamTokenProvider(CachedTokenProvider):
     Raises ValueError if no region is known.
 
     Args:
-        region: such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION, else the region
-            in botocore's configuration.
+        region: the AWS region, such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION,
+            else the region in botocore's configuration.
         profile: a profile of botocore.
         extensions: the SASL extensions to send with the token (KIP-342).
-        options: those of `OAuthConfig`.
+        options: the options of `OAuthConfig`.
     """
 
     def __init__(
@@ -141,7 +141,8 @@ def _may_pass(error: BaseException | None) -> bool:
         exceptions.HTTPClientError,
         exceptions.MetadataRetrievalError,
     )
-    # For the metadata service of a container, only the context has the connection error.
+    # If the metadata service of a container cannot be reached, botocore raises an error that has
+    # the connection error only as its context.
     return isinstance(error, passing) or _may_pass(error.__context__)
 
 
@@ -166,7 +167,7 @@ def presigned_token(region: str, credentials: AwsCredentials, now: datetime.date
     key = signing_key(credentials.secret_key, day, region, _SERVICE)
     signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
     signature = _hmac(key, signed).hex()
-    # Not signed; the broker logs it.
+    # The user agent is not signed; the broker logs the user agent.
     agent = quote(f"aiokafka/{__version__}", safe="")
     url = f"https://{host}/?{query}&X-Amz-Signature={signature}&User-Agent={agent}"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

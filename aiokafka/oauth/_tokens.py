@@ -25,12 +25,12 @@ from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, Kaf
 __all__ = ["ALGORITHMS", "CachedTokenProvider", "OAuthConfig", "Token", "expiry_of", "sign"]
 
 
-# The year 2286; anything later is not a time in seconds.
+# A time in the year 2286. A larger number is not a time in seconds.
 _LAST_SECOND = 10**10
 
 
 def expiry_of(token: str) -> float | None:
-    """Return the expiry time of a JSON web token in seconds since 1970, None if it has none.
+    """Return the expiry time of a JSON web token in seconds since 1970, None without this claim.
 
     The signature is not verified, because the issuer is trusted and the broker verifies it.
     """
@@ -238,27 +238,27 @@ class Token:
     """The secret that is sent to the broker."""
 
     lifetime: float | None = None
-    """Seconds from now; None if unknown."""
+    """Seconds until the token expires; None if unknown."""
 
 
 class CachedTokenProvider(AbstractTokenProvider):
     """Base class of token providers that use a token until shortly before it expires.
 
-    Subclasses implement `fetch`. All clients of an event loop should share one object, and so share
-    the token.
+    Subclasses implement `fetch`. All clients of an event loop should share one provider, and so
+    share the token.
 
     One caller fetches a token, and concurrent callers wait for its result. When most of the
-    lifetime is over, the next caller fetches a new token, while the others use the current one. If
-    that fails, all callers use the current token until it expires. A token that a broker has
-    rejected is replaced in the same way; until then it is used, because other brokers may accept
-    it. After each failure there is a longer pause without fetches.
+    lifetime is over, the next caller fetches a new token, while the others use the current token.
+    If the fetch fails, all callers use the current token until it expires. A token that a broker
+    has rejected is replaced in the same way, and used until then, because other brokers may accept
+    the token. After each failure there is a longer pause without fetches.
 
     Without a valid token, `token` raises AuthenticationFailedError if the identity provider has
     rejected the request. After other failures it raises KafkaConnectionError, which is retriable.
 
     Args:
         extensions: the SASL extensions to send with each token (KIP-342).
-        options: those of `OAuthConfig`.
+        options: the options of `OAuthConfig`.
     """
 
     def __init__(self, *, extensions: Mapping[str, str] | None = None, **options: Any) -> None:
@@ -280,9 +280,9 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def fetch(self) -> Token:
         """Fetch a new token.
 
-        It is retried within `token_timeout_ms` after a retriable KafkaError, an OSError, a
-        TimeoutError, and a CancelledError of an awaited task; not after other exceptions. The call
-        may be cancelled.
+        The provider calls `fetch` again, within `token_timeout_ms`, after a retriable KafkaError,
+        an OSError, a TimeoutError, or the CancelledError of an awaited task. Other exceptions are
+        not retried. The call may be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -292,7 +292,7 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def token(self) -> str:
         """Return a token that is valid now.
 
-        If a call that fetches is cancelled, one of the waiting callers fetches instead.
+        If the call that fetches the token is cancelled, one of the waiting callers fetches a token.
         """
         while True:
             cached = self._usable()
@@ -310,8 +310,8 @@ class CachedTokenProvider(AbstractTokenProvider):
         """Replace a token that a broker has rejected.
 
         The next caller fetches a new token. The pauses between such fetches grow while brokers
-        reject the new tokens as well. The token is used until it is replaced, because other brokers
-        may accept it.
+        reject the new tokens as well. The rejected token is used until the fetch succeeds, because
+        other brokers may accept it.
         """
         cached = self._current
         if cached is None or cached.value != token or cached.is_suspect:
@@ -330,7 +330,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         now = _clock.running_time()
         is_quiet = now < self._quiet_until
         if cached is not None:
-            # A token that is due is still valid: one caller replaces it, the others use it.
+            # A token that is due is still valid: one caller replaces the token, the others use it.
             if now < cached.refresh_at or is_quiet or self._fetching is not None:
                 return cached
             return None
@@ -340,7 +340,8 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     def _valid(self) -> _CachedToken | None:
         cached = self._current
-        # Check both clocks: one may stop while the machine is suspended, the other may be set.
+        # Check both clocks: the monotonic clock may stop while the machine is suspended, and the
+        # wall clock may be set.
         if cached is None or _clock.running_time() >= cached.ends_at:
             return None
         return cached if _clock.wall_time() < cached.ends_at_time else None
@@ -462,7 +463,7 @@ class _CachedToken:
     ends_at: float
     ends_at_time: float
     is_suspect: bool = False
-    """Whether a broker has rejected it."""
+    """Whether a broker has rejected the token."""
 
 
 def _checked(token: Token) -> Token:

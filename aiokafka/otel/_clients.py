@@ -87,10 +87,10 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class _Look:
-    """The metrics of the clients, looked at once for all instruments of a collection.
+    """Reads the metrics of the clients once for all instruments of a collection.
 
-    Clients with the same tags share a series: what they count is added, of everything else the
-    largest counts.
+    Clients with the same tags share a series: the sum of their counters, or the maximum of their
+    gauges.
     """
 
     def __init__(self, only: Iterable[MeasuredClient], partitions: bool) -> None:
@@ -105,7 +105,7 @@ class _Look:
     def of(self, seen: _Seen) -> list[tuple[Tags, Value]]:
         """Return the observations of one instrument."""
         with self._lock:
-            # A simulated clock begins at 0.
+            # The age is negative if a simulated clock, which begins at 0, was started since.
             if not 0 <= _clock.running_time() - self._read_at < _FRESH:
                 self._read()
                 self._read_at = _clock.running_time()
@@ -140,12 +140,12 @@ def _tag_of(metric: Metric) -> str:
 def observe_clients(
     *only: MeasuredClient, meter_provider: Any = None, partitions: bool = True
 ) -> None:
-    """Let OpenTelemetry read the most important numbers of `metrics()` of every client.
+    """Export the most important metrics of every client, or of `only`, to OpenTelemetry.
 
-    Call it once, when the program starts: clients made later are included, unless clients are
-    given. The instruments are called ``kafka.producer.record_send_total`` and so on, with the names
-    that `metrics()` has, and have the tags as attributes. Without `partitions` there are none for
-    each partition. Reading sends nothing to a broker.
+    Call it once, when the program starts: without `only`, clients that are created later are
+    included. The instruments have the names of `metrics()`, as in
+    ``kafka.producer.record_send_total``, and the tags as attributes. `partitions=False` omits the
+    metrics per partition. Reading the metrics sends nothing to a broker.
     """
     meter = metrics.get_meter("aiokafka", __version__, meter_provider)
     look = _Look(as_clients("only", only), partitions)
@@ -190,7 +190,7 @@ def _text(seen: _Seen) -> str:
     return f"{seen.name} of {seen.group}: see the manual of aiokafka"
 
 
-# -- Observable counters of messages: counting is one addition
+# -- Observable counters of messages: counting a message costs one addition
 
 
 class Count:
@@ -219,7 +219,7 @@ class MessageCounter:
 
     @classmethod
     def of(cls, name: str, description: str, meter_provider: Any) -> MessageCounter:
-        """Return the counter of this name; without a provider, that of the process has it."""
+        """Return the counter of this name for the provider; None: the provider of the process."""
         if meter_provider is None:
             known = cls._of_process
         else:
@@ -229,7 +229,7 @@ class MessageCounter:
         return known[name]
 
     def count_of(self, attributes: Mapping[str, Any]) -> Count:
-        """Return the count of messages with these attributes, which the caller adds to."""
+        """Return the Count of messages with these attributes; the caller adds to its `value`."""
         key = frozenset(attributes.items())
         count = self._counts.get(key)
         if count is None:

@@ -32,16 +32,16 @@ T = TypeVar("T")
 _NS = 1_000_000_000
 
 _NOWHERE = context.Context()
-"""The context of measurements, without a span."""
+"""An empty context, for recording metrics without a span."""
 
 
 class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
-    """Tells OpenTelemetry what one consumer does: an object for each consumer.
+    """Creates OpenTelemetry spans and metrics for one consumer. Each consumer needs its own object.
 
-    As one of `interceptors` it makes a span for each call that returns records, with links to the
-    spans that have sent them, and one for each commit. As `metrics_collector` it counts messages
-    and durations, per response and commit. `process` makes the span of what the program does with
-    a record, in the trace of its producer::
+    As one of `interceptors` it creates a span for each call that returns records, with links to the
+    spans of their producers, and a span for each commit. As `metrics_collector` it counts messages,
+    and measures the durations of fetches and commits. `process` creates a span for the processing
+    of a record by the program, in the trace of the record's producer::
 
         telemetry = ConsumerTelemetry()
         consumer = AIOKafkaConsumer("orders", interceptors=[telemetry], metrics_collector=telemetry)
@@ -50,7 +50,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             with telemetry.process(record):
                 await work(record)
 
-    Each of the three can be left out.
+    Each of the three uses is optional.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> None:
         """Use these providers and this propagator; None: those of the process.
 
-        Without `keys` spans have no keys of records. With `partitions` there are metrics for each
-        partition, and not only for each topic. `group_id` is for a collector that is no
-        interceptor: interceptors learn it from the consumer.
+        `keys=False` omits record keys from spans. `partitions=True` adds the partition to metrics,
+        which otherwise have only the topic. `group_id` is needed only by a collector that is not an
+        interceptor too: an interceptor gets the group id from the consumer.
         """
         self._tracer = trace.get_tracer(
             "aiokafka", __version__, tracer_provider, schema_url=_names.SCHEMA
@@ -139,7 +139,8 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def _place(
         self, attributes: dict[str, Any], topics: Iterable[str], partitions: Iterable[int]
     ) -> None:
-        """Set the attributes of topic and partition, if the records are of one."""
+        """Set the topic attribute if there is one topic, and the partition attribute if there also
+        is one partition."""
         names, numbers = list(topics), list(partitions)
         if len(names) == 1:
             attributes[_names.DESTINATION] = names[0]
@@ -152,11 +153,11 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def process(
         self, records: ConsumerRecord[Any, Any] | Iterable[ConsumerRecord[Any, Any]]
     ) -> Iterator[trace.Span]:
-        """Make a span of the block, which processes a record, or records together.
+        """Run a `with` block, which processes one record or several records together, in a span.
 
-        The span of one record is a child of the span that has sent it, and has its baggage; a span
-        that was current is linked to. That of several belongs to the current one, and links to
-        those that have sent the records. Use it with ``with``, in coroutines as well.
+        The span of one record is a child of the producer's span in the record's headers, gets its
+        baggage, and links to the span that was current. The span of several records is a child of
+        the current span, and links to the producers' spans. Use plain ``with`` in coroutines too.
         """
         span, ambient, attributes = self._begin_process(records)
         began_at = _clock.running_time()
@@ -174,7 +175,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             span.end()
 
     def _begin_process(self, records: Any) -> tuple[trace.Span, Any, dict[str, Any]]:
-        """Return a span, the context with it, and its attributes."""
+        """Start a span; return the span, the context with the span, and its attributes."""
         attributes = {**self._identity.attributes, **_names.operation("process")}
         ambient = context.get_current()
         if isinstance(records, ConsumerRecord):
@@ -216,7 +217,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> Callable[[ConsumerRecord[Any, Any]], Awaitable[T]]:
         """Return `function`, a handler of single records, with each call in a `process` span.
 
-        It may be a plain or a coroutine function, as that of `ParallelConsumer.run`.
+        `function` may be a plain or a coroutine function, as for `ParallelConsumer.run`.
         """
         refuse_generators("function", function)
 
@@ -234,8 +235,8 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     def transaction(self, transaction: SessionTransaction) -> AbstractAsyncContextManager[Any]:
         """Return a transaction of a `TransactionalSession` within a `process` span of its records.
 
-        ``async with telemetry.transaction(transaction) as records`` takes the place of ``async with
-        transaction as records``. What is sent in it belongs to that span.
+        Write ``async with telemetry.transaction(transaction) as records`` in place of ``async with
+        transaction as records``. The spans of records sent in the block are children of that span.
         """
         attributes = self._identity.attributes
         return TracedTransaction(
@@ -353,7 +354,7 @@ _MEASURED = (
     _names.DESTINATION,
     _names.GROUP,
 )
-"""The attributes of a `process` span that its duration measurement has as well."""
+"""The attributes of a `process` span that are also attributes of its duration metric."""
 
 
 def _named(name: str, topics: Iterable[str]) -> str:
@@ -362,9 +363,9 @@ def _named(name: str, topics: Iterable[str]) -> str:
 
 
 def _without_ended_span() -> Any:
-    """Return the current context; an empty one if its span has ended.
+    """Return the current context, or an empty context if the current span has ended.
 
-    Background commits run in the context in which the consumer was started.
+    Background commits run in the context in which the consumer was started, whose span may be over.
     """
     ambient = context.get_current()
     if getattr(trace.get_current_span(ambient), "end_time", None) is not None:

@@ -76,7 +76,7 @@ class Identity:
         if options.get("group_id") is not None:
             self.attributes[GROUP] = options["group_id"]
         servers: Sequence[tuple[str, int]] = options["bootstrap_servers"]
-        # With several servers, none is chosen.
+        # The attributes have room for one address only, so several servers are omitted.
         if len(servers) == 1:
             self.attributes[_ADDRESS], self.attributes[_PORT] = servers[0]
 
@@ -93,14 +93,15 @@ def kind_of(error: BaseException) -> str:
 
 
 def fail(span: Any, error: BaseException) -> None:
-    """Set the error status of `span`."""
+    """Set the error status of `span`, and record the exception in it."""
     span.set_attribute(ERROR_TYPE, kind_of(error))
     span.set_status(trace.Status(trace.StatusCode.ERROR, str(error) or repr(error)))
     span.record_exception(error)
 
 
 def text_of(key: Any) -> str | None:
-    """Return the text of a record's key; None for bytes that are no text, and for anything else."""
+    """Return a key that is a str, an int or UTF-8 bytes as text of at most 256 characters; None for
+    other keys."""
     if isinstance(key, (bytes, bytearray, memoryview)):
         try:
             # The cut may leave an incomplete character.
@@ -113,7 +114,7 @@ def text_of(key: Any) -> str | None:
 
 
 def durations(meter: metrics.Meter, name: str, description: str) -> Any:
-    """Return a histogram of seconds."""
+    """Return a new histogram of durations in seconds."""
     return meter.create_histogram(
         name, "s", description, explicit_bucket_boundaries_advisory=DURATIONS
     )
@@ -145,7 +146,7 @@ def has_own_spans() -> bool:
     module = sys.modules.get(_INSTRUMENTATION)
     if module is None:
         return False
-    # A singleton.
+    # The constructor returns a singleton.
     return bool(module.AIOKafkaInstrumentor().is_instrumented_by_opentelemetry)
 
 
@@ -155,14 +156,15 @@ def has_own_spans() -> bool:
 Headers = Sequence[tuple[str, bytes | None]]
 
 _LONGEST = 8192
-"""Limit of a header in bytes, as for baggage. Longer ones are ignored."""
+"""Limit of a header value in bytes, as for baggage. Longer headers are ignored."""
 
 _MOST_LINKS = 128
 """Limit of links per span, the default of OpenTelemetry."""
 
 
 class Propagation:
-    """Reads and writes trace contexts with a propagator, by default that of the process."""
+    """Reads and writes trace contexts with a propagator, by default the propagator of the
+    process."""
 
     def __init__(self, propagator: Any = None) -> None:
         self._propagator = propagator
@@ -186,21 +188,21 @@ class Propagation:
         return self._current.extract(carrier, context=base) if carrier else base
 
     def creation_of(self, headers: Headers) -> Any:
-        """Return the context of the span that has made a record; None if there is none."""
+        """Return the span context in the headers of a record; None if they have none."""
         if not headers:
             return None
         found = trace.get_current_span(self.extract(headers)).get_span_context()
         return found if found.is_valid else None
 
     def inject(self, headers: Headers, ambient: Any) -> tuple[tuple[str, bytes | None], ...]:
-        """Return the headers with the trace context `ambient`, replacing theirs."""
+        """Return the headers with the trace context of `ambient`, which replaces a previous one."""
         carrier: dict[str, str] = {}
         self._current.inject(carrier, context=ambient)
         kept = (pair for pair in headers if pair[0] not in carrier)
         return (*kept, *((name, value.encode()) for name, value in carrier.items()))
 
     def links(self, records: Iterable[Any]) -> list[trace.Link]:
-        """Return links to the distinct producer spans of these records."""
+        """Return links to the distinct producer spans of these records, at most 128."""
         found: dict[tuple[int, int], trace.Link] = {}
         for record in records:
             creation = self.creation_of(record.headers)

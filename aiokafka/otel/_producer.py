@@ -21,28 +21,28 @@ __all__ = ["OUTCOME", "ProducerTelemetry", "TracedTransaction"]
 T = TypeVar("T")
 
 _NOWHERE = context.Context()
-"""The context of measurements, without a span."""
+"""An empty context, for recording metrics without a span."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TracedRecord(ProducerRecord):
-    """A record with its span. `dataclasses.replace` copies the span, too."""
+    """A record with its span, which `dataclasses.replace` copies to the new record."""
 
     span: Any = field(default=None, repr=False, compare=False)
 
 
 class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
-    """Tells OpenTelemetry what one producer does: an object for each producer.
+    """Creates OpenTelemetry spans and metrics for one producer. Each producer needs its own object.
 
-    As one of `interceptors` it makes a span for each record, from `send` until the record is
-    written or has failed, and puts its context (and baggage) into the headers. As
-    `metrics_collector` it counts messages and durations, per batch::
+    As one of `interceptors` it creates a span for each record, from `send` until the record is
+    written or has failed, and adds the trace context and baggage to the headers. As
+    `metrics_collector` it counts messages, and measures the duration of each batch::
 
         telemetry = ProducerTelemetry()
         producer = AIOKafkaProducer(interceptors=[telemetry], metrics_collector=telemetry)
 
-    Either can be left out. Let it be the last of several interceptors: one that makes a new record,
-    by other means than `dataclasses.replace`, loses the span.
+    Both uses are optional. Put it after all other interceptors: a later interceptor that creates a
+    new record without `dataclasses.replace` loses the span.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     ) -> None:
         """Use these providers and this propagator; None: those of the process.
 
-        Without `keys` spans have no keys of records. With `partitions` there are metrics for each
-        partition, and not only for each topic.
+        `keys=False` omits record keys from spans. `partitions=True` adds the partition to metrics,
+        which otherwise have only the topic.
         """
         self._tracer = trace.get_tracer(
             "aiokafka", __version__, tracer_provider, schema_url=_names.SCHEMA
@@ -88,7 +88,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """Start the span of a record; return the record with the trace context in its headers.
 
-        A record with a context keeps it, and the span links to it.
+        If the headers already have a trace context, they stay unchanged, and the span links to that
+        context. Returns None if instrumentation is suppressed or the record already has a span.
         """
         if isinstance(record, _TracedRecord) or is_suppressed() or has_own_spans():
             return None
@@ -146,7 +147,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
     def transaction(self, block: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
         """Return `producer.transaction()`, given as `block`, within a span.
 
-        What is sent in it belongs to that span, as does a span for its end, the commit or abort.
+        The spans of the records sent in the block, and of the commit or abort, are its children.
         """
         attributes = self._identity.attributes
         span = self._tracer.start_span
@@ -166,7 +167,8 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         acknowledged: bool,
         batch_age_seconds: float,
     ) -> None:
-        """Count the records of a batch, and measure the time until its first record was written."""
+        """Count the records of a batch, and measure the time from its first record to its
+        completion."""
         self._count(topic, partition, None, record_count, batch_age_seconds)
 
     def on_batch_failed(
@@ -178,7 +180,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         record_count: int,
         batch_age_seconds: float,
     ) -> None:
-        """Count the records of a failed batch, by error."""
+        """Count the records of a failed batch by error, and measure the time until the failure."""
         self._count(topic, partition, _names.kind_of(exception), record_count, batch_age_seconds)
 
     def _count(
@@ -262,7 +264,7 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
         return suppressed
 
     def _begin_end(self, name: str) -> Any:
-        """Return the span of the commit or abort."""
+        """Start the span of the commit or abort, and return it."""
         if is_suppressed():
             return trace.INVALID_SPAN
         attributes = {**self._attributes, **_names.operation(name)}

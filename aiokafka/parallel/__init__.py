@@ -1,6 +1,6 @@
 """Process records concurrently, in order by key; retry topics and dead-letter topics.
 
-Uses only the public API of the consumer and the producer.
+This package uses only the public API of the consumer and the producer.
 """
 
 from __future__ import annotations

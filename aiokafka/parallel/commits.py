@@ -25,13 +25,13 @@ __all__ = ["Committer"]
 
 log = logging.getLogger("aiokafka.parallel")
 
-# Backoff in seconds after failed commits, unless the interval is longer.
+# Backoff in seconds after failed commits, unless the commit interval is longer.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 _QUIET = 60.0  # seconds between two log messages about failed commits
 
 
 class Committer:
-    """Sends one commit at a time, so that a slow commit cannot overwrite a later one.
+    """Sends one commit at a time, so that a slow commit cannot overwrite a later commit.
 
     Owns: the committed offsets (`PartitionWork.committed`).
     """
@@ -51,8 +51,8 @@ class Committer:
         self._unlogged = 0
 
     async def run(self) -> None:
-        """Commit at every interval, after failures with a backoff, and for `flush`, until
-        cancelled.
+        """Commit at every interval, and at once for `flush()`, until cancelled. After a failed
+        commit, wait for a backoff.
 
         Raises broker errors that are not retriable.
         """
@@ -71,14 +71,14 @@ class Committer:
             except asyncio.TimeoutError:
                 pass
             self._is_urgent.clear()
-            # Taken before the commit: a `flush` during the commit is for records that finished
-            # since, and waits for the next commit.
+            # Take the waiters before the commit: a `flush()` during this commit is for later
+            # records, and waits for the next commit.
             waiters, self._waiters = self._waiters, []
             try:
                 is_committed = await self._commit()
             finally:
-                # After a failure too: `flush` waits for one attempt only, as a rebalance waits for
-                # it.
+                # Wake the waiters after a failure too: `flush()` waits for one attempt only,
+                # because a rebalance waits for `flush()`.
                 for waiter in waiters:
                     waiter.set()
             if is_committed:
@@ -91,7 +91,7 @@ class Committer:
             return
         try:
             async with timeout_at(deadline):
-                # Committed by `run`, if it is running: the broker could store two concurrent
+                # If `run()` is running, it sends the commit: the broker could store two concurrent
                 # commits in the wrong order.
                 if self._is_running:
                     done = asyncio.Event()
@@ -110,7 +110,10 @@ class Committer:
             self._log.warning("Not committed, finished records will be processed again: %s", error)
 
     async def _commit(self) -> bool:
-        """Commit the finished records; return whether that succeeded."""
+        """Commit the finished records; return whether that succeeded.
+
+        Logs CommitFailedError, IllegalStateError and retriable errors; raises other errors.
+        """
         finished = self._finished()
         if not finished:
             return True
@@ -135,8 +138,8 @@ class Committer:
         return True
 
     def _log_suffix(self) -> str | None:
-        """Return the end of the log message about a failed commit: the number of unlogged failures
-        before. None if a failure was logged within the last minute.
+        """Return the end of the log message about a failed commit: the number of failures that were
+        not logged before. Return None if a failure was logged within the last minute.
         """
         now = asyncio.get_running_loop().time()
         if now < self._quiet_until:
@@ -152,7 +155,7 @@ class Committer:
         lags, ends = consumer.lag(), consumer.known_end_offsets()
         finished = []
         for work in self._queue.partitions:
-            # The current assignment. The listener drops revoked partitions from the queue later.
+            # Use the current assignment: the listener drops revoked partitions later.
             if work.tp in lags:
                 offset = self._committable(work, ends.get(work.tp), lags[work.tp])
                 if offset > work.committed:
@@ -169,7 +172,7 @@ class Committer:
         if end is None or end < 0:
             return committable
         # The position is after all taken records, unless the log was truncated or the topic
-        # recreated: then the finished offsets of the former log would skip records.
+        # recreated: then the offsets of the previous log would skip records.
         position = work.committed if lag is None else end - lag
         queue = self._queue
         # The position may be committed only if no taken record is unfinished. Such records would be

@@ -34,13 +34,13 @@ __all__ = ["Dispatcher", "Handler", "Reader", "Workers"]
 
 Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
 
-# Seconds for which all workers together may block the loop, with handlers that never wait.
+# Seconds for which all workers together may block the event loop, if handlers never wait.
 _TURN = 0.02
 
 
 class _Worker:
-    """Processes one record at a time. Its task has its own owner, so that it can be cancelled
-    alone.
+    """A worker, and the record that it processes. Its task has its own TaskOwner, so that one
+    worker can be cancelled alone.
     """
 
     def __init__(self, name: str, owner: TaskOwner) -> None:
@@ -64,12 +64,12 @@ class Meter:
         self._running = 0
         self._busy = 0.0
         self.finished = 0
-        """Number of finished records, including those sent to a retry topic."""
+        """Number of finished records, including records sent to a retry or dead-letter topic."""
         self.failed = 0
         """Number of records whose handler or block has raised an exception."""
 
     def moved(self, running: int) -> None:
-        """Set the number of running records."""
+        """Add the processing time since the last change, and set the number of running records."""
         now = self._loop.time()
         self._busy += self._running * (now - self._at)
         self._running = running
@@ -86,14 +86,14 @@ class Meter:
 
     @property
     def busy(self) -> float:
-        """Sum of the processing times in seconds, including those of running records."""
+        """Sum of the processing times in seconds, including running records."""
         return self._busy + self._running * max(0.0, self._loop.time() - self._at)
 
 
 class Workers:
-    """Runs a task for each handler that may run concurrently.
+    """Runs `count` worker tasks, each of which processes one record at a time.
 
-    Owns: the tasks, also cancelled ones until they end, the record of each task, and the context
+    Owns: the tasks (cancelled tasks until they end), the record of each task, and the context
     variables of `run()`.
     """
 
@@ -105,7 +105,7 @@ class Workers:
         self._context = copy_context()
 
     def start(self, handler: Handler) -> None:
-        """Start the tasks. Raises TypeError for a handler whose body would not run."""
+        """Start the tasks. Raises TypeError for a generator function, whose body would not run."""
         refuse_generators("handler", handler)
         self._handler = handler
         self._context = copy_context()
@@ -143,8 +143,8 @@ class Workers:
     def _start(self, name: str) -> None:
         owner = TaskOwner("parallel", self._dispatcher.fail)
         worker = _Worker(name, owner)
-        # Workers that a rebalance starts get the context variables of `run()`, not those of the
-        # rebalance.
+        # Replacements that a rebalance starts get the context variables of `run()`, not those of
+        # the rebalance.
         task = self._context.copy().run(owner.start, self._run(worker), name=name)
         self._workers[task] = worker
         task.add_done_callback(self._workers.pop)
@@ -153,7 +153,7 @@ class Workers:
         """Process records until the dispatcher ends."""
         task = asyncio.current_task()
         assert task is not None
-        # Also here, because an eager task runs before `_start()` has it.
+        # Register the task here too: an eager task runs before `_start()` can register it.
         self._workers[task] = worker
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
@@ -187,7 +187,7 @@ class Workers:
                 dispatcher.maybe_release(work)
                 worker.work = None
             if worker.owner.is_stopping:
-                dispatcher.wake(1)  # cancelled, but the handler ignored it
+                dispatcher.wake(1)  # the handler ignored its cancellation
                 return
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
@@ -195,7 +195,7 @@ class Workers:
 
 
 async def _end(owner: TaskOwner, deadline: float) -> None:
-    """Cancel a worker's task; if it is cancelled already, only wait for its handler's cleanup."""
+    """Cancel a worker's task, unless it is already cancelled; wait until `deadline` for its end."""
     if owner.is_stopping:
         await owner.wait(deadline)
     else:
@@ -203,11 +203,13 @@ async def _end(owner: TaskOwner, deadline: float) -> None:
 
 
 async def _nothing() -> None:
-    """Stand for the result of a handler that is not awaitable."""
+    """Do nothing; awaited in place of a handler's result that is not awaitable."""
 
 
 def _end_of(result: object) -> Awaitable[object]:
-    """Return an awaitable that completes when the record is finished."""
+    """Return `result` if it is awaitable, else a coroutine that ends at once. Raises TypeError for
+    generators and concurrent futures.
+    """
     if inspect.isawaitable(result):
         return result
     check_result(result)
@@ -215,7 +217,7 @@ def _end_of(result: object) -> Awaitable[object]:
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Return whether this task was cancelled. Unknown, so False, before Python 3.11."""
+    """Return whether this task was cancelled; always False before Python 3.11."""
     cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
@@ -238,7 +240,7 @@ Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 class Dispatcher:
     """Moves records from the reader to the queue, and from the queue to the workers.
 
-    Owns: the waiting workers, whether processing has ended, and its failure.
+    Owns: the waiting workers, whether processing has ended, and the failure that ended it.
     """
 
     def __init__(
@@ -265,7 +267,7 @@ class Dispatcher:
     def add(self, batches: Batches) -> None:
         """Queue the records of one `getmany()`, up to `max_bytes`, and wake workers for them.
 
-        The other records will be read again.
+        Records that do not fit are read again.
         """
         queue, flow = self.queue, self._flow
         most = flow.max_bytes
@@ -275,8 +277,9 @@ class Dispatcher:
                 partition = queue.add(tp, records, most)
                 flow.taken(partition)
                 next_offset = partition.tracker.position
-            # Later records did not fit, and are read again. Delayed ones among them would be
-            # processed twice.
+            # The records from `next_offset` on did not fit, and are read again. Stored delayed
+            # records of the partition would be read again too: if kept, they would be processed
+            # twice.
             if next_offset <= records[-1].offset:
                 queue.delayed.drop([tp])
                 flow.put_back(tp, next_offset)
@@ -295,9 +298,9 @@ class Dispatcher:
     # -- starting --------------------------------------------------------------------------------
 
     async def claim(self) -> Work | None:
-        """Start the next record and return it; None when processing has ended.
+        """Wait for the next record, start it and return it; return None when processing has ended.
 
-        A cancelled call has started no record.
+        If a call is cancelled, no record was started.
         """
         loop = asyncio.get_running_loop()
         while not self.ending.is_set():
@@ -317,7 +320,7 @@ class Dispatcher:
         return None
 
     def start_next(self) -> Work | None:
-        """Start the next record and return it; None if none can be started now."""
+        """Start the next record and return it; return None if no record can be started now."""
         queue = self.queue
         # Running handlers of revoked partitions count too.
         if queue.running >= self._concurrency:
@@ -328,9 +331,9 @@ class Dispatcher:
         return work
 
     async def claim_sound(self) -> Work | None:
-        """Do the same as `claim()`, but handle records whose key function failed.
+        """Do the same as `claim()`, but settle records whose key function raised an error.
 
-        Raises the failure that ends the processing.
+        Raises that error if it ends the processing.
         """
         while True:
             work = await self.claim()
@@ -340,14 +343,14 @@ class Dispatcher:
                 raise work.failure
 
     def _pass_on(self, waiter: asyncio.Future[None]) -> None:
-        """Wake the next worker, if the cancelled one was woken."""
+        """Wake the next worker if the cancelled one was already woken; else remove its waiter."""
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
         elif waiter in self._waiters:
             self._waiters.remove(waiter)
 
     def wake(self, count: int) -> None:
-        """Wake up to so many waiting workers."""
+        """Wake at most `count` waiting workers."""
         waiters = self._waiters
         while count > 0 and waiters:
             waiter = waiters.popleft()
@@ -366,8 +369,9 @@ class Dispatcher:
             flow.finished(work.partition)
 
     async def settle(self, work: Work, error: Exception) -> Exception | None:
-        """Handle a failed record: return None if it was sent to a retry or dead-letter topic, else
-        the error. The error ends the processing, unless the partition was revoked.
+        """Handle a failed record: return None if it was sent to a retry or dead-letter topic.
+        Otherwise return the error, which ends the processing unless the partition was revoked or
+        lost.
         """
         outcome = error
         self.meter.fail()
@@ -401,9 +405,7 @@ class Dispatcher:
         return outcome
 
     async def leave(self, work: Work, error: BaseException | None) -> bool:
-        """Finish or fail a record at the end of its block; return whether to suppress the
-        exception.
-        """
+        """Finish or fail a record at the end of its block; return whether to suppress `error`."""
         try:
             if error is None:
                 self.finish(work)
@@ -418,7 +420,7 @@ class Dispatcher:
             self.wake(self.queue.ready)
 
     def maybe_release(self, work: Work) -> None:
-        """Put the record back for another worker, if it is neither finished nor failed."""
+        """Put a record whose handler failed or was cancelled back for another worker."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self.meter.moved(self.queue.running)
@@ -434,14 +436,14 @@ class Dispatcher:
 
     def fail(self, error: BaseException) -> None:
         """End the processing because of an error."""
-        # The first error is the cause; later ones follow from the cancellation of handlers.
+        # The first error is the cause; later errors follow from the cancellation of handlers.
         if self.failure is None:
             self.failure = error
         self.end()
 
     def end(self) -> None:
         """Start no more records."""
-        # The queue is closed before workers are woken, because they look for a record first.
+        # Close the queue before waking workers, because a woken worker looks for a record first.
         self.queue.close_all()
         self.ending.set()
         self.wake(len(self._waiters))
@@ -461,12 +463,12 @@ class Dispatcher:
 # -- The reader, which takes records from the consumer
 
 
-# Maximum wait of a `getmany()`; it is shorter if delayed records are due earlier.
+# Maximum seconds that a `getmany()` waits; less if delayed records are due earlier.
 _LONGEST_WAIT = 10.0
 
 
 class Reader:
-    """Polls the consumer all the time, also while all partitions are paused: polling keeps the
+    """Polls the consumer all the time, even while all partitions are paused: polling preserves the
     membership in the group.
     """
 
@@ -511,8 +513,7 @@ class Reader:
             # may have removed all records of a partition.
             batches = {tp: records for tp, records in batches.items() if records}
             if batches:
-                # After a failure in between, `in_transit` stays set, so that no commit skips these
-                # records.
+                # If queueing fails, `in_transit` stays set, so that no commit skips these records.
                 self._dispatcher.queue.begin_transit()
                 if self._delays is not None:
                     batches = self._delays.hold_back(batches, loop.time())

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Flow", "Limits"]
 
-# Assumed size of the first record: this part of `max_bytes`.
+# Until records were read, each record is assumed to have 1/16 of `max_bytes`.
 _FIRST_GUESS = 16
-# A `getmany()` should request at least this part of `max_records`.
+# A `getmany()` should request at least 1/8 of `max_records`.
 _LEAST_PART = 8
-# A `getmany()` requests at most this part of a partition's share.
+# A `getmany()` requests about this part of a partition's share of the limits.
 _CALL = 0.25
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of unfinished records."""
+    """The arguments of ParallelConsumer that limit unfinished records."""
 
     concurrency: int
     max_records: int
@@ -32,11 +32,13 @@ class Limits:
 
 
 class Flow:
-    """Pauses partitions at the limits of unfinished records, until half of them are finished.
+    """Pauses partitions at the limits of unfinished records, and resumes them at half of the
+    limits.
 
-    A partition is paused when the limits are reached, when it has more than its share (so that its
-    slow keys do not block other partitions), or when its next record is not due yet. The consumer
-    is polled nevertheless, which keeps it in its group and lets rebalances proceed.
+    A partition is paused when the limits are reached, when the partition has more than its share of
+    the limits (so that its slow keys do not block other partitions), or when its next record is not
+    due yet. The consumer is polled nevertheless, which keeps the consumer in its group and lets
+    rebalances proceed.
 
     Owns: the partitions paused here, and the reasons.
     """
@@ -51,16 +53,15 @@ class Flow:
         self._is_closed = False
         # Partitions that the next `getmany()` could bring above their share.
         self._crowded: dict[TopicPartition, PartitionWork] = {}
-        self._ahead: set[TopicPartition] = (
-            set()
-        )  # with `max_uncommitted` records after the lowest unfinished offset
-        self._held: set[TopicPartition] = set()  # with records that are not due
-        self._set_aside: set[TopicPartition] = set()  # never read
+        # Partitions with more than `max_uncommitted` records from the lowest unfinished one on.
+        self._ahead: set[TopicPartition] = set()
+        self._held: set[TopicPartition] = set()  # partitions with records that are not due
+        self._set_aside: set[TopicPartition] = set()  # partitions that are never read
         self._paused: set[TopicPartition] = set()
 
     @property
     def is_tight(self) -> bool:
-        """Whether a finished record may resume a partition."""
+        """Whether finishing a record may resume a partition."""
         return self._is_full or bool(self._crowded) or bool(self._ahead)
 
     @property
@@ -71,15 +72,16 @@ class Flow:
     # -- limits ------------------------------------------------------------------------------------
 
     def most(self) -> int:
-        """Return the `max_records` of the next `getmany()`."""
+        """Return the `max_records` for the next `getmany()`."""
         queue, limits = self._queue, self._limits
         few, few_bytes = self._resume_level()
-        # If the limits are reached, the call returns records once the resume level is reached.
+        # If the limits are reached, `getmany()` returns no records above the resume level.
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._weight
-        # All records may be of one partition. With many partitions a part of the share is small, so
-        # the call requests a part of the free space, if that is more.
+        # All records may be of one partition, so request only a part of a partition's share. With
+        # many partitions that part is small: request at least 1/8 of the space that is free at the
+        # resume level.
         a_call, call_bytes = self._shares(_CALL)
         a_call = max(a_call, (limits.max_records - few) // _LEAST_PART)
         call_bytes = max(call_bytes, (limits.max_bytes - few_bytes) // _LEAST_PART)
@@ -99,9 +101,9 @@ class Flow:
         self.release(tp)
 
     def taken(self, partition: PartitionWork) -> None:
-        """Update the limits after records of this partition were queued."""
+        """Update the mean record size, and pause this partition at its limits, after queueing."""
         mean = partition.nbytes / max(1, partition.unfinished)
-        # Rises at once and falls slowly: too many records cost memory, too few cost a call.
+        # The size rises at once and falls slowly: too many records cost memory, too few a call.
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
         limits = self._limits
@@ -159,10 +161,11 @@ class Flow:
         )
 
     def _resume_level(self) -> tuple[int, int]:
-        """Return the unfinished records and bytes at which paused partitions are resumed: half of
-        the limits.
+        """Return the numbers of unfinished records and bytes at which paused partitions are
+        resumed.
 
-        The records of crowded partitions may never finish, so they are not counted as free.
+        They are half of the limits; crowded partitions may never finish their records, so the free
+        part of the limits begins after these records.
         """
         limits = self._limits
         records = sum(partition.unfinished for partition in self._crowded.values())
@@ -177,12 +180,12 @@ class Flow:
         self._apply([tp])
 
     def release(self, tp: TopicPartition) -> None:
-        """Resume a partition that `hold` paused."""
+        """Resume a partition that `hold` paused, unless there are other reasons to pause it."""
         self._held.discard(tp)
         self._apply([tp])
 
     def set_aside(self, tps: Iterable[TopicPartition]) -> None:
-        """Pause these partitions while they are assigned."""
+        """Keep these partitions paused while they are assigned; `assigned()` pauses them."""
         self._set_aside.update(tps)
 
     def close(self) -> None:
@@ -194,23 +197,24 @@ class Flow:
 
     def assigned(self, tps: Collection[TopicPartition]) -> None:
         """Resume newly assigned partitions, unless there is a reason to pause them."""
-        # A handler that ended during the revocation may have paused them again.
+        # `_paused` may be stale: a handler that ended during the revocation may have paused a
+        # partition after `gone()`, but a newly assigned partition is not paused in the consumer.
         self._paused.difference_update(set(tps) - self._consumer.paused())
         self._apply(tps)
 
     def gone(self, tps: Collection[TopicPartition]) -> None:
-        """Forget revoked partitions, whose pauses end with the assignment."""
+        """Remove revoked or lost partitions, which the consumer does not keep paused."""
         for tp in tps:
             self._paused.discard(tp)
             self._crowded.pop(tp, None)
             self._ahead.discard(tp)
             self._held.discard(tp)
             self._set_aside.discard(tp)
-        # The resume level may be reached now.
+        # Without these partitions, the resume level may be reached.
         records, nbytes = self._resume_level()
         if self._is_full and self._queue.records <= records:
             self._is_full = self._queue.nbytes > nbytes
-            # Without `tps`, which are assigned until the listener returns: a pause now would still
+            # Exclude `tps`, which are assigned until the listener returns: a pause now would still
             # be in `_paused` when they are assigned again.
             self._apply(self._consumer.assignment().difference(tps))
 

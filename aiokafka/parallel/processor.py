@@ -76,14 +76,15 @@ def read_parallel(
 # -- The rebalance listener
 
 
-# Seconds for cancelled handlers, and then our own tasks, to end.
+# Seconds to wait for cancelled handlers, and then for our own tasks.
 _GRACE = 1.0
 
 
 class DrainingListener(ConsumerRebalanceListener):
-    """Finishes and commits the running records of revoked partitions, and drops their queued ones.
+    """Finishes and commits the running records of revoked partitions, and drops their queued
+    records.
 
-    The consumer calls it. It calls the application's own listener in between.
+    The consumer calls this listener, which calls the application's listener before the commit.
     """
 
     def __init__(
@@ -114,11 +115,11 @@ class DrainingListener(ConsumerRebalanceListener):
         """
         try:
             # How partitions are revoked, while the group waits:
-            # 1. No more records of them are started. Running handlers may end, or are cancelled
-            #    after `drain_timeout_ms`.
+            # 1. No more records of the partitions are started. Running handlers may end, or are
+            #    cancelled after `drain_timeout_ms`.
             # 2. The application's listener is called, and may release its state of the partitions.
-            # 3. The finished records are committed, including those that step 2 finished. The
-            #    partitions are still assigned, so the group accepts the commit.
+            # 3. The finished records are committed, including records that finished during step 2.
+            #    The partitions are still assigned, so the group accepts the commit.
             # 4. The partitions are dropped in any case. If they are assigned again, the consumer
             #    starts at the committed offsets and reads the unfinished records again; records
             #    kept here would be processed twice.
@@ -135,9 +136,9 @@ class DrainingListener(ConsumerRebalanceListener):
             self._forget(revoked)
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        """Cancel the handlers at once, because other members own the partitions already."""
+        """Cancel the handlers at once, call the application's listener, and drop the partitions."""
         try:
-            # No commit: the group would reject it, and other members process the records already.
+            # Do not commit: other members own the partitions, so the group would reject it.
             self._dispatcher.queue.lose(lost)
             await self.finish(lost, 0.0)
             if self.listener is not None:
@@ -153,13 +154,13 @@ class DrainingListener(ConsumerRebalanceListener):
         self._pause_dead_letter_topics(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
-        # Last, because the application may have changed the positions, from which resumed
-        # partitions are read.
+        # Resume the partitions last: the application's listener may have changed the positions at
+        # which the consumer continues.
         self._flow.assigned(assigned)
 
     def _pause_dead_letter_topics(self, assigned: Set[TopicPartition]) -> None:
-        """Pause dead-letter topics that match the pattern, to prevent dead letters of dead
-        letters.
+        """Pause assigned dead-letter topics that the pattern matches: a dead letter that fails must
+        not be sent to another dead-letter topic.
         """
         if self.retry is None or not self.is_pattern:
             return
@@ -175,7 +176,7 @@ class DrainingListener(ConsumerRebalanceListener):
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
         """Start no more records of these partitions; wait at most `limit` seconds for the running
-        ones, then cancel them.
+        handlers, then cancel them.
         """
         loop = asyncio.get_running_loop()
         partitions = self._dispatcher.queue.close(tps)
@@ -231,24 +232,25 @@ _TRANSITIONS = {
 
 
 class ParallelConsumer(Generic[KT, VT]):
-    """Processes the records of a consumer concurrently, those with the same key in order.
+    """Processes the records of a consumer concurrently, and records with the same key in order.
 
     There are two ways to use it. `await parallel.run(handler)` calls `await handler(record)` for up
     to `concurrency` records at once. `async for work in parallel` returns works that the
     application processes in its own tasks, each in `async with work:`.
 
     Every record is processed at least once: an offset is committed when all records before it are
-    finished. After a crash the records from the lowest unfinished one on are processed again.
+    finished. After a crash the records from the lowest unfinished offset on are processed again.
 
     - `consumer`: a consumer that is not started; `start()` and `stop()` of this object start and
-      stop it. It needs a `group_id` and `enable_auto_commit=False`. Call its `subscribe()` and
-      `assign()` before. Do not read from it or pause it, and seek only in `listener`.
+      stop it. The consumer needs a `group_id` and `enable_auto_commit=False`. Call its
+      `subscribe()` or `assign()` before. Do not read from it or pause it, and seek only in
+      `listener`.
     - `topics`, `pattern`: the subscription, as for `AIOKafkaConsumer.subscribe()`. None: keep the
       consumer's subscription or assigned partitions. With `retry`, the retry topics of named topics
-      are added; a pattern must match them itself.
+      are added; a pattern must also match the retry topics.
     - `listener`: the application's ConsumerRebalanceListener. When partitions are revoked, their
-      running records finish before it is called, and are committed afterwards. None: the listener
-      with which the consumer was subscribed.
+      running records finish before the listener is called, and are committed afterwards. None: the
+      listener with which the consumer was subscribed.
     - `concurrency`: maximum number of records that are processed at once.
     - `order`: "key": records with the same key in order, records without a key in any order.
       "partition": the records of a partition in order. "none": any order.
@@ -257,8 +259,9 @@ class ParallelConsumer(Generic[KT, VT]):
     - `max_records`, `max_bytes`: maximum number of unfinished records, and of the bytes of their
       keys, values and headers (which the last records may exceed). At the limits, partitions are
       paused.
-    - `max_uncommitted`: maximum number of started records of a partition from its lowest unfinished
-      one on, which a crash may repeat. At the limit, the partition is paused.
+    - `max_uncommitted`: maximum number of records taken from a partition, from the lowest
+      unfinished offset on; after a crash they may be processed again. At the limit, the partition
+      is paused.
     - `commit_interval_ms`: time between commits.
     - `drain_timeout_ms`: how long handlers may run after their partition is revoked and at
       `stop()`, before they are cancelled. Keep it well below `rebalance_timeout_ms`.
@@ -333,15 +336,16 @@ class ParallelConsumer(Generic[KT, VT]):
     # -- lifecycle -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Subscribe, start the consumer and take the first records.
+        """Subscribe, start the consumer, and begin to read.
 
-        Raises the errors of `AIOKafkaConsumer.start()`, after which everything is closed and can be
-        started again, with the same subscription. Raises IllegalStateError without a subscription
-        or assigned partitions; ValueError if these have become unsuitable since the constructor.
+        Raises the errors of `AIOKafkaConsumer.start()`; the consumer is closed then, and `start()`
+        may be called again. Raises IllegalStateError without a subscription or assigned partitions,
+        and after an earlier start or stop; ValueError if the subscription has become
+        unsuitable since the constructor.
         """
         if self._phase is not _Phase.NEW:
             raise IllegalStateError(f"{self!r} was started before")
-        # Already subscribed if an earlier start has failed afterwards.
+        # An earlier `start()` that failed has already subscribed.
         if self._consumer.rebalance_listener is not self._listener:
             self._subscribe()
         self._transition(_Phase.STARTED)
@@ -354,14 +358,14 @@ class ParallelConsumer(Generic[KT, VT]):
         self._tasks.start(self._committer.run(), name="commit")
 
     def _allow_restart(self) -> None:
-        """Allow another `start()` after a failed one, unless `stop()` was called meanwhile."""
+        """Allow another `start()` after a failure, unless `stop()` was called meanwhile."""
         if self._phase is _Phase.STARTED:
             self._transition(_Phase.NEW)
 
     def _subscribe(self) -> None:
-        """Subscribe, or keep the consumer's subscription."""
+        """Subscribe with our listener, or set our listener for the consumer's own subscription."""
         consumer = self._consumer
-        # Again, because the application may have subscribed since the constructor.
+        # Check again, because the application may have subscribed since the constructor.
         topics, pattern = _wanted(consumer, *self._asked, self._retry)
         _check_assigned(consumer, self._retry)
         if self._listener.listener is None:
@@ -376,11 +380,11 @@ class ParallelConsumer(Generic[KT, VT]):
             self._consumer.rebalance_listener = self._listener
 
     def request_stop(self) -> None:
-        """Start no more records. `run()` returns when the running ones have ended, and `async for`
+        """Start no more records. `run()` returns when the running records have ended; `async for`
         ends.
 
-        Signal handlers and the handlers of records may call it. Call `stop()` afterwards. If it is
-        called before `start()`, `run()` returns at once.
+        Signal handlers and the handlers of records may call this method. Call `stop()` afterwards.
+        If this method is called before `start()`, `run()` returns at once.
         """
         if self._phase in (_Phase.NEW, _Phase.STARTED):
             self._dispatcher.end()
@@ -389,14 +393,14 @@ class ParallelConsumer(Generic[KT, VT]):
             self._transition(_Phase.STOPPING)
 
     async def stop(self) -> None:
-        """Start no more records, wait for the running ones, commit, and stop the consumer.
+        """Start no more records, wait for the running records, commit, and stop the consumer.
 
-        Waits at most `drain_timeout_ms` for running records before it cancels them, as long for the
-        commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also after it was
-        cancelled, and by several tasks at once, which all wait for the end.
+        Waits at most `drain_timeout_ms` for running handlers before it cancels them, at most as
+        long again for the commit, and then for `AIOKafkaConsumer.stop()`. May be called again, also
+        after a cancelled call, and by several tasks at once; all calls wait for the end.
 
-        Raises IllegalStateError in a handler and in `listener`, for which it would wait: call
-        `request_stop()` there.
+        Raises IllegalStateError if a handler or `listener` calls it, because `stop()` would wait
+        for its caller: call `request_stop()` there.
         """
         task = asyncio.current_task()
         if self._workers.is_calling(task) or self._listener.is_calling(task):
@@ -414,8 +418,8 @@ class ParallelConsumer(Generic[KT, VT]):
         # After a failure, do not wait for unfinished records: they are read again.
         if self.failure is None:
             await self._listener.finish(self._consumer.assignment(), self._drain_timeout)
-        # The workers are stopped before the last commit, so that no record finishes after it. The
-        # consumer is stopped last, because the commit needs its membership.
+        # The workers are stopped before the last commit, so that no record finishes after this
+        # commit. The consumer is stopped last, because the commit needs the consumer's membership.
         await self._workers.stop(loop.time() + _GRACE)
         await self._listener.commit()
         await self._tasks.stop(loop.time() + _GRACE)
@@ -428,13 +432,13 @@ class ParallelConsumer(Generic[KT, VT]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # Clean up after a cancelled `stop()`, which is not called again.
+            # If `stop()` is cancelled, it is not called again, so these callbacks clean up.
             stack.push_async_exit(self._consumer)
             stack.callback(self._abandon)
             await self.stop()
 
     def _abandon(self) -> None:
-        """Cancel the tasks that a cancelled `stop()` has left."""
+        """Cancel the tasks that a cancelled `stop()` has left running."""
         self._workers.abandon()
         self._tasks.cancel()
 
@@ -488,7 +492,8 @@ class ParallelConsumer(Generic[KT, VT]):
         """Return the next record to process; wait while `concurrency` works are open.
 
         Several tasks may iterate at once. The loop ends after `request_stop()`, and when a record
-        has failed, whose block raises the exception. Raises errors of the consumer.
+        has failed; the block of the failed record raises the exception. Raises errors of the
+        consumer.
         """
         self._check_started()
         work = await self._dispatcher.claim_sound()
@@ -515,7 +520,7 @@ class ParallelConsumer(Generic[KT, VT]):
 
     @property
     def unfinished(self) -> int:
-        """Number of unfinished records, including `running` and excluding `waiting` ones."""
+        """Number of unfinished records, including `running` but not `waiting` records."""
         return self._dispatcher.queue.records
 
     @property
@@ -581,7 +586,7 @@ def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | No
 
 
 def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
-    """Raise ValueError if dead letters would be read together with their origin."""
+    """Raise ValueError if `names` has a topic and also its dead-letter topic."""
     for name in names:
         dead = retry.dead_letter_topic_for(retry.origin_of(name)[0])
         if dead in names:
@@ -592,7 +597,9 @@ def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
 
 
 def _kept(topics: Collection[str] | None) -> Collection[str] | None:
-    """Return a list of the names, which may come from an iterator."""
+    """Return `topics` as a list, because an iterator can be read only once; a str unchanged,
+    because `_wanted` rejects it.
+    """
     return topics if topics is None or isinstance(topics, str) else list(topics)
 
 
@@ -602,7 +609,9 @@ def _wanted(
     pattern: str | None,
     retry: RetryTopics | None,
 ) -> tuple[list[str], str | None]:
-    """Return (topics, pattern) to subscribe to; neither to keep the consumer's subscription."""
+    """Check `topics` and `pattern`, add the retry topics, and return (topics, pattern) to subscribe
+    to. `([], None)` keeps the consumer's subscription.
+    """
     if topics is not None and pattern is not None:
         raise TypeError("give topics or a pattern, not both")
     if isinstance(topics, str):

@@ -33,7 +33,7 @@ __all__ = ["DelayedRecords", "Delays", "RetryInfo", "RetryTopics"]
 
 
 def size_of(record: ConsumerRecord[Any, Any]) -> int:
-    """Return the bytes of key, value and headers as they were in the log."""
+    """Return the bytes of a record's key, value and headers, before deserialization."""
     size = max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
     if record.headers:
         size += sum(len(name) + len(value or b"") for name, value in record.headers)
@@ -49,13 +49,14 @@ Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 class Delays:
     """Delays records until they are due. A partition is paused while it has delayed records.
 
-    The clocks of other hosts, and our own, may be wrong by hours. An upper bound needs no clock:
+    Wall clocks may be wrong by hours, on other hosts and on this one. The event loop's clock
+    provides an upper bound:
 
-    1. At a moment of our loop's time, the end of a partition is at some offset.
-    2. Records before that offset were written before that moment. So they are due one delay after
-       the moment at the latest, whatever their headers say.
+    1. At some loop time, the end offset of a partition is observed.
+    2. Records before that offset were written before that time. So they are due at most one delay
+       after that time, whatever their headers say.
 
-    Owns: these ends and moments.
+    Owns: the observed end offsets and their times.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Delays:
         self._ends: dict[TopicPartition, tuple[int, float]] = {}
 
     def hold_back(self, batches: Batches, now: float) -> Batches:
-        """Return the records that are due, and store the others."""
+        """Return the records that are due, and store the records that are not."""
         retry = self._retry
         ready: Batches = {}
         for tp, records in batches.items():
@@ -88,7 +89,7 @@ class Delays:
         return self._delayed.next_due()
 
     def release(self, now: float) -> Batches:
-        """Return the delayed records that are due now."""
+        """Return the delayed records that are due now; resume partitions without others."""
         due = self._delayed.take_due(now)
         for tp in due:
             if tp not in self._delayed:
@@ -98,11 +99,13 @@ class Delays:
     def _due(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
     ) -> list[ConsumerRecord[Any, Any]]:
-        """Return the records that are due, at the beginning of the list, and store the others."""
+        """Return the due records at the beginning of the list. Store the rest, and seek back to
+        records that do not fit.
+        """
         # The log is shorter than the stored end, so it was truncated or the topic recreated.
         if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
             del self._ends[tp]
-        # Examining many records takes milliseconds, so each is compared with its own time.
+        # Examining many records takes milliseconds, so read the clock for each record.
         clock = asyncio.get_running_loop().time
         dues = [self._due_at(tp, record, clock()) for record in records]
         ready = 0
@@ -127,7 +130,9 @@ class Delays:
         return min(now + self._retry.due_in(record), at_last)
 
     def _room(self) -> int:
-        """Return the share of a partition in the bytes of delayed records, `max_bytes` in all."""
+        """Return the maximum bytes of a partition's delayed records: `max_bytes`, divided among the
+        assigned partitions of retry topics.
+        """
         tps = self._consumer.assignment()
         return self._max_bytes // max(1, sum(self._retry.is_retry_topic(tp.topic) for tp in tps))
 
@@ -135,8 +140,8 @@ class Delays:
 # -- Records of retry topics that were read and are not due yet
 
 
-# To release several records at once, wait for at most so many seconds after the first one is due,
-# or this part of its remaining delay.
+# To release several records at once, wait after the first record is due: at most so many seconds,
+# and at most this part of its remaining delay.
 _GATHER = 0.1
 _GATHER_PART = 0.1
 
@@ -158,7 +163,8 @@ class _DelayedPartition:
 class DelayedRecords:
     """Stores records that are not due, so that they need not be fetched again.
 
-    Records after one that is not due are stored too. Owns: these records. No I/O, no waiting.
+    Records after a record that is not due are stored too, to keep their order. Owns: these records.
+    No I/O, no waiting.
     """
 
     def __init__(self) -> None:
@@ -170,10 +176,10 @@ class DelayedRecords:
         return tp in self._partitions
 
     def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, room: int) -> int:
-        """Store as many of the records as fit; return their number.
+        """Store records until the partition's stored records have `room` bytes; return how many
+        were stored.
 
-        The stored records of the partition may have `room` bytes. One record is always stored if
-        there are none.
+        The first stored record of a partition may be larger.
         """
         waiting = self._partitions.get(tp)
         if waiting is None:
@@ -181,7 +187,7 @@ class DelayedRecords:
         count = 0
         for record, due in records:
             size = size_of(record)
-            # One record of any size is stored, or the partition would make no progress.
+            # Store one record of any size, or the partition would make no progress.
             if waiting.records and waiting.nbytes + size > room:
                 break
             waiting.records.append((record, due))
@@ -251,7 +257,7 @@ ErrorTypes = tuple[type[Exception], ...]
 _PREFIX = "retry."
 _LONGEST_NAME = 249  # Kafka's limit for topics
 _MOST_DIGITS = 20
-# Errors that the copy itself causes, so that sending it again is useless.
+# Errors that the copy itself may cause, so that a smaller copy may succeed.
 _UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
@@ -268,15 +274,15 @@ class RetryInfo:
     partition: int
     offset: int
     timestamp: int
-    """The timestamp of the original, in milliseconds since 1970."""
+    """The timestamp of the original record, in milliseconds since 1970."""
     attempts: int
-    """How often the record was processed."""
+    """Number of times that the record was processed."""
     due: int
     """When to retry the record, in milliseconds since 1970; -1 for a dead letter."""
     exception: str
     """Class of the last exception, with its module."""
     message: str
-    """Text of that exception, cut to `max_message_bytes`."""
+    """Text of the last exception, cut to `max_message_bytes`."""
     omitted: str = ""
     """Omitted parts of a record that was too large for the dead-letter topic: "value", "value,
     headers" or "key, value, headers". Without omitted parts there is no such header."""
@@ -298,7 +304,7 @@ class RetryInfo:
         return cls(**{name: values[name] for name in _NAMES}, omitted=values.get(_OMITTED, ""))
 
     def headers(self) -> list[Header]:
-        """Return the headers of a record with this information."""
+        """Return this information as headers."""
         names = (*_NUMBERS, *_TEXTS, _OMITTED) if self.omitted else (*_NUMBERS, *_TEXTS)
         return [(_PREFIX + name, str(getattr(self, name)).encode()) for name in names]
 
@@ -316,22 +322,24 @@ class RetryTopics(Generic[KeySent, ValueSent]):
     `delays_ms` before it is processed again; the next failure sends it to the second topic, and so
     on. After the last retry, or at once for an exception that is not retried, it is sent to the
     dead-letter topic. The failed record is finished when the broker has acknowledged its copy. A
-    crash in between repeats it: retries are at-least-once too.
+    crash in between repeats the record: retries are at-least-once too.
 
-    - `producer`: a started producer, which the application stops. It must not have `acks=0`. It
-      sends key and value as the handler got them: a consumer with deserializers needs a producer
-      with the inverse serializers.
+    - `producer`: a started producer, which the application stops. It must not have `acks=0`. The
+      producer sends key and value as the handler got them: a consumer with deserializers needs a
+      producer with the inverse serializers.
     - `delays_ms`: the delay of each retry topic, in milliseconds.
-    - `retry_topic`: names of the retry topics, with the fields `{topic}` and `{n}`, from 1.
-    - `dead_letter_topic`: its name, which may have the field `{topic}`. None: the last exception
-      ends the processing.
-    - `retry_on`: exceptions to retry; other ones lead to the dead-letter topic at once.
+    - `retry_topic`: name of the retry topics, with the fields `{topic}` and `{n}`, which starts at
+      1.
+    - `dead_letter_topic`: name of the dead-letter topic, which may have the field `{topic}`. None:
+      after the last retry, an exception ends the processing.
+    - `retry_on`: exceptions to retry; after other exceptions, the record is sent to the dead-letter
+      topic at once.
     - `never_retry`: subclasses of `retry_on` that are not retried.
     - `max_message_bytes`: maximum bytes of the exception's text in the headers.
 
-    If a copy is too large, or the broker rejects it, smaller ones are tried: without the
-    exception's text, then in the dead-letter topic, there without value, headers and key, which can
-    be looked up in the original topic. If all are rejected, the processing ends.
+    If a copy is too large or the broker rejects it, smaller copies are tried: first without the
+    exception's text, then in the dead-letter topic, and there without value, headers and key, which
+    the original topic still has. If all copies are rejected, the processing ends.
 
     Raises ValueError and TypeError for wrong arguments.
     """
@@ -409,9 +417,9 @@ class RetryTopics(Generic[KeySent, ValueSent]):
     async def send(self, record: ConsumerRecord[Any, Any], error: Exception) -> bool:
         """Send a failed record to its retry or dead-letter topic, and wait for the acknowledgement.
 
-        Returns False if there is no such topic. Raises the error of
-        `AIOKafkaProducer.send_and_wait` for the first copy. After a cancellation, the copy may be
-        sent or not.
+        Returns True after the acknowledgement, False if there is no such topic. Raises the errors
+        of `AIOKafkaProducer.send_and_wait`; if all copies are rejected, the error of the first
+        copy. After a cancellation, the copy may have been sent.
         """
         origin, n = self.origin_of(record.topic)
         is_retried = (
@@ -438,8 +446,8 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return True
 
     async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> _Copy:
-        """Send the copies one by one until one is accepted, and return it. If all are rejected,
-        raise the error of the first one.
+        """Send the copies one by one until the broker accepts one, and return that copy. If all
+        copies are rejected, raise the error of the first copy.
         """
         try:
             await self._send(copies[0], record)
@@ -448,7 +456,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             failure = refused
         if isinstance(failure, InvalidRecord):
             # The broker rejected the whole batch, maybe because of another record: try this copy
-            # again, in a batch of its own.
+            # again, alone in a batch.
             copies = [copies[0], *copies]
         for copy in copies[1:]:
             try:
@@ -485,7 +493,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """Send a copy in a batch of its own, which may also be a record without key and value."""
+        """Send a copy alone in a batch, which `send` cannot do without key and value."""
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
         batch = producer.create_batch()
@@ -495,7 +503,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
     def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
-        """Return the headers of the original record."""
+        """Return the record's headers, without the RetryInfo headers of an earlier retry."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
             for name in (*_NAMES, _OMITTED):
@@ -505,7 +513,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         return headers
 
     def _describe(self, record: ConsumerRecord[Any, Any], error: Exception) -> RetryInfo:
-        """Return the information for the headers of a dead letter."""
+        """Return the RetryInfo of a dead letter; `send` sets `due` for a retry."""
         origin, n = self.origin_of(record.topic)
         first = RetryInfo.of(record) if n else None
         text = _text_of(error).encode("utf-8", "replace")[: self._max_message_bytes]
@@ -536,9 +544,9 @@ class SentCounts:
     """Counts of failed records of one topic."""
 
     retried: int = 0
-    """Sent to a retry topic."""
+    """Records sent to a retry topic."""
     dead: int = 0
-    """Sent to the dead-letter topic."""
+    """Records sent to the dead-letter topic."""
 
 
 @dataclass(frozen=True)
@@ -606,7 +614,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
-    found = tuple(delays_ms)  # once: it may be an iterator
+    found = tuple(delays_ms)  # only once: `delays_ms` may be an iterator
     for delay in found:
         if not is_count(delay):
             raise ValueError(f"delays_ms: {delay!r} is not a number of milliseconds")
@@ -614,7 +622,7 @@ def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
 
 
 def _check_fields(argument: str, name: str, needed: set[str]) -> None:
-    """Raise ValueError for a topic name that lacks a field, or has an unknown one."""
+    """Raise ValueError for a topic name that lacks a field, or has an unknown field."""
     found = set(re.findall(r"\{([^{}]*)\}", name))
     if needed - found or found - {"topic", *needed} or not name:
         fields = " and ".join(f"{{{field}}}" for field in sorted(needed, reverse=True))
@@ -624,7 +632,7 @@ def _check_fields(argument: str, name: str, needed: set[str]) -> None:
 
 
 def _check_apart(dead_letter_topic: str, retry_topic: str, count: int) -> None:
-    """Raise ValueError if the dead-letter topic is a topic that is read."""
+    """Raise ValueError if the dead-letter topic is the original topic or a retry topic."""
     retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
     if dead_letter_topic == "{topic}" or dead_letter_topic in retries:
         raise ValueError(

@@ -35,27 +35,27 @@ class OffsetTracker:
     __slots__ = ("_finished", "_next", "_window")
 
     def __init__(self) -> None:
-        self._window: deque[int] = deque()  # taken offsets from the lowest unfinished one on
+        self._window: deque[int] = deque()  # taken offsets from the lowest unfinished offset on
         self._finished: set[int] = set()  # finished offsets of the window
         self._next = _NOTHING
 
     @property
     def position(self) -> int:
-        """Offset after the last taken one; -1 before the first."""
+        """The offset after the last taken offset; -1 if no offset was taken."""
         return self._next
 
     @property
     def committable(self) -> int:
-        """The lowest unfinished offset; without one, `position`."""
+        """The lowest unfinished offset; `position` if all taken offsets are finished."""
         return self._window[0] if self._window else self._next
 
     @property
     def span(self) -> int:
-        """Number of taken offsets from the lowest unfinished one on, which a crash may repeat."""
+        """Number of taken offsets from `committable` on: a crash may repeat their records."""
         return len(self._window)
 
     def take(self, offset: int) -> None:
-        """Add a taken offset. Raises ValueError if it or a later one was taken before."""
+        """Add a taken offset. Raises ValueError if this or a later offset was taken before."""
         if offset < self._next:
             raise ValueError(f"offset {offset} comes after {self._next - 1}")
         self._window.append(offset)
@@ -69,11 +69,11 @@ class OffsetTracker:
         self._next = min(self._next, offset)
 
     def finish(self, offset: int) -> None:
-        """Finish a taken offset. Raises ValueError if it is not taken or already finished."""
+        """Mark a taken offset as finished. Raises ValueError if it is not taken or is finished."""
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")
-        # Stored until all lower offsets are finished, because a commit includes all of them.
+        # Store the offset until all lower offsets are finished: a commit includes them.
         if offset != window[0]:
             finished.add(offset)
             return
@@ -88,7 +88,7 @@ LaneOf = Callable[["ConsumerRecord[Any, Any]"], Hashable]
 
 
 class WorkState(Enum):
-    """The states of a record."""
+    """The states of a Work; a RUNNING work that is released is QUEUED again."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -96,7 +96,9 @@ class WorkState(Enum):
 
 
 class PartitionWork:
-    """The records taken from one partition since its assignment. Only WorkQueue changes it."""
+    """The records taken from one partition since its assignment. Only WorkQueue and the methods of
+    this class change the fields.
+    """
 
     __slots__ = (
         "committed",
@@ -117,7 +119,7 @@ class PartitionWork:
     def __init__(self, tp: TopicPartition, first: int) -> None:
         self.tp = tp
         self.tracker = OffsetTracker()
-        # The works of each lane: the first is ready or running, the others wait.
+        # The works of each lane: the first work is ready or running, the others wait.
         self.lanes: dict[Hashable, Work | deque[Work]] = {}
         self.unfinished = 0
         self.nbytes = 0
@@ -132,7 +134,7 @@ class PartitionWork:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the partition is assigned, so that its works count."""
+        """Whether the partition is still assigned: neither dropped nor lost."""
         return self.is_current and not self.is_lost
 
     def note_opened(self) -> None:
@@ -149,11 +151,11 @@ class PartitionWork:
 class Work(Generic[KT, VT]):
     """One record to process, from `async for work in parallel`.
 
-    Process the record in `async with work:`, whose end finishes it. An exception in the block is
-    handled as that of a handler: the record is sent to a retry topic, and the exception is
-    suppressed, or it ends the processing. If the block is cancelled, the record is returned again.
-    A work that is never entered stays unfinished, and no later offset is committed, until its
-    partition is revoked.
+    Process the record in `async with work:`; the end of the block finishes the record. An exception
+    in the block is handled like an exception of a handler: either the record is sent to a retry or
+    dead-letter topic and the exception is suppressed, or the exception ends the processing. If the
+    block is cancelled, the record is returned again. A work that is never entered stays unfinished,
+    and no later offset is committed, until its partition is revoked.
     """
 
     __slots__ = (
@@ -168,7 +170,7 @@ class Work(Generic[KT, VT]):
         "record",
     )
 
-    #: The record.
+    #: The record to process, as the consumer returned it.
     record: ConsumerRecord[KT, VT]
 
     def __init__(
@@ -187,13 +189,14 @@ class Work(Generic[KT, VT]):
         self._state = WorkState.QUEUED
         self._dispatcher = dispatcher
         self.failure: Exception | None = None  # the error of the key function
-        # Whether its block was entered, or its handler called, while the partition was assigned.
+        # Whether the work's block was entered, or its handler called, while the partition was
+        # assigned.
         self.is_open = False
 
     @property
     def is_current(self) -> bool:
-        """Whether finishing the record has an effect: not after the partition was revoked or the
-        record truncated from the log.
+        """Whether finishing the record has an effect. False after the partition was revoked or
+        lost, or the record was truncated from the log.
         """
         return self._partition.is_ours and not self._is_cut
 
@@ -203,12 +206,12 @@ class Work(Generic[KT, VT]):
 
     @property
     def partition(self) -> PartitionWork:
-        """The works of its partition."""
+        """The PartitionWork of the record's partition."""
         return self._partition
 
     @property
     def state(self) -> WorkState:
-        """The state of the record."""
+        """Whether the record is queued, running or finished."""
         return self._state
 
     def __repr__(self) -> str:
@@ -239,28 +242,28 @@ class Work(Generic[KT, VT]):
 
 
 class WorkQueue:
-    """The unfinished records.
+    """Queue of the unfinished records, and of the order in which they may be processed.
 
-    A lane has records that must be processed in order: those of a key, or of a partition. One
-    record of each lane is ready or running, the others wait. Records with the lane None have no
-    order.
+    A lane is a sequence of records that must be processed in order: the records of a key, or of a
+    partition. The first record of a lane is ready or running, the rest wait. Records with the lane
+    None have no order.
 
     A record that is still running when its partition is revoked keeps its lane: if the partition is
-    assigned again, records of the lane wait for its end, so that no two records of a key run at
-    once.
+    assigned again, new records of the lane wait for the end of the running record, so that no two
+    records of a key run at once.
 
     Owns: its fields and those of its PartitionWorks. No I/O, no waiting.
     """
 
     def __init__(self, lane_of: LaneOf) -> None:
-        #: Runs the records; set by the dispatcher itself.
+        #: Passed to new works; set by the dispatcher itself.
         self.dispatcher: Dispatcher | None = None
         self.records = 0
         self.nbytes = 0
         self.running = 0
         self.is_closed = False
-        #: Whether records were taken from the consumer and are not queued yet. Other tasks see it
-        #: only if queueing them has failed.
+        #: Whether records were taken from the consumer and are not queued yet. Other tasks see True
+        #: only if queueing the records has failed.
         self.in_transit = False
         self.delayed = DelayedRecords()
         self._lane_of = lane_of
@@ -272,12 +275,12 @@ class WorkQueue:
 
     @property
     def partitions(self) -> Iterable[PartitionWork]:
-        """The assigned partitions of which records were taken."""
+        """The assigned partitions from which records were taken."""
         return self._partitions.values()
 
     @property
     def ready(self) -> int:
-        """Number of ready records, some of which may be of closed partitions."""
+        """Number of ready records, also of closed partitions; 0 if the queue is closed."""
         return 0 if self.is_closed else len(self._ready)
 
     # -- adding -----------------------------------------------------------------------------------
@@ -295,7 +298,7 @@ class WorkQueue:
     ) -> PartitionWork:
         """Queue records of one partition in order, until `max_bytes` are unfinished.
 
-        The tracker's position is after the last queued one. At least one record is queued.
+        Queues at least one record. The tracker's position is then after the last queued record.
         """
         partition = self._partitions.get(tp)
         if partition is None:
@@ -322,9 +325,9 @@ class WorkQueue:
         return partition
 
     def _cut(self, partition: PartitionWork, offset: int) -> None:
-        """Handle a log that was truncated at `offset`, and has other records from there on.
+        """Handle a log that was truncated at `offset` and has other records from there on.
 
-        Records before `offset` stay queued, those from `offset` on are removed.
+        Removes the waiting records from `offset` on, and keeps earlier and running records.
         """
         partition.tracker.cut(offset)
         partition.cuts.append(offset)
@@ -353,7 +356,7 @@ class WorkQueue:
         self.nbytes -= work._size
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
-        """Put a record at the end of its lane; return its size."""
+        """Put a record at the end of its lane; return the record's size."""
         lanes = partition.lanes
         failure: Exception | None = None
         try:
@@ -380,7 +383,7 @@ class WorkQueue:
     # -- processing ------------------------------------------------------------------------------
 
     def start_next(self) -> Work | None:
-        """Start the record that has been ready for longest; return None without one."""
+        """Start the record that has been ready for longest, and return it; None without one."""
         if self.is_closed:
             return None
         ready = self._ready
@@ -395,16 +398,16 @@ class WorkQueue:
         return None
 
     def finish(self, work: Work) -> None:
-        """Finish a running record, and make the next one of its lane ready."""
+        """Finish a running record, and make the next record of its lane ready."""
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.FINISHED
         # After a revocation only the lane matters: if the partition was assigned again, the next
-        # record of the lane may be waiting for this one.
+        # record of the lane may be waiting for the end of this record.
         if not partition.is_current:
             self._end_lingering(work)
             return
-        # The offset of a truncated record may be that of another record now.
+        # If this record was truncated, another record may have its offset now.
         if not (partition.cuts and work._is_cut):
             partition.tracker.finish(work.record.offset)
         self._end_work(work)
@@ -415,7 +418,7 @@ class WorkQueue:
             self._advance(work._partition, work._lane)
 
     def _advance(self, partition: PartitionWork, lane: Hashable) -> None:
-        """Remove the first record of a lane, and make the next one ready."""
+        """Remove the first record of a lane, and make the next record ready."""
         queued = partition.lanes[lane]
         if isinstance(queued, Work) or len(queued) == 1:
             del partition.lanes[lane]
@@ -433,7 +436,7 @@ class WorkQueue:
             self._end_lingering(work)
         elif work._is_cut:
             self._end_work(work)
-        # At the front, because it was started before the ready ones, and blocks its lane.
+        # Put the record at the front: it was started before the ready records, and blocks its lane.
         elif not partition.is_closed:
             self._ready.appendleft(work)
 
@@ -467,10 +470,10 @@ class WorkQueue:
             partition.idle.set()
 
     def note_commit(self, partition: PartitionWork, offset: int, cuts: int) -> None:
-        """Store the committed offset of a partition, whose log was truncated `cuts` times
-        before.
+        """Store the offset that was committed for a partition. `cuts`: how many truncations of the
+        log preceded the commit.
         """
-        # If the log was truncated during the commit, it may end before that offset.
+        # If the log was truncated during the commit, the log may end before `offset`.
         partition.committed = offset if len(partition.cuts) == cuts else _UNKNOWN
 
     # -- revocation ------------------------------------------------------------------------------
@@ -480,7 +483,7 @@ class WorkQueue:
         self.is_closed = True
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
-        """Start no more records of these partitions; running ones may finish."""
+        """Start no more records of these partitions; running records may finish."""
         tps = list(tps)
         self.delayed.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
@@ -489,13 +492,13 @@ class WorkQueue:
         return found
 
     def lose(self, tps: Iterable[TopicPartition]) -> None:
-        """Mark partitions as lost to other members: their failures do not end the processing."""
+        """Mark partitions as lost to other members: their errors do not end the processing."""
         for tp in tps:
             if tp in self._partitions:
                 self._partitions[tp].is_lost = True
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop these partitions; their running records finish without effect."""
+        """Drop these partitions and their records; running records only free their lanes."""
         tps = list(tps)
         self.delayed.drop(tps)
         self._forget(tps)
@@ -505,7 +508,7 @@ class WorkQueue:
         for partition in dropped:
             partition.is_closed = True
             partition.is_current = False
-            # Works that were returned but not entered may never be entered, so they do not count.
+            # Works that were returned but not entered may never be entered, so stop counting them.
             self._discount_runs(partition, partition.running - partition.opened)
             self._linger(partition)
             partition.lanes.clear()
@@ -515,7 +518,7 @@ class WorkQueue:
             self._ready = deque(work for work in self._ready if work._partition.is_current)
 
     def _linger(self, partition: PartitionWork) -> None:
-        """Store the lanes of works that are still being processed."""
+        """Store the lanes of records that are still being processed, until they end."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
             # A work that was returned but not entered holds no lane.

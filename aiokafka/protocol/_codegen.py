@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.schema import Field, Struct, Type
 
-# Lengths and counts: struct codes before flexible versions.
+# The `struct` codes of lengths and counts in versions that are not flexible.
 LENGTH_CODES = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I"}
@@ -48,11 +48,11 @@ class Source:
         self._depth = 0
 
     def line(self, text: str) -> None:
-        """Add a line."""
+        """Add a line at the current indentation."""
         self._lines.append(f"{'    ' * self._depth}{text}\n")
 
     def block(self, head: str) -> Source:
-        """Indent the lines added within the `with` block below `head`."""
+        """Add the line `head`, and indent the lines added within the `with` block."""
         self.line(head)
         return self
 
@@ -99,7 +99,7 @@ _SEPARATE_FROM = 1024
 
 
 def new_scope(**names: object) -> dict[str, Any]:
-    """Return the names that every generated function may use."""
+    """Return a new scope for generated functions, with `names`."""
     return {"__names__": 0, **names}
 
 
@@ -122,7 +122,8 @@ def min_struct_size(cls: type[Struct], version: int, flexible: bool) -> int:
 def split_fields(
     cls: type[Struct], version: int, flexible: bool
 ) -> tuple[list[Field], list[Field]]:
-    """Return the fields of a version: those in order, and those with a tag."""
+    """Return the fields of a version: the untagged fields in order, and the tagged fields by
+    tag."""
     present = [f for f in fields(cls) if f.versions.has(version)]
     plain = [f for f in present if f.tag is None]
     tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
@@ -157,7 +158,8 @@ _ENCODER_NAMES = {
 
 
 def make_encoder(name: str, cls: type[Struct], version: int, flexible: bool) -> Callable[..., Any]:
-    """Return a function ``encode(message, out: bytearray) -> list of buffers``; `out` is the first.
+    """Return a function ``encode(message, out: bytearray) -> list of buffers``; the first buffer is
+    `out`.
 
     Bad values raise struct.error, TypeError, AttributeError, KeyError or ValueError.
     """
@@ -200,7 +202,7 @@ class _EncoderWriter(Source):
     # -- structs
 
     def struct(self, cls: type[Struct], variable: str) -> None:
-        """Write the code that encodes the struct in `variable`. Its last run is not flushed."""
+        """Write the code that encodes the struct in `variable`. The caller flushes the last run."""
         plain, tagged = split_fields(cls, self.version, self.flexible)
         for field in fields(cls):
             if not field.versions.has(self.version) and not field.ignorable:
@@ -213,7 +215,8 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write a check that refuses a value for a field that the version lacks."""
+        """Write a check that raises UnsupportedVersionError if a field that the version lacks has a
+        value."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -226,7 +229,7 @@ class _EncoderWriter(Source):
         with self.block(f"if {' and '.join(unset)}:"):
             self.line("out.append(0)")
         with self.block("else:"):
-            # Rare in practice, so it is a function of its own, written on demand.
+            # Tagged fields are rare, so their encoder is a separate function, written on demand.
             writer = self.defer("tags", lambda name: self._tag_writer(name, tagged, defaults))
             self.line(f"{writer}({variable}, out)")
 
@@ -300,7 +303,7 @@ class _EncoderWriter(Source):
                 self.line(f"out += {value}")
 
     def _length(self, kind: str, value: str) -> None:
-        """Write the length of `value`, after everything queued before it."""
+        """Write the code that encodes the length of `value`, after all queued values."""
         if not self.flexible:
             self.write(LENGTH_CODES[kind], f"len({value})")
             self.flush()
@@ -315,7 +318,7 @@ class _EncoderWriter(Source):
             self.line(f"{put}(out, {length})")
 
     def _separate(self, value: str) -> None:
-        """Write the code that passes a long record set on as a buffer of its own, uncopied."""
+        """Write the code that adds a long record set as a separate buffer, without copying it."""
         with self.block(f"if len({value}) < {_SEPARATE_FROM}:"):
             self.line(f"out += {value}")
         with self.block("else:"):
@@ -359,7 +362,7 @@ def make_decoder(name: str, cls: type[Struct], version: int, flexible: bool) -> 
     """Return a function ``decode(buffer, position) -> (message, position after it)``.
 
     The buffer is bytes or bytearray. Malformed bytes raise KafkaProtocolError, struct.error,
-    IndexError or UnicodeDecodeError; all of these mean the same.
+    IndexError or UnicodeDecodeError.
     """
     writer = _DecoderWriter(new_scope(**_DECODER_NAMES), version, flexible)
     with writer.block(f"def {name}(buf, pos):"):
@@ -413,7 +416,8 @@ class _DecoderWriter(Source):
     # -- structs
 
     def struct(self, cls: type[Struct], path: str) -> str:
-        """Write the code that reads a struct; return its variable. The last run is not flushed."""
+        """Write the code that reads a struct; return its variable. The caller flushes the last
+        run."""
         variable = self.fresh("o")
         self.line(f"{variable} = new({self.constant(cls.__name__, cls)})")
         plain, tagged = split_fields(cls, self.version, self.flexible)
@@ -429,7 +433,7 @@ class _DecoderWriter(Source):
         self.flush()
         with self.block(f"if {count}:"):
             if tagged:
-                # Rare in practice, so it is a function of its own, written on demand.
+                # Tagged fields are rare, so their decoder is a separate function.
                 reader = self.defer("tags", lambda name: self._tag_reader(name, tagged, path))
                 self.line(f"pos = {reader}(buf, pos - 1, size, {variable})")
             else:
@@ -527,7 +531,8 @@ class _DecoderWriter(Source):
             self._array(wire, length, target, path)
             return
         if wire.kind == "bytes":
-            # Azure Event Hubs has null where Kafka has no bytes, as with credentials it refuses.
+            # Azure Event Hubs sends null where Kafka sends empty bytes, for example when it rejects
+            # credentials.
             with self.block(f"if {length} == -1:"):
                 self.line(f"{length} = 0")
         end = self.fresh("e")
@@ -547,12 +552,12 @@ class _DecoderWriter(Source):
         assert element is not None
         path += "[]"
         if element.kind in INTEGERS:
-            # `struct` refuses a count that is too large before it allocates.
+            # `struct` raises for a count that is too large before it allocates memory.
             with self.block(f"if {count} < 0:"):
                 self.line(f"raise bad_length({path!r}, {count}, size - pos)")
             self._integers = element.code, target, count
             return
-        # Refused before anything is allocated: the remaining bytes cannot hold so many elements.
+        # Reject a count that the remaining bytes cannot hold, before memory is allocated.
         smallest = min_size(element, False, self.version, self.flexible)
         if not smallest:
             raise TypeError(f"{path}: elements without bytes cannot be bounded")

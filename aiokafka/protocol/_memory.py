@@ -1,7 +1,7 @@
-"""The operations on raw memory that `framing` is written in.
+"""Operations on raw memory for `framing`.
 
-The compiled module uses the C form of the same functions (`_native.pxd`) under the same names.
-Nothing here checks bounds: callers do.
+The compiled module uses C functions of the same names (`_native.pxd`). The functions do not check
+bounds: callers have to check them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _LENGTH = struct.Struct(">i")
 
 
 def source(buffer: bytearray) -> bytearray:
-    """Return where the bytes of a buffer begin. The buffer must outlive it and keep its size."""
+    """Return the address of a buffer, which must outlive the address and keep its size."""
     return buffer
 
 
@@ -28,5 +28,6 @@ def cut(data: bytearray, start: int, stop: int) -> bytes:
 
 
 def new_buffer(size: int) -> bytearray:
-    """Return a bytearray with arbitrary content. The C form saves the time to zero it."""
+    """Return a bytearray with arbitrary content. The C form saves the time to fill it with
+    zeros."""
     return bytearray(size)

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: the bases of the messages that older programs know."""
+"""Import path of aiokafka: the base classes of aiokafka's messages."""
 
 from aiokafka._upstream.messages import Request, RequestStruct, Response
 

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: offsets of groups."""
+"""Import path of aiokafka: requests for committed offsets of groups."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: finding coordinators."""
+"""Import path of aiokafka: the FindCoordinator request."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

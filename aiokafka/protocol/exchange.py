@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # -- The headers of requests and responses
 
-# Encoded by hand: request header version 1, or 2 (with tagged fields) for flexible versions;
-# response header version 0, or 1 for flexible versions.
+# These functions encode request header version 1, or 2 (with tagged fields) for flexible versions,
+# and response header version 0, or 1 (with tagged fields) for flexible versions.
 
 
 API_VERSIONS_KEY = 18
@@ -61,7 +61,8 @@ def is_flexible(request: type[Request[Any]], version: int) -> bool:
 def has_response_tags(request: type[Request[Any]], version: int) -> bool:
     """Return whether the response header has tagged fields.
 
-    That of ApiVersions never has: the client does not know the broker's versions yet (KIP-511).
+    The header of an ApiVersions response never has them: the client does not know the broker's
+    versions yet (KIP-511).
     """
     return request.API_KEY != API_VERSIONS_KEY and is_flexible(request, version)
 
@@ -69,7 +70,8 @@ def has_response_tags(request: type[Request[Any]], version: int) -> bool:
 def encode_request_header(
     request: type[Request[Any]], version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """Encode the header of a request. The client id has no compact length in flexible versions."""
+    """Encode the header of a request. The client id has an int16 length, also in flexible
+    versions."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = _REQUEST.pack(request.API_KEY, version, correlation_id, length) + name
@@ -113,7 +115,7 @@ Buffers = list[bytes | bytearray | memoryview]
 
 _UNSUPPORTED_VERSION = 35
 
-_HEAD = struct.Struct(">ihhi")  # how a request frame starts: size, API key, version, correlation id
+_HEAD = struct.Struct(">ihhi")  # start of a request frame: size, API key, version, correlation id
 _ERROR_CODE = struct.Struct(">h")
 
 
@@ -160,7 +162,11 @@ def _api_versions_decoder(
 
 
 def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> int:
-    """Check the header of a response; return where its body starts."""
+    """Check the header of a response; return the position of its body.
+
+    Raises CorrelationIdError for the response to another request, KafkaProtocolError for a
+    malformed header.
+    """
     if len(frame) < 4 + plan.tags:
         raise KafkaProtocolError(f"{plan.name}: a response of {len(frame)} bytes has no header")
     (correlation_id,) = _INT32.unpack_from(frame)
@@ -180,7 +186,7 @@ def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> in
 
 
 class _InFlight(Generic[T]):
-    """A request in the queue. Without a `plan` its response is a frame without a header."""
+    """A request in the queue. `plan` is None if the response has no header (see `send_raw`)."""
 
     __slots__ = ("correlation_id", "deadline", "is_cancelled", "plan", "token")
 
@@ -195,11 +201,11 @@ class _InFlight(Generic[T]):
 class Exchange(Generic[T]):
     """Owns the correlation ids and the queue of in-flight requests of one connection.
 
-    A token is an object that the caller gets back with the response. Deadlines are absolute times
-    of the caller's clock.
+    `receive` returns the token of a request, any object, together with the response. Deadlines are
+    absolute times of the caller's clock.
 
     Args:
-        client_id: sent with every request.
+        client_id: The client id in the header of every request.
     """
 
     def __init__(self, client_id: str | None) -> None:
@@ -211,15 +217,15 @@ class Exchange(Generic[T]):
         self.has_silent = False
         """Whether a request with acks=0 was sent."""
         self.surplus = ""
-        """Describes undecoded bytes after a response, from a gateway that pads responses, or a
-        server that sends fields of a later version. Set once for each request class and version."""
+        """A text about undecoded bytes after a response. Some gateways pad responses, and some
+        servers send fields of a later version. Set once for each request class and version."""
 
     def __len__(self) -> int:
-        """Return the number of in-flight requests, including cancelled ones."""
+        """Return the number of in-flight requests, including cancelled requests."""
         return len(self._queue)
 
     def awaits(self, *requests: type[Request[Any]]) -> bool:
-        """Return whether a request of one of these classes is in flight (maybe cancelled)."""
+        """Return whether a request of one of these classes is in flight, even if cancelled."""
         return any(
             entry.plan is not None and entry.plan.request in requests for entry in self._queue
         )
@@ -227,8 +233,8 @@ class Exchange(Generic[T]):
     def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
         """Append a request to the queue; return the buffers to write.
 
-        A request without a response is not queued (see `Request.expects_response`). Raises what
-        `Codec.encode` raises, without a change of state.
+        A request without a response is not queued (see `Request.expects_response`). Raises the
+        errors of `Codec.encode`, without a change of state.
         """
         cls = type(request)
         plan = self._plans.get((cls, version))
@@ -237,7 +243,7 @@ class Exchange(Generic[T]):
         out = bytearray(plan.head)
         buffers = plan.codec.encode(request, out)
         size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
-        # After the encoding, which may raise.
+        # Change the state only after the encoding, which may raise.
         self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
         if request.expects_response:
@@ -247,13 +253,14 @@ class Exchange(Generic[T]):
         return buffers
 
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
-        """Do the same for bytes without a header: SASL tokens after SaslHandshake v0."""
+        """Append bytes without a header (a SASL token after SaslHandshake v0) to the queue; return
+        the buffers to write."""
         self._queue.append(_InFlight(-1, None, deadline, token))
         return [_INT32.pack(len(payload)) + payload]
 
     def maybe_skip(self, frame: bytes | bytearray) -> bool:
-        """Return whether a frame is a response to a request with acks=0: Azure Event Hubs sends
-        such.
+        """Return whether a frame is a response to a request with acks=0, which the caller must
+        skip: Azure Event Hubs sends such responses.
 
         Only requests with acks=0 have correlation ids between the last response and the oldest
         in-flight request.
@@ -269,12 +276,11 @@ class Exchange(Generic[T]):
         return True
 
     def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
-        """Decode a response; return the token of its request, and the response (of `send_raw`: the
-        bytes).
+        """Decode a response; return the token of its request, and the response.
 
-        Returns None if the request was cancelled. Raises CorrelationIdError if the response does
-        not belong to the oldest request, and KafkaProtocolError if it is malformed; the connection
-        must then be closed.
+        The response to `send_raw` is bytes. Returns None if the request was cancelled. Raises
+        CorrelationIdError if the response does not belong to the oldest request, and
+        KafkaProtocolError if the response is malformed; the caller must then close the connection.
         """
         queue = self._queue
         if not queue:
@@ -303,7 +309,8 @@ class Exchange(Generic[T]):
         return surplus
 
     def cancel(self, token: T) -> None:
-        """Drop the response to a request when it arrives. The request stays in the queue."""
+        """Mark the request of `token` as cancelled: `receive` drops its response. The request stays
+        in the queue."""
         for entry in self._queue:
             if entry.token is token:
                 entry.is_cancelled = True
@@ -315,30 +322,31 @@ class Exchange(Generic[T]):
 
     @property
     def next_deadline(self) -> float | None:
-        """The earliest deadline of an in-flight request, including cancelled ones; None without
-        entry."""
+        """The earliest deadline of an in-flight request, including cancelled requests; None if no
+        request is in flight."""
         return min((entry.deadline for entry in self._queue), default=None)
 
     @property
     def last_deadline(self) -> float | None:
-        """The latest deadline of an in-flight request; None without entry."""
+        """The latest deadline of an in-flight request, including cancelled requests; None if no
+        request is in flight."""
         return max((entry.deadline for entry in self._queue), default=None)
 
     def overdue(self, now: float) -> str | None:
-        """Return the name of an overdue request; None if there is none."""
+        """Return the name of the first overdue request in the queue; None if none is overdue."""
         for entry in self._queue:
             if entry.deadline <= now:
                 return "SASL token" if entry.plan is None else entry.plan.name
         return None
 
     def overdue_tokens(self, now: float) -> list[T]:
-        """Return the tokens of overdue requests, except cancelled ones."""
+        """Return the tokens of overdue requests that are not cancelled."""
         return [
             entry.token for entry in self._queue if entry.deadline <= now and not entry.is_cancelled
         ]
 
     def tokens(self, *but: type[Request[Any]]) -> list[T]:
-        """Return the tokens of the in-flight requests, except cancelled ones and the classes in
+        """Return the tokens of in-flight requests, except of cancelled requests and of the classes
         `but`."""
         return [
             entry.token
@@ -347,7 +355,7 @@ class Exchange(Generic[T]):
         ]
 
     def drain(self) -> list[T]:
-        """Clear the queue; return the tokens of its requests, except cancelled ones."""
+        """Clear the queue; return the tokens of its requests that are not cancelled."""
         tokens = self.tokens()
         self._queue.clear()
         return tokens

@@ -1,8 +1,8 @@
 """Split a byte stream into Kafka's frames: a length (int32) and the content.
 
-Made for `asyncio.BufferedProtocol`: the socket reads into the buffer of this module. Small frames
-pass through one scratch buffer. A large frame gets a buffer of its own, after its length was
-checked, so that it is not copied again.
+Made for `asyncio.BufferedProtocol`: the event loop reads into a buffer of this module. Small frames
+pass through one scratch buffer. A large frame gets its own buffer, after its length was checked, so
+that the frame is not copied again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCRATCH_BYTES = 65536
 # An unfinished frame longer than this gets its own buffer.
 _LARGE = 8192
 
-# Beginnings of other protocols. As the length of a frame they are all above 300 MB.
+# First bytes of other protocols. As the length of a frame, each of them exceeds 300 MB.
 _FOREIGN = {
     b"\x15\x03": "it looks like a TLS alert: the port speaks TLS, use security_protocol SSL",
     b"\x16\x03": "it looks like a TLS handshake: the peer speaks TLS, this side does not",
@@ -35,9 +35,9 @@ _FOREIGN_FROM = 0x15030000
 
 
 class FrameReader:
-    """Splits bytes into frames: fill `get_buffer`, then call `advance` with the count.
+    """Splits bytes into frames: write bytes to `get_buffer()`, then call `advance` with the count.
 
-    After an error the stream cannot be read any further.
+    After an error the reader cannot be used any more.
 
     Args:
         max_frame_bytes: A longer frame raises KafkaProtocolError before memory is allocated.
@@ -47,7 +47,7 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
         self._scratch = bytearray(SCRATCH_BYTES)
         self._scratch_view = memoryview(self._scratch)
-        self._pending = 0  # bytes in scratch: the beginning of a frame
+        self._pending = 0  # number of bytes in the scratch buffer: the beginning of a frame
         self._frame: bytearray | None = None  # the large frame being read
         self._target = self._scratch_view
         self._filled = 0
@@ -57,7 +57,7 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return the buffer for the next bytes, never empty; `sizehint` is ignored."""
+        """Return the buffer for the next bytes, which is never empty; `sizehint` is ignored."""
         if self._frame is None:
             return self._scratch_view[self._pending :] if self._pending else self._scratch_view
         return self._target[self._filled :]
@@ -94,7 +94,7 @@ class FrameReader:
         return frames
 
     def _begin_large(self, size: int, start: int, end: int) -> None:
-        """Move the beginning of a large frame from the scratch buffer to its own."""
+        """Move the beginning of a large frame from the scratch buffer to a new buffer."""
         self._frame = mem.new_buffer(size)
         self._target = memoryview(self._frame)
         self._filled = end - start

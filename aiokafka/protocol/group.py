@@ -1,4 +1,4 @@
-"""Import path of aiokafka: the classic group protocol."""
+"""Import path of aiokafka: the requests of the classic group protocol."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

@@ -1,4 +1,4 @@
-"""Import path of aiokafka: brokers, topics and leaders."""
+"""Import path of aiokafka: the Metadata request."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

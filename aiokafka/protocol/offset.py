@@ -1,4 +1,4 @@
-"""Import path of aiokafka: offsets by timestamp."""
+"""Import path of aiokafka: the ListOffsets request, for offsets by timestamp."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

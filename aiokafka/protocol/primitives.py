@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def get_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits; return the value and the position after it.
 
-    Raises KafkaProtocolError if it is too long, IndexError if the buffer ends first.
+    Raises KafkaProtocolError if the varint is too long, IndexError if the buffer ends within it.
     """
     size = len(buffer)
     data = buffer
@@ -51,7 +51,7 @@ def put_uvarint(out: bytearray, value: int) -> None:
 def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
     """Skip a section of tagged fields that ends before `end`; return the position after it.
 
-    Raises KafkaProtocolError or IndexError if it does not end there.
+    Raises KafkaProtocolError or IndexError if the section does not end before `end`.
     """
     count, position = get_uvarint(buffer, position)
     if position > end or count > end - position:
@@ -71,11 +71,11 @@ def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
 
 @cache
 def packing(codes: str) -> struct.Struct:
-    """Return the packer and unpacker of these `struct` codes. There are few different ones."""
+    """Return the Struct of these codes. The cache is bounded: messages have few different codes."""
     return struct.Struct(">" + codes)
 
 
-# In any version: brokers close the connection when a string is longer.
+# The limit holds in all versions: brokers close the connection when a string is longer.
 _LONGEST_STRING = 0x7FFF
 
 
@@ -101,7 +101,10 @@ def as_uuid(value: bytes) -> bytes:
 
 
 def put_long_length(out: bytearray, length: int) -> None:
-    """Write the length, plus one, of a string of a flexible version."""
+    """Append `length`, the size of a string plus one, as flexible versions encode it.
+
+    Raises ValueError if the string is too long.
+    """
     if length > _LONGEST_STRING + 1:
         raise ValueError("too long a string")
     put_uvarint(out, length)
@@ -115,7 +118,7 @@ def unsupported(message: Struct, name: str, version: int) -> UnsupportedVersionE
 
 
 class Packers(dict[int, Any]):
-    """Packers of `n` integers, by `n`; only small ones are kept."""
+    """Packers of `n` integers, by `n`; only packers for `n` < 64 are kept."""
 
     def __init__(self, integer: str) -> None:
         self._integer = integer
@@ -141,7 +144,8 @@ def bad_value(path: str, value: int) -> KafkaProtocolError:
 
 
 class Unpackers(dict[int, Any]):
-    """Unpackers of `n` integers and what follows them, by `n`; only small ones are kept."""
+    """Unpackers of `n` integers and the fields `behind` them, by `n`; only unpackers for `n` < 64
+    are kept."""
 
     def __init__(self, integer: str, behind: str) -> None:
         self._integer = integer

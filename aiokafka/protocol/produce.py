@@ -1,4 +1,4 @@
-"""Import path of aiokafka: appending record batches."""
+"""Import path of aiokafka: the Produce request."""
 
 from aiokafka._upstream.requests import *
 from aiokafka._upstream.requests import __getattr__ as __getattr__

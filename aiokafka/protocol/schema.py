@@ -14,8 +14,8 @@ A message is a class, a field is an annotation, and one class covers every versi
         topic_data: list[TopicProduceData]
 
 Type checkers see ``acks: int``; `aiokafka.protocol.compiler` sees the wire type and writes the
-code that encodes and decodes each version. The class attribute is the default, so a field that a
-version lacks is still there to read. Modules with declarations must not postpone annotations.
+code that encodes and decodes each version. The default is a class attribute, so reading a field
+that a version lacks returns the default. Modules with declarations must not postpone annotations.
 """
 
 import types
@@ -47,10 +47,11 @@ else:
 _T = TypeVar("_T")
 
 ZERO_UUID: Final = bytes(16)
-"""The value for "no id": Kafka has no null UUID."""
+"""The UUID that means "no id": Kafka has no null UUID."""
 
 
-# Plain classes in this module: a NamedTuple takes ten times as long to create at import.
+# The classes of this module are plain classes: a NamedTuple takes ten times as long to create at
+# import.
 
 
 class Wire:
@@ -184,19 +185,22 @@ def field(
     """Describe a field beyond its type.
 
     Args:
-        versions: the message versions that have it.
-        default: its value where it is not given or the version lacks it. Without a default it must
-            be given.
-        nullable: the versions in which it may be None; by default all, if its type allows None.
-        tag: makes it a tagged field (KIP-482), sent only if it differs from its default.
-        ignorable: versions without the field drop a value silently, instead of refusing it.
-        secret: its value is left out of the ``repr``.
+        versions: The message versions that have the field.
+        default: The value if none is given, or if the version lacks the field. A field without a
+            default is required.
+        nullable: The versions in which the value may be None; by default all, if the type allows
+            None.
+        tag: Makes the field a tagged field (KIP-482), sent only if the value is not the default.
+        ignorable: Versions without the field drop a value silently, instead of raising
+            UnsupportedVersionError.
+        secret: The ``repr`` of messages does not contain the value.
     """
     return FieldSpec(versions, default, nullable, tag, ignorable, secret)
 
 
 class Type:
-    """A resolved wire type. Arrays have an `element`, structs have a class."""
+    """A resolved wire type. `element` is the type of an array's elements, `struct` the class of a
+    struct."""
 
     __slots__ = ("code", "element", "kind", "struct")
 
@@ -214,7 +218,7 @@ class Type:
 
 
 class Field:
-    """A resolved field."""
+    """A field of a message, resolved from its annotation and its FieldSpec."""
 
     __slots__ = (
         "default",
@@ -250,7 +254,7 @@ class Field:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Struct:
-    """A message, or a part of one: keyword-only constructor, compared by value.
+    """A message or a part of a message, with a keyword-only constructor and comparison by value.
 
     Values are not checked until the message is encoded. Unknown or missing keywords raise
     TypeError. Defaults that are lists or structs are shared: assign, do not mutate.
@@ -273,7 +277,7 @@ class Struct:
     def __init__(self, **values: Any) -> None:
         cls = type(self)
         if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
-            return  # such instances are the defaults of fields: made on import, seldom otherwise
+            return  # all defaults, as for defaults of fields: not worth compiling a constructor
         # The first call compiles a constructor for the class, which replaces this one.
         init = vars(cls).get("_init")
         if init is None:
@@ -359,7 +363,7 @@ def _resolve_fields(cls: type[Struct]) -> "list[Field]":
     found: dict[str, Field] = {}
     for owner in reversed(cls.__mro__):
         if not issubclass(owner, Struct) or owner.__module__ == __name__:
-            continue  # what is declared here are no fields
+            continue  # annotations in this module are not fields
         for name, annotation in get_annotations(owner).items():
             origin: Any = get_origin(annotation)
             if origin is ClassVar:
@@ -403,7 +407,7 @@ def _make_init(cls: type[Struct]) -> Any:
         value = f.name
         parameters.append(f.name if f.required else f"{f.name}=_{f.name}")
         if f.default is EMPTY:
-            # A new list for each message, because callers may append to it.
+            # Create a new list for each message, because callers may append to the list.
             value = f"[] if {f.name} is _{f.name} else {f.name}"
         scope[f"_{f.name}"] = f.default
         body.append(f"    self.{f.name} = {value}\n")

@@ -30,7 +30,7 @@ _KAFKA_0_9 = {
     16: (0, 0),  # ListGroups
 }
 
-# For each release, an API key and a version that it introduced.
+# For each release, an API key and a version of the API that the release introduced.
 _RELEASES = (
     ((2, 4, 0), 3, 9),  # Metadata
     ((2, 3, 0), 11, 5),  # JoinGroup
@@ -67,9 +67,10 @@ class BrokerVersions:
         return cls(_KAFKA_0_9)
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
-        """Return the newest common version, at most `max_version`.
+        """Return the newest version of `request`, at most `max_version`, that the client and the
+        broker support.
 
-        Raises UnsupportedVersionError, with both ranges, if there is none.
+        Raises UnsupportedVersionError, with both ranges, if there is no common version.
         """
         if max_version is None:
             version = self._picked.get(request)
@@ -91,12 +92,12 @@ class BrokerVersions:
         return (0, 9, 0)
 
     def has(self, request: type[Request[Any]]) -> bool:
-        """Return whether there is a common version of this request."""
+        """Return whether the client and the broker have a common version of `request`."""
         return self._newest_common(request, None) is not None
 
     @property
     def _is_kraft(self) -> bool:
-        """Whether the broker certainly runs in KRaft mode."""
+        """Whether the broker has an API that only exists in KRaft mode."""
         return not _ONLY_WITH_KRAFT.isdisjoint(self.api_versions)
 
     def _newest_common(self, request: type[Request[Any]], max_version: int | None) -> int | None:
@@ -155,7 +156,7 @@ _FIRST = """
 
 _OF_KRAFT = frozenset((55, 64, 71, 72, 74, 75, 80, 81))
 
-# Brokers with ZooKeeper had these APIs earlier than those with KRaft, which started with 2.8.
+# In ZooKeeper mode brokers had these APIs in earlier releases than in KRaft mode (since 2.8).
 _FIRST_WITH_KRAFT = """
 3.0    22 24 25 26 28 29 30 31 33 37 43 45 46 48 57
 3.5    50 51
@@ -175,7 +176,7 @@ _FIRST_RELEASES_WITH_KRAFT = _by_key(_FIRST_WITH_KRAFT)
 def first_release(api_key: int) -> str | None:
     """Return the first release with an API for clients, such as "2.3"; None if unknown.
 
-    Early access counts only if it could be enabled.
+    A release with early access to the API counts only if users could enable it.
     """
     release = _FIRST_RELEASES.get(api_key)
     return f"{release} with KRaft" if api_key in _OF_KRAFT else release

@@ -1,8 +1,8 @@
-"""Reads ranges of offsets to their end, as columns: for batch jobs.
+"""Ranges of offsets, read to their ends as columns: for batch jobs.
 
-`RangeReader` reads any number of partitions, each from one offset up to another, ahead of its
-caller and within a memory limit. It returns record sets, which are converted to columns without a
-Python object per record. A range ends at an offset, not after a number of records: compaction,
+`RangeReader` reads any number of partitions, each from a first offset up to an end offset, ahead of
+its caller and within a memory limit. It returns record sets, which are converted to columns without
+a Python object per record. A range ends at an offset, not after a number of records: compaction,
 transaction markers and aborted records leave gaps.
 """
 

@@ -89,10 +89,10 @@ __all__ = [
 class WaitingCallers:
     """Stops the timeout clocks of ranges while no caller waits for records.
 
-    A caller may process records for a long time. An outage that begins and ends meanwhile is no
-    reason to fail.
+    A caller may process records for a long time. An outage that begins and ends in this time must
+    not fail a range.
 
-    Owns: the number of waiting callers, and since when there is none.
+    Owns: the number of waiting callers, and the time since which no caller waits.
     """
 
     def __init__(self, states: Sequence[RangeState]) -> None:
@@ -127,13 +127,13 @@ _FIRST_WITHOUT_CREATION = 4  # earlier MetadataRequest versions may create the t
 
 
 class LeaderVotes:
-    """Asks several brokers who leads a partition, before a data loss is reported.
+    """Requests the leader of a partition from several brokers, before a data loss is reported.
 
-    1. A leader is partitioned off, and the other brokers elect another leader.
-    2. The former leader does not know, and still responds to Fetch, ListOffsets and Metadata
+    1. A leader is partitioned off, and another leader is elected.
+    2. The previous leader has not noticed, and still responds to Fetch, ListOffsets and Metadata
        requests, naming itself as the leader. Its log lacks the records sent to the new leader.
-    3. A client that is connected to the former leader only asks no other broker for metadata. So
-       this class does, and updates the client's metadata with newer leaders.
+    3. A client that is only connected to the previous leader requests metadata from no other
+       broker. So this class does, and updates the client's metadata with newer leaders.
 
     Owns: the running polls, and the result of the last poll by topic.
     """
@@ -147,13 +147,14 @@ class LeaderVotes:
         self._polled_at: dict[str, float] = {}
 
     def poll_soon(self, topic: str) -> None:
-        """Poll brokers about a topic in the background, unless that was done a moment ago."""
+        """Poll brokers about a topic in the background, unless the last poll is a few seconds old
+        at most."""
         if not self._is_younger(topic, _POLL_INTERVAL):
             self._poll(topic)
 
     async def confirm(self, tp: TopicPartition, leader: int | None) -> bool:
         """Return whether `leader` is the leader according to the client's metadata and, if there
-        are other brokers, to at least one of these and to all that respond."""
+        are other brokers, to all polled brokers that respond, which must be at least one."""
         if not self._is_younger(tp.topic, _VALID):
             await asyncio.wait([self._poll(tp.topic)])
         cluster = self._client.cluster
@@ -221,7 +222,7 @@ class LeaderVotes:
             one = [MetadataRequestTopic(name=topic)]
             request = MetadataRequest(topics=one, allow_auto_topic_creation=False)
         else:
-            # All topics: in version 0 an empty list.
+            # Request all topics: in version 0 by an empty list, later by None.
             request = MetadataRequest(topics=None if version else [])
         return await connection.request(request, version=version, timeout=limit)
 
@@ -232,7 +233,8 @@ _REFRESHES = 3  # metadata refreshes before a topic counts as deleted
 async def ask_bounds(
     client: AIOKafkaClient, state: RangeState, fenced_epochs: FencedEpochs
 ) -> tuple[int, int]:
-    """Return the first offset of the log and the one after the last. Raises the broker's error."""
+    """Return the first offset of the log and the offset after its last. Raises the error of the
+    broker or connection, and LeaderNotAvailableError without a known leader."""
     earliest = await _list_offset(client, state, fenced_epochs, EARLIEST)
     return earliest, await _list_offset(client, state, fenced_epochs, LATEST)
 
@@ -254,7 +256,7 @@ async def _list_offset(
     else:
         fenced_epochs.on_error(leader, tp, epoch, found)
     client.request_metadata(f"{state}: offsets were not found")
-    # A response without error and without offset gives no bound; it must not count as a loss of
+    # Raise an error for a response without an error and an offset: it must not count as a loss of
     # the whole range.
     error = UnknownError if isinstance(found, FoundOffset) else found
     raise for_partition(error, tp, "offset not found")
@@ -271,7 +273,7 @@ def retry_later(
 
 
 def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the topic id in the client's metadata differs from that of the range."""
+    """Return whether the topic's id in the client's metadata differs from the range's topic id."""
     known, wanted = client.cluster.topic_id(state.tp.topic), state.range.topic_id
     return None not in (known, wanted) and known != wanted
 
@@ -286,7 +288,7 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
 
 
 def has_another_leader(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Return whether the leader has changed since the last response with the log's end."""
+    """Return whether the leader is another broker than the one that last reported the log's end."""
     leader = client.cluster.leader_for_partition(state.tp)
     return leader is not None and leader not in (-1, state.end_source)
 
@@ -296,8 +298,8 @@ async def is_confirmed(
     state: RangeState,
     check: Callable[[AIOKafkaClient, RangeState], bool],
 ) -> bool | None:
-    """Return whether `check` is true after each of several metadata refreshes; None if no broker
-    responds. The client's metadata, or that of one broker, may be outdated."""
+    """Return whether `check` is true after each of several metadata refreshes, because the metadata
+    of the client or of one broker may be outdated. Return None if no broker responds."""
     for _ in range(_REFRESHES):
         if not await client.force_metadata_update():
             return None
@@ -318,7 +320,7 @@ _CHECK_INTERVAL = 1.0  # seconds between checks of deadlines and metadata
 
 
 class RangeReader:
-    """Reads ranges of partitions, any number of them at a time, to their ends.
+    """Reads any number of ranges of offsets to their ends, concurrently.
 
     ::
 
@@ -342,10 +344,10 @@ class RangeReader:
         min_bytes: Bytes that a broker waits for before it responds to a fetch.
         max_wait_ms: How long a broker waits for `min_bytes`.
         buffer_memory: Bytes fetched ahead, over all brokers.
-        timeout_ms: How long a range may make no progress while a caller waits.
+        timeout_ms: Longest time without progress of a range while a caller waits.
         check_crcs: Check the checksum of every batch.
-        sizes: Sizes learned by other readers of the same topics. Without, the first fetch of a
-            range is small.
+        sizes: Record sizes shared with other readers of the same topics. Without known sizes, the
+            first fetch of a range is small.
 
     Raises TypeError or ValueError for an invalid limit or range. Sizes are integers of at least 1
     (`min_bytes`: 0), times numbers of milliseconds of at least 0.
@@ -428,14 +430,14 @@ class RangeReader:
             self._arrived.clear()
             self._wake.set()
             await self._callers.wait(self._arrived)
-        # Another call may have returned a record set while this one waited.
+        # Release again: another call may have returned a record set while this call waited.
         self._release()
         records, self._current = self._ready.popleft()
         return records
 
     async def close(self) -> None:
-        """End all tasks and drop unread record sets; `next()` raises from now on. May be called
-        repeatedly."""
+        """End all tasks and drop unread record sets. Later calls of `next()` raise
+        IllegalStateError, or the earlier failure. May be called repeatedly."""
         self._fail(IllegalStateError("the RangeReader is closed"))
         self._client.cluster.remove_listener(self._on_metadata)
         self._ready.clear()
@@ -462,7 +464,8 @@ class RangeReader:
         return all(state.phase is RangePhase.DONE for state in self._states)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop fetching. `next()` raises this error after it has returned all fetched records."""
+        """Stop fetching. `next()` raises the first error given to this method, after it has
+        returned all fetched record sets."""
         if self._failure is None:
             self._failure = error
         self._arrived.set()
@@ -491,8 +494,8 @@ class RangeReader:
         return min([_CHECK_INTERVAL, *retries])
 
     def _launch(self, now: float) -> None:
-        """Start a fetch to every leader without one in flight, if the buffer memory has space for
-        the response."""
+        """Start a fetch to every leader without an in-flight fetch, if the buffer memory has space
+        for the response."""
         by_leader = self._by_leader(now)
         if not by_leader:
             return
@@ -504,7 +507,7 @@ class RangeReader:
             if node_id in self._busy:
                 continue
             if self._pinned[node_id] + size > max(share, size):
-                # These wait for the caller, so their timeout clocks start again.
+                # Restart the timeout clocks of these partitions: they wait for the caller.
                 full = {state.tp for state in states}
                 for state in self._states:
                     if state.tp in full:
@@ -516,7 +519,8 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Return the ranges to fetch by leader, one per partition; those served last come last."""
+        """Return the ranges to fetch by leader, one per partition. The ranges that were served last
+        come last."""
         by_leader: dict[int, list[RangeState]] = {}
         taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
@@ -562,7 +566,7 @@ class RangeReader:
 
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
-        # A larger response would be refused, and the connection closed.
+        # The client would refuse a larger response and close the connection.
         fits = max_record_bytes(self._client.config.max_response_bytes, len(states))
         size = max(1, min(size, fits))
         limit = min(size, limits.max_partition_bytes)
@@ -656,7 +660,7 @@ class RangeReader:
             retry_later(self._client, state, error, self._loop.time())
 
     def _take_in(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
-        """Queue the records of the range, and move its position behind them."""
+        """Queue the fetched records, and move the position of the range behind them."""
         scan = answer.scan
         if scan.end < 0:
             self._fail(no_batch(state, answer))
@@ -707,7 +711,7 @@ class RangeReader:
         elif state.position > latest and await self._votes.confirm(state.tp, leader):
             self._lose(state, LossKind.TRUNCATION, wanted.until, self._loop.time())
         else:
-            # The leader has caught up meanwhile, or has changed.
+            # The leader has caught up or changed since the error.
             state.postpone(self._loop.time(), f"the log has offsets {earliest} to {latest - 1}")
         self._wake.set()
 
@@ -722,8 +726,8 @@ class RangeReader:
         self._wake.set()
 
     async def _check_late(self, state: RangeState) -> None:
-        """Find out why a range made no progress: the partition may be deleted, or its log
-        truncated."""
+        """Handle a range without progress for `timeout_ms`: report a data loss if the partition was
+        deleted or its log truncated, restart the clock after a leader change, or fail."""
         kind = None
         if is_missing(self._client, state) and await is_confirmed(self._client, state, is_missing):
             kind = LossKind.DELETED
@@ -732,7 +736,7 @@ class RangeReader:
         if kind is not None:
             self._lose(state, kind, state.range.until, self._loop.time())
         elif state.ends_early and has_another_leader(self._client, state):
-            # The new leader was not asked yet.
+            # The new leader has not been sent a fetch yet.
             state.restart_clock(self._loop.time())
         else:
             self._fail(state.late(self._limits.timeout))

@@ -56,16 +56,17 @@ class PartitionRange(NamedTuple):
 
 
 class LossKind(enum.Enum):
-    """Why records of a range are gone."""
+    """Why records of a range are lost."""
 
     RETENTION = "retention"
-    """The log begins later now: records were removed by retention or deleted."""
+    """The log begins at a later offset now: its first records were removed by retention or
+    deleted."""
 
     TRUNCATION = "truncation"
     """The log ends earlier than before: replicas were lost, or the topic was created again."""
 
     NEW_TOPIC = "new topic"
-    """The topic was deleted, and another one was created with its name."""
+    """The topic was deleted, and another topic was created with its name."""
 
     DELETED = "deleted"
     """The topic was deleted, or created again with fewer partitions."""
@@ -104,7 +105,7 @@ class DataLossError(KafkaError):
 
 
 class RangePhase(enum.Enum):
-    """Whether a request for a range is in flight."""
+    """Whether a range is complete, and which kind of request for it is in flight."""
 
     IDLE = "idle"
     FETCHING = "fetching"
@@ -127,9 +128,10 @@ class RangeState:
     - `high_watermark`: the end of the log, from the last response of the broker `end_source`.
     - `since`: the loop time of the last progress.
     - `reason`: the last failure.
-    - `turn`: grows when the range is served.
-    - `size`: how much to request.
-    - `metadata`: the partition's metadata when it was last considered for a fetch.
+    - `turn`: number of the last response with records of the range; ranges with the lowest come
+      first.
+    - `size`: the size of the next fetch.
+    - `metadata`: the partition's metadata when a fetch of the range was last considered.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class RangeState:
 
     @property
     def left(self) -> int:
-        """Number of unread offsets of the range."""
+        """Number of offsets of the range that are not fetched yet."""
         return self.range.until - self.position
 
     @property
@@ -174,7 +176,8 @@ class RangeState:
         self.phase = phase
 
     def moved(self, position: int, now: float) -> None:
-        """Move the position: everything before was fetched, or is lost. Both is progress."""
+        """Move the position after records were fetched or lost, and reset the timeout clock and the
+        backoff."""
         self.position = position
         self.since = now
         self.reason = ""
@@ -188,8 +191,8 @@ class RangeState:
         return self._backoff.failures
 
     def is_due(self, now: float, cluster: ClusterMetadata) -> bool:
-        """Return whether to fetch the range: its backoff has ended, or the leader has changed since
-        the failure."""
+        """Return whether to fetch the range: its backoff has ended, or the partition has another
+        leader since the failure."""
         if self.retry_at <= now:
             return True
         info, before = cluster.partition(self.tp), self.metadata
@@ -200,7 +203,7 @@ class RangeState:
         return info.epoch < 0 and info.leader != before.leader
 
     def end_wait(self, now: float) -> None:
-        """End the backoff, since the range is fetched now."""
+        """End the backoff, because the range is fetched now."""
         if self.retry_at > now:
             self._prompts += 1
         self.retry_at = 0.0
@@ -247,7 +250,7 @@ def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
 
 
 class Rows(NamedTuple):
-    """The first `size` rows of `columns`; further rows are after the end of the range."""
+    """The first `size` rows of `columns`. Ignore further rows, which are after the range's end."""
 
     columns: Columns
     size: int
@@ -256,7 +259,7 @@ class Rows(NamedTuple):
 class RecordSet:
     """Records of one partition in the order of their offsets.
 
-    Any thread may read it, one at a time.
+    Any thread may read the record set, but only one thread at a time.
     """
 
     def __init__(self, wanted: PartitionRange, reader: ColumnReader) -> None:
@@ -290,7 +293,8 @@ class RecordSet:
 
 
 class PinnedResponse:
-    """The memory of one response, which is in use until its last record set was read."""
+    """The memory of one response, which is in use until its last record set was read. `unread`
+    counts the record sets."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -349,7 +353,7 @@ class RangeLimits(NamedTuple):
         buffer_memory: int,
         timeout_ms: float,
     ) -> Self:
-        """Return the checked limits. Raises TypeError or ValueError for an invalid one."""
+        """Return the limits. Raises TypeError or ValueError for an invalid limit."""
         return cls(
             check(Number(1), "max_bytes", max_bytes),
             check(Number(1), "max_partition_bytes", max_partition_bytes),
@@ -361,7 +365,7 @@ class RangeLimits(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Sizes in bytes, per offset and per batch."""
+    """The average bytes per offset, and the size of a batch in bytes."""
 
     per_offset: float
     batch: int
@@ -382,7 +386,7 @@ class OffsetSizes:
         return self._topics.get(topic)
 
     def learn(self, topic: str, seen: _Seen) -> None:
-        """Store the sizes of a topic. If there are too many topics, drop the oldest."""
+        """Store the sizes of a topic. With too many topics, drop the topic stored longest ago."""
         self._topics.pop(topic, None)
         self._topics[topic] = seen
         if len(self._topics) > _MOST_TOPICS:
@@ -400,7 +404,7 @@ class FetchSize:
         self._asked = 0
 
     def ask(self, offsets: int, limit: int) -> int:
-        """Return how many bytes to request for so many offsets, at most `limit`."""
+        """Return how many bytes to request for this number of offsets, at most `limit`."""
         self._asked = max(1, min(limit, max(self._lowest, self._wanted(offsets))))
         return self._asked
 
@@ -409,22 +413,23 @@ class FetchSize:
         if seen is None:
             return max(_LEAST, min(_FIRST, int(offsets * _FIRST_GUESS)))
         wanted = int(offsets * seen.per_offset * _SPARE)
-        # Brokers send whole batches, and a range ends within one.
+        # Brokers send whole batches, and a range may end within a batch.
         batches = seen.batch
         if self._seen is None:
-            # The first fetch may start inside a batch; later ones start at a batch.
+            # The first fetch may start inside a batch; later fetches start at a batch.
             batches += min(seen.batch, wanted) // 2
         return wanted + batches
 
     def served(self, nbytes: int, offsets: int, batch: int) -> None:
-        """Learn from a response: `nbytes` for `offsets`, `batch` bytes of the first batch."""
-        # At least one batch fitted, so the next fetch need not be doubled.
+        """Store the sizes of a response: `nbytes` for `offsets`, and its first batch of `batch`."""
+        # At least one batch fitted, so do not double the next fetch.
         self._lowest = 0
         if nbytes and offsets > 0:
             self._seen = _Seen(nbytes / offsets, batch)
             self._sizes.learn(self._topic, self._seen)
 
     def too_small(self, limit: int) -> bool:
-        """Double the next fetch, as no batch fitted; return whether `limit` permits that."""
+        """Double the size of the next fetch, because no batch fitted. Return False if the last size
+        was `limit` already."""
         self._lowest = 2 * self._asked
         return self._asked < limit

@@ -1,4 +1,4 @@
-"""Records between bytes and objects: batches, message sets, columns, codecs. Pure, no I/O."""
+"""Encode and decode records: batches, message sets, columns, compression codecs. No I/O."""
 
 from __future__ import annotations
 

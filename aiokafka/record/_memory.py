@@ -1,7 +1,7 @@
 """Operations on raw memory for the record modules.
 
-Compiled modules use the C forms of the same names in `_native.pxd`; these functions define what
-they do. Only `varint` checks bounds; for the others the caller does.
+Compiled modules use C functions of the same names in `_native.pxd`, which do the same. Only
+`varint` checks bounds; callers of the other functions have to check them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _from_bytes = int.from_bytes
 
 
 def source(view: memoryview) -> memoryview:
-    """Return the address of a contiguous view, which must outlive it."""
+    """Return the address of a contiguous view, which must outlive the address."""
     return view
 
 
@@ -68,17 +68,20 @@ def text(data: Buffer, start: int, stop: int) -> str:
 
 
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
-    """Do the same as `text`, but return `previous` if it is equal: comparing costs less."""
+    """Return the same as `text`. The C form returns `previous` if that is equal, which is faster
+    than to create a string."""
     return text(data, start, stop)
 
 
 def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> bytes:
-    """Do the same as `cut`, but return `previous` if it is equal: comparing costs less."""
+    """Return the same as `cut`. The C form returns `previous` if that is equal, which is faster
+    than to create bytes."""
     return cut(data, start, stop)
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Exclude a tuple of strings, bytes and such tuples from garbage collection, and return it."""
+    """Exclude `items`, a tuple of strings, bytes, None and similar tuples, from garbage collection,
+    and return it."""
     return items
 
 
@@ -106,7 +109,7 @@ def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     """Return the zigzag varint of up to 64 bits at `at`, and the position after it.
 
     The position is -1 if the varint does not end before `end`, has more than 64 bits, or `at` is
-    -1. So several varints can be read in a row and checked once.
+    -1. A caller can read several varints in a row and check only the last position.
     """
     if at < 0 or at >= end:
         return 0, -1
@@ -143,7 +146,7 @@ def get_i64(data: Buffer, index: int) -> int:
 
 
 def murmur2(data: Buffer, at: int, size: int) -> int:
-    """Return Java's hash of `size` bytes at `at`, which chooses the partition of a key."""
+    """Return the Java client's murmur2 hash of `size` bytes at `at`, for the partition of a key."""
     return murmur2_of(data[at : at + size])
 
 

@@ -26,16 +26,16 @@ _CRC_START = 21
 _LOG_OVERHEAD = 12
 _TRANSACTIONAL = 0x10
 _MAX_SIZE = 0x7FFFFFFF
-_MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # its distance from -1 is still an int64
+_MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFE  # the difference to a timestamp of -1 is still an int64
 _FIRST_CAPACITY = 2048
 
 
 class RecordBatchBuilder:
     """Builds one batch from records.
 
-    `compression` is the number of a codec, `level` its level (None: the default). `append` keeps
-    the batch within `size_limit` bytes, uncompressed and with the header. `size` is the number of
-    bytes so far, `record_count` the number of records.
+    `compression` is the number of a codec, `level` its level (None: the default). `size_limit`
+    limits the size of the uncompressed batch with its header; only the first record may exceed the
+    limit. `size` is the number of bytes so far, `record_count` the number of records.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RecordBatchBuilder:
         self._identity: tuple[int, int, int, bool] | None = None
 
     def raise_limit(self, size_limit: int) -> None:
-        """Raise the size limit to `size_limit` bytes."""
+        """Raise the size limit to `size_limit` bytes; a lower value has no effect."""
         self.size_limit = max(self.size_limit, size_limit)
 
     def append(
@@ -68,8 +68,9 @@ class RecordBatchBuilder:
     ) -> int:
         """Add a record; return its offset in the batch, or -1 if it does not fit.
 
-        The first record always fits. `timestamp` is in milliseconds since 1970. Raises TypeError
-        for a key, value or header of another type, IllegalStateError once the batch is built.
+        The first record always fits. `timestamp` is in milliseconds since 1970. Raises ValueError
+        for an invalid timestamp, TypeError for a key, value or header of a wrong type,
+        IllegalStateError once the batch is built.
         """
         if timestamp < -1 or timestamp > _MAX_TIMESTAMP:
             raise ValueError(f"timestamp must be an int64 that is not negative, not {timestamp}")
@@ -84,7 +85,7 @@ class RecordBatchBuilder:
                 pairs = _plain_headers(pairs)
                 extra = _headers_size(pairs)
         # Code of the caller, such as a generator of headers, may have run above and used this
-        # builder. None runs below, so the sizes match the bytes that are written.
+        # builder. Below, no code of the caller runs, so the sizes match the bytes that are written.
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
         delta = timestamp - self.first_timestamp if self.record_count else 0
@@ -138,7 +139,7 @@ class RecordBatchBuilder:
             self._grow(size)
         out = mem.target(self._buffer)
         at = mem.put_varint(out, self.size, body)
-        out[at] = 0  # attributes of a record: none are defined
+        out[at] = 0  # record attributes: Kafka defines none
         at = mem.put_varint(out, at + 1, delta)
         at = mem.put_varint(out, at, self.record_count)
         at = rows._keys.put(row, out, at)
@@ -157,7 +158,7 @@ class RecordBatchBuilder:
     ) -> None:
         out = mem.target(self._buffer)
         at = mem.put_varint(out, self.size, body)
-        out[at] = 0  # attributes of a record: none are defined
+        out[at] = 0  # record attributes: Kafka defines none
         at = mem.put_varint(out, at + 1, delta)
         at = mem.put_varint(out, at, self.record_count)
         at = _put_field(out, at, key)
@@ -184,11 +185,11 @@ class RecordBatchBuilder:
                 f"a batch of {size} bytes is more than Kafka has room for"
             )
         if type(self._buffer) is not bytearray:
-            # A compiled object created without __init__ gets here.
+            # A compiled object has no buffer if it was created without __init__.
             raise TypeError("the builder was not initialised: __init__ was not called")
         capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
-        # Resizing fails without memory, or while a view of the buffer exists. Set the capacity
-        # after it: compiled code writes unchecked within the capacity.
+        # Set the capacity only after the resize, which raises without memory, or while a view of
+        # the buffer exists: compiled code writes unchecked within the capacity.
         mem.resize(self._buffer, capacity)
         self._capacity = capacity
 
@@ -206,8 +207,8 @@ class RecordBatchBuilder:
     ) -> memoryview:
         """Return the batch as bytes.
 
-        The first call completes and compresses it. Later calls may change the producer id, epoch
-        and sequence number, in a new copy.
+        The first call compresses the batch and closes it to new records. A later call with another
+        producer id, epoch, sequence number or transactional flag returns a changed copy.
         """
         if not self.record_count:
             raise IllegalStateError("a batch without records cannot be built")
@@ -277,7 +278,8 @@ def _put_field(out: Any, at: int, data: bytes | None) -> int:
 
 
 def _headers_size(headers: Any) -> int:
-    """Return the size of the headers and their count; -1 if they are not plain tuples."""
+    """Return the encoded size of the headers with their count; -1 if a header is not a tuple of str
+    and bytes or None."""
     size = mem.varint_size(len(headers))
     for header in headers:
         if type(header) is not tuple or len(header) != 2:

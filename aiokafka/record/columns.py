@@ -17,22 +17,22 @@ from aiokafka.record.cursor import BatchCursor
 __all__ = ["BinaryColumn", "ColumnReader", "Columns", "HeaderColumn", "read_columns"]
 
 _ALL = 0x7FFFFFFF
-_MAX_DATA = 0x7FFFFFFF  # what int32 offsets can address
+_MAX_DATA = 0x7FFFFFFF  # the maximum int32 offset
 _MAX_OUTLOOK = 64 * 1024 * 1024
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
 
 
 class BinaryColumn(NamedTuple):
-    """Byte strings, one after the other: number `i` is `data[offsets[i]:offsets[i + 1]]`."""
+    """Concatenated byte strings: row `i` is `data[offsets[i]:offsets[i + 1]]`."""
 
     offsets: bytearray
-    """int32, one more than there are rows."""
+    """int32 array, with one element more than rows."""
 
     data: bytearray
 
     validity: bytearray | None
-    """One bit per row, unset if the row is None; None if no row is."""
+    """One bit per row, unset if the row is null; None if no row is null."""
 
     null_count: int
 
@@ -41,24 +41,25 @@ class HeaderColumn(NamedTuple):
     """The headers of row `i` are the names and values from `offsets[i]` to `offsets[i + 1]`."""
 
     offsets: bytearray
-    """int32, one more than there are rows."""
+    """int32 array, with one element more than rows."""
 
     names: BinaryColumn
     values: BinaryColumn
 
 
 class Columns(NamedTuple):
-    """Records as columns. `position` is the offset to continue at."""
+    """Records as columns. `position` is the offset at which the next read continues."""
 
     rows: int
     offsets: bytearray
-    """int64"""
+    """int64 array of the record offsets."""
 
     timestamps: bytearray
-    """int64, milliseconds since 1970 (UTC); -1 in a log without timestamps."""
+    """int64 array of milliseconds since 1970 (UTC); -1 in a log without timestamps."""
 
     timestamp_types: bytearray
-    """int8: 0 for the producer's time, 1 for the time of the append, -1 without a time."""
+    """int8 array: 0 for the producer's time, 1 for the time of the append, -1 without a
+    timestamp."""
 
     keys: BinaryColumn
     values: BinaryColumn
@@ -89,8 +90,8 @@ class BinaryBuilder:
         self._bits_at = mem.target(self._validity)
 
     def reserve(self, rows: int, size: int, outlook: int) -> None:
-        """Reserve memory for `rows` more rows with `size` bytes in total, and up to `outlook`
-        more."""
+        """Reserve memory for `rows` more rows with `size` bytes in total. If the data buffer has to
+        grow, add about `outlook` bytes for later rows."""
         self._reserve_rows(self.count + rows)
         size += self.size
         if size > len(self._data):
@@ -104,7 +105,7 @@ class BinaryBuilder:
         room = max(rows, 2 * self._room)
         mem.resize(self._offsets, 4 * (room + 1))
         mem.resize(self._validity, (room + 7) // 8)
-        # After the resize, which may fail.
+        # Set `_room` only after the resizes, which may raise.
         self._room = room
         self._aim()
         bits = self._bits_at
@@ -185,10 +186,10 @@ class ColumnReader(BatchCursor):
         self._contents = BinaryBuilder()
 
     def read(self, max_rows: int | None = None) -> Columns:
-        """Return up to `max_rows` records; none only at the end of the record set.
+        """Return up to `max_rows` records; no records only at the end of the record set.
 
-        Returns fewer before a corrupt batch, for which the next call raises CorruptRecordError, and
-        where a column would exceed 2 GiB.
+        Returns fewer records before a corrupt batch, for which the next call raises
+        CorruptRecordError, and before a batch with which a column would exceed 2 GiB.
         """
         limit = _ALL if max_rows is None else max_rows
         self._mark()
@@ -214,12 +215,13 @@ class ColumnReader(BatchCursor):
         try:
             return self._finish()
         except BaseException:
-            # As above, without memory for the rows.
+            # The caller does not get these rows either, for example after a MemoryError.
             self._return()
             raise
 
     def _reserve(self, limit: int) -> bool:
-        """Reserve memory for the rest of the batch; return False if it exceeds int32 offsets."""
+        """Reserve memory for the rest of the batch; return False if a column would exceed int32
+        offsets."""
         size = self._rest_size()
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False
@@ -247,8 +249,8 @@ class ColumnReader(BatchCursor):
     def _outlook(self, size: int, rows: int) -> int:
         """Estimate the size of up to `rows` rows after this batch from the rest of this batch.
 
-        Growing in steps costs copies. Reserving too much costs as well: the first write to fresh
-        memory is slow.
+        Too little reserved memory costs copies when the buffer grows. Too much is slow as well:
+        the first write to new memory costs time.
         """
         batch = self._batch
         if batch is None:
@@ -408,9 +410,9 @@ def read_columns(
 ) -> Columns:
     """Return up to `max_rows` records of a fetched record set, from `position` on, as columns.
 
-    `aborted` are the (producer id, first offset) pairs of the Fetch response, used when
-    `read_committed`. Control batches are left out. Raises CorruptRecordError if a corrupt batch
-    comes first; after good records, the columns end before it.
+    `aborted` are the (producer id, first offset) pairs of the Fetch response, used with
+    `read_committed`. Control batches are skipped. Raises CorruptRecordError if the first batch is
+    corrupt; the columns end before a later corrupt batch.
     """
     reader = ColumnReader(
         buffer,

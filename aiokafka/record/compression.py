@@ -117,7 +117,8 @@ def _module(codec: int) -> Any:
 
 
 def check_level(codec: int, level: int | None) -> None:
-    """Raise ValueError if the codec does not have this level; None is the default level."""
+    """Raise ValueError if the codec does not support `level`. None, the default level, is always
+    valid."""
     if level is None:
         return
     limits = _LEVELS.get(codec)
@@ -150,12 +151,13 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy(data: Buffer, level: int | None) -> bytes:
-    # In the framing of snappy-java, which the Java client writes and every client reads.
+    # Use the framing of snappy-java, which the Java client writes and every client reads.
     return compress_snappy(data, XERIAL_BLOCK)
 
 
 def compress_snappy(data: Buffer, block_size: int | None) -> bytes:
-    """Compress in blocks of `block_size` bytes, framed as by snappy-java; None: one bare block."""
+    """Compress in blocks of `block_size` bytes with the framing of snappy-java; None: one block
+    without framing."""
     snappy_block = _module(SNAPPY).compress
     if block_size is None:
         return bytes(snappy_block(bytes(data)))
@@ -199,7 +201,7 @@ _COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
     """Decompress `data` to at most `limit` bytes.
 
-    Raises CorruptRecordError for damaged or incomplete data, and beyond the limit.
+    Raises CorruptRecordError for damaged or incomplete data, and for data that exceeds `limit`.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -209,7 +211,7 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_B
         return decompressor(module, data, limit)
     except (CorruptRecordError, MemoryError):
         raise
-    except Exception as error:  # each package has exceptions of its own
+    except Exception as error:  # each codec package has its own exception classes
         raise CorruptRecordError(f"{_NAMES[codec]} cannot decompress the batch: {error}") from error
 
 
@@ -257,7 +259,7 @@ def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]
             if room < 0:
                 raise _too_large(GZIP, limit)
             at += len(piece) - len(stream.unused_data)
-            # Larger pieces within a long member, for fewer calls.
+            # Pass larger pieces of a long member, for fewer calls.
             size = min(2 * size, _LARGE_PIECE)
             yield part
 
@@ -270,8 +272,8 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
     at, end, room = len(_XERIAL_HEADER), len(view), limit
     if end < at:
         raise _incomplete(SNAPPY)
-    # As in snappy-java: streams may be concatenated, and a remainder shorter than a size is
-    # ignored.
+    # As in snappy-java, streams may be concatenated, and a remainder of fewer than 4 bytes (the
+    # size of a block) is ignored.
     while end - at >= 4:
         if bytes(view[at : at + 8]) == _XERIAL_HEADER[:8]:
             at += len(_XERIAL_HEADER)
@@ -289,7 +291,7 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
-    # A block starts with its unpacked size, which the package allocates at once.
+    # A block starts with its unpacked size, and the package allocates that much memory at once.
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -323,7 +325,8 @@ def _unlz4(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _lz4_content_size(data: Buffer) -> int:
-    """Return the unpacked size in the frame header, which the package allocates; 0 without one."""
+    """Return the unpacked size from the frame header, which the package allocates; 0 if the header
+    has none."""
     if len(data) < 14 or not data[4] & 0x08:
         return 0
     return int.from_bytes(data[6:14], "little")
@@ -341,24 +344,24 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
         try:
             unpacked: bytes = decompressor.decompress(data, allow_extra_data=False)
         except module.ZstdError:
-            pass  # Other frames follow, each with a size of its own, or the data is damaged.
+            pass  # Another frame follows, or the data is damaged; the stream below finds out.
         else:
             return unpacked
-    # The size is missing (streams of Java) or too large to trust.
+    # The header has no size (as written by Java's stream), or an implausibly large one.
     return _unzstd_stream(decompressor, data, limit)
 
 
 def _unzstd_stream(decompressor: Any, data: Buffer, limit: int) -> bytes:
     parts = []
     room = limit
-    while data:  # one frame after the other
+    while data:  # for each frame
         stream = decompressor.decompressobj()
         at = 0
         while not stream.eof:
             if at >= len(data):
                 raise _incomplete(ZSTD)
-            # Four bytes can produce a block of 128 KiB: feed at most what produces about `room`
-            # bytes.
+            # Four bytes can unpack to a block of 128 KiB, so pass only as many bytes as can unpack
+            # to about `room` bytes.
             piece = data[at : at + max(64, room >> 15)]
             at += len(piece)
             part = stream.decompress(piece)

@@ -33,7 +33,7 @@ def read_records(
     )
     records: list[ConsumerRecord[Any, Any]] = reader.take(_ALL)
     if not reader.exhausted:
-        # The reader stopped before a bad record, and raises for it now.
+        # The reader stopped before a corrupt record, and raises its error in this call.
         reader.take(_ALL)
     return records
 
@@ -44,7 +44,7 @@ def down_convert(
     """Convert a built magic 2 batch to a message set of magic 0 or 1, for brokers before Kafka
     0.11.
 
-    Raises IllegalArgumentError for records with headers, which these formats do not have.
+    Raises IllegalArgumentError for records with headers, which magic 0 and 1 do not support.
     """
     from aiokafka.record.legacy import build_message_set  # for brokers before Kafka 0.11
 

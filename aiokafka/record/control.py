@@ -31,7 +31,7 @@ class ControlRecord(NamedTuple):
         """Parse the record of a control batch.
 
         Later versions may append fields to key and value (KIP-98), which are ignored. Raises
-        CorruptRecordError if the record is no marker.
+        CorruptRecordError if the key is missing or too short.
         """
         if key is None or len(key) < _KEY.size:
             raise CorruptRecordError(f"a control record has the key {key!r}")
@@ -44,9 +44,10 @@ class ControlRecord(NamedTuple):
 def first_key(
     batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> bytes | None:
-    """Return the key of the first record of a magic 2 batch. Raises CorruptRecordError.
+    """Return the key of the first record of a magic 2 batch; None for a null key.
 
-    A control batch has one record. The bytes after its key are not checked.
+    A control batch has one record. The bytes after its key are not checked. Raises
+    CorruptRecordError for an invalid record.
     """
     payload = batch.payload(max_decompressed_bytes)
     end = len(payload)
@@ -54,7 +55,7 @@ def first_key(
     if at < 0 or size < 0 or size > end - at:
         raise _corrupt(batch, "the length of a record")
     end = at + size
-    # After the attributes: deltas of timestamp and offset, then the size of the key.
+    # Skip the attributes, the timestamp delta and the offset delta; then read the key's size.
     _, at = mem.varint(payload, at + 1, end)
     _, at = mem.varint(payload, at, end)
     size, at = mem.varint(payload, at, end)

@@ -1,3 +1,3 @@
-"""Import path of aiokafka: what the key of a transaction's marker says."""
+"""Import path of aiokafka: control records, the transaction markers."""
 
 from aiokafka._upstream.records import *

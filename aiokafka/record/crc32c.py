@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli), the checksum of record batches since Kafka 0.11.
 
-The `crc32c` package uses a processor instruction. Without it a table computes the same, slowly.
+The `crc32c` package uses a processor instruction. Without the package, a slow lookup table is used.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int
 def _native() -> Callable[..., int] | None:
     """Return the function of the `crc32c` package, None if it is not available.
 
-    Loads the extension module without the package around it, which would import a command line and
-    package metadata: more time than all other imports of a client.
+    Loads the package's extension module without its `__init__`, which would import a command line
+    and package metadata and take longer than all other imports of a client.
     """
     package = PathFinder.find_spec("crc32c")
     if package is None:
@@ -53,7 +53,7 @@ def _native() -> Callable[..., int] | None:
             found: Callable[..., int] = module.crc32c
         else:
             from crc32c import crc32c as found
-    except (ImportError, AttributeError):  # a build for another platform, or of another make
+    except (ImportError, AttributeError):  # built for another platform, or another package
         return None
     return found
 

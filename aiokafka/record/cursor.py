@@ -22,11 +22,11 @@ _NO_PRODUCERS: set[int] = set()
 
 
 class BatchCursor:
-    """A position in a record set, between batches or in one.
+    """A position in a record set: between two batches, or inside a batch.
 
     `position` is the offset of the next record for the caller. Skips batches below the position,
     control batches, batches without records and, with read_committed, aborted batches. The position
-    moves past the offsets of these and of compacted records.
+    moves past the offsets of skipped batches and of compacted records.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class BatchCursor:
         self._mark()
 
     def go_to(self, offset: int) -> bool:
-        """Move the position forward to `offset`; return whether it moved.
+        """Move the position forward to `offset` and return True.
 
-        It does not while transactions are being aborted, because their end markers would be
-        skipped.
+        Returns False and does not move if the record set has aborted transactions, because moving
+        would skip their end markers.
         """
         if self._aborted:
             return False
@@ -73,7 +73,7 @@ class BatchCursor:
         return True
 
     def _mark(self) -> None:
-        """Save this place for `_return`."""
+        """Save the current place for `_return`, and reset `unpacked`."""
         self.unpacked = 0
         self._marked_position = self.position
         self._marked_next = self._next
@@ -82,9 +82,9 @@ class BatchCursor:
         self._marked_aborting = set(self._aborting) if self._aborting else _NO_PRODUCERS
 
     def _return(self) -> None:
-        """Return to the mark: to its batch and its aborting transactions.
+        """Go back to the marked place, with its position and its set of aborting producers.
 
-        These could not be determined again, because batches below the position are skipped unread.
+        The set cannot be computed again, because batches below the position are skipped unread.
         """
         self.position = self._marked_position
         self._next = self._marked_next
@@ -95,7 +95,7 @@ class BatchCursor:
         self._leave()
 
     def _leave(self) -> None:
-        """Leave the current batch."""
+        """Reset the place inside a batch; `_batch` stays."""
         self._payload: memoryview | None = None
         self._messages: list[LegacyRecord] | None = None
         self._left = 0
@@ -107,8 +107,8 @@ class BatchCursor:
     def _find(self) -> bool:
         """Move to the next batch with records to return; return False at the end of the set.
 
-        Leaves the batch in `_batch`, not yet checked or decompressed. The place does not change
-        when this raises.
+        Sets `_batch`, which is not yet checked or decompressed. When this raises, the place is
+        before the batch that caused the error.
         """
         if self._batch is not None:
             return True
@@ -151,7 +151,7 @@ class BatchCursor:
         """Add the producers whose aborted transactions start at or before `last_offset`."""
         while self._aborted_seen < len(self._aborted):
             producer_id, first_offset = self._aborted[self._aborted_seen]
-            # Earlier records of the producer belong to another transaction.
+            # Records of the producer before `first_offset` belong to another transaction.
             if first_offset > last_offset:
                 return
             self._aborting.add(producer_id)
@@ -166,9 +166,9 @@ class BatchCursor:
     # -- within a batch
 
     def _enter(self) -> bool:
-        """Enter the next batch with records to decode; return False at the end.
+        """Enter the next batch with records to decode; return False at the end of the set.
 
-        Raises CorruptRecordError at a bad batch.
+        Raises CorruptRecordError for a corrupt batch.
         """
         if self._left > 0:
             return True
@@ -206,22 +206,23 @@ class BatchCursor:
             self.unpacked += len(message.key or b"") + len(message.value or b"")
 
     def _leave_if_done(self) -> None:
-        """Move past the batch after its last record, so that the position is after the batch."""
+        """Move past the current batch if its last record was decoded, so that the position is after
+        the batch."""
         if self._left == 0 and self._batch is not None:
             self._pass(self._batch)
 
     def _settle(self) -> None:
-        """Skip batches without records for the caller. An error there is raised by the next
-        read."""
+        """Skip batches without records for the caller. If this meets a corrupt batch, the next read
+        raises its error."""
         try:
             self._find()
         except (CorruptRecordError, UnsupportedCodecError):
             pass
 
     def _skip_batch(self) -> None:
-        """Move past a batch that cannot be read."""
+        """Move past an unreadable batch."""
         batch = self._unread()
-        if batch is None:  # not even its header: nothing after it can be found
+        if batch is None:  # the header is invalid, so the start of the next batch is unknown
             self._next = len(self._view)
             if self.position < _MAX_OFFSET:
                 self.position += 1
@@ -236,7 +237,7 @@ class BatchCursor:
         if self._batch is not None:
             return self._batch
         try:
-            # The next batch is a control batch that could not be read.
+            # `_find` raised at this batch: it is a control batch with an error.
             return parse_batch(self._view, self._next)
         except CorruptRecordError:
             return None
@@ -244,7 +245,8 @@ class BatchCursor:
     def _behind(self, batch: RecordBatch) -> int:
         """Return the offset to continue at after an unreadable batch.
 
-        The offsets in a damaged header are not trusted. A batch ends before the next one starts.
+        If the CRC does not match, the last offset in the header is not trusted: the result is then
+        at most the base offset of the next batch, or, without one, limited by the batch's size.
         """
         behind = batch.last_offset + 1
         try:

@@ -2,7 +2,7 @@
 
 A record set is the data of one partition in a Fetch response or a Produce request: batches of magic
 2 (since Kafka 0.11), messages of magic 0 and 1, or in an old log first messages and then batches.
-All start with the same 17 bytes: offset, length, four other bytes, magic.
+Batches and messages start with the same 17 bytes: offset, length, four other bytes, magic.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ HEADER_SIZE = 61
 """Size of a magic 2 batch without its records."""
 
 _PREFIX_SIZE = 17
-_LOG_OVERHEAD = 12  # the offset and the length itself, which the length does not count
-_CRC_START = 21  # the checksum of magic 2 covers everything from the attributes on
-_V2_SIZE = HEADER_SIZE  # Compiled this is a number of C, and the one that others import is not.
+_LOG_OVERHEAD = 12  # size of the offset and length fields, which the length does not include
+_CRC_START = 21  # the checksum of magic 2 covers the bytes from the attributes on
+_V2_SIZE = HEADER_SIZE  # a C number when compiled; HEADER_SIZE is an object for other modules
 _SMALLEST_V0 = 26
 _SMALLEST_V1 = 34
-_SMALLEST_RECORD = 7  # length, attributes, two deltas, two lengths, header count: a byte each
+_SMALLEST_RECORD = 7  # one byte each: length, attributes, two deltas, two lengths, header count
 _MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 _MAX_BATCH = 0x7FFFFFFF
 
@@ -60,15 +60,15 @@ def flat_view(buffer: bytes | bytearray | memoryview) -> memoryview:
 
 
 class RecordBatch:
-    """The header of one batch, checked for sizes but not for its CRC.
+    """The header of one batch. The constructor checks the sizes and offsets but not the CRC.
 
-    For magic 0 and 1 a batch is one message, which may be a wrapper around compressed ones.
+    For magic 0 and 1 a batch is one message, which may be a wrapper around compressed messages.
     `base_offset` and `last_offset` are then both the message's own offset (of a wrapper: the offset
-    of its last message), `record_count` is 1, and there is no producer and no leader epoch (-1).
+    of its last message), `record_count` is 1, and producer fields and `leader_epoch` are -1.
 
     Attributes: `view` (the batch's bytes), `base_offset`, `last_offset`, `size_in_bytes`, `magic`,
     `leader_epoch`, `crc`, `attributes`, `first_timestamp`, `max_timestamp` (milliseconds, -1 if
-    there is none), `producer_id`, `producer_epoch`, `base_sequence` (-1 without), `record_count`.
+    missing), `producer_id`, `producer_epoch`, `base_sequence` (-1 if missing), `record_count`.
     """
 
     def __init__(self, buffer: bytes | bytearray | memoryview) -> None:
@@ -78,7 +78,7 @@ class RecordBatch:
         self._parse(view)
 
     def _parse(self, view: memoryview) -> None:
-        """Read the header; the size has been checked."""
+        """Read the header of `view`, whose size the caller has checked."""
         self.view = view
         data = mem.source(view)
         self.size_in_bytes = len(view)
@@ -142,7 +142,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a control batch (see `control`), without records of users."""
+        """Whether the batch is a control batch (see `control`), without user records."""
         return self.magic == 2 and self.attributes & _CONTROL != 0
 
     def check_crc(self) -> None:
@@ -160,7 +160,7 @@ class RecordBatch:
             )
 
     def payload(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> memoryview:
-        """Return the records of a magic 2 batch, decompressed."""
+        """Return the decompressed records of a magic 2 batch as bytes."""
         body = self.view[HEADER_SIZE:]
         codec = self.attributes & _CODEC_MASK
         if codec != 0:
@@ -180,9 +180,9 @@ class RecordBatch:
 
 
 def batch_size(data: Any, at: int, end: int) -> int:
-    """Return the size of the batch at `at`; 0 if it does not end before `end`.
+    """Return the size of the batch at `at`; 0 if the batch is incomplete at `end`.
 
-    Raises CorruptRecordError for a header that is not valid.
+    Raises CorruptRecordError for an unknown magic or an invalid size.
     """
     if end - at < _PREFIX_SIZE:
         return 0
@@ -201,11 +201,11 @@ def batch_size(data: Any, at: int, end: int) -> int:
 
 
 def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
-    """Return the batch that begins at `at`; None if the view ends before it does.
+    """Return the batch that begins at `at`; None if the batch is incomplete.
 
-    The view must come from `flat_view`. Raises CorruptRecordError for a header that is not valid.
+    The view must come from `flat_view`. Raises CorruptRecordError for an invalid header.
     """
-    # Compiled, anything else would be read as if it were such a view.
+    # Compiled code would read any other object as if it were a view.
     if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
         raise TypeError(f"{view!r} from {at} on is not a view of batches")
     size = batch_size(mem.source(view), at, len(view))
@@ -217,9 +217,10 @@ def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
 
 
 def valid_size(view: memoryview, at: int) -> int:
-    """Return the size of the batch at `at`; 0 if it is incomplete, or its header not valid.
+    """Return the size of the batch at `at`; 0 if the batch is incomplete, or if `parse_batch` would
+    reject its header.
 
-    Valid is what `parse_batch` takes. The view must come from `flat_view`.
+    The view must come from `flat_view`.
     """
     if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
         raise TypeError(f"{view!r} from {at} on is not a view of batches")
@@ -255,9 +256,9 @@ def is_cut_short(buffer: bytes | bytearray | memoryview) -> bool:
 
 
 def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch]:
-    """Yield the batches of a record set, in order. An incomplete last batch is left out.
+    """Yield the batches of a record set, in order, without an incomplete last batch.
 
-    Raises CorruptRecordError at a header that is not valid. CRCs are not checked.
+    Raises CorruptRecordError at an invalid header. CRCs are not checked.
     """
     view = flat_view(buffer)
     at = 0
@@ -275,19 +276,19 @@ def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch
 Span = tuple[int, int, int]
 """First offset, offset after the last, and leader epoch of consecutive batches."""
 
-MOST_SPANS = 64  # a partition changes its leader now and then
+MOST_SPANS = 64  # more than enough: a record set rarely has more than two leader epochs
 
 
-# Fields of a message in any format: offset, length, checksum and magic.
+# The least valid `length` field of a magic 2 batch.
 _LEAST_LENGTH = HEADER_SIZE - _LOG_OVERHEAD
 
 
 class Scan:
     """The result of `scan_record_set`.
 
-    Attributes: `size` (bytes of the valid batches), `first` (the first offset; -1 without a batch),
-    `end` (the offset to continue at; -1 without a complete batch) and `spans` (the leader epochs,
-    at most `MOST_SPANS`).
+    Attributes: `size` (bytes of the scanned batches), `first` (the first offset; -1 without a
+    batch), `end` (the offset at which to continue; -1 without a batch) and `spans` (the offsets of
+    each leader epoch; the last `MOST_SPANS` or one more).
     """
 
     size: int
@@ -299,9 +300,9 @@ class Scan:
 def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OFFSET) -> Scan:
     """Scan the part of a record set before offset `until`.
 
-    Stops at an incomplete batch and at an invalid header, for which reading on from there raises.
-    CRCs are not checked. Decreasing offsets, which no log has, are skipped, as by readers;
-    requesting them again would return records twice.
+    Stops at an incomplete batch and at an invalid header; a reader that continues there raises the
+    error. CRCs are not checked. Batches with decreasing offsets, which no log has, are skipped, as
+    readers do: requesting these offsets again would return records twice.
     """
     view = flat_view(buffer)
     data = mem.source(view)
@@ -347,10 +348,10 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
 
 
 def count_records(record_set: bytes | bytearray | memoryview) -> int:
-    """Return the number of records by the batch headers, without transaction markers.
+    """Return the number of records according to the batch headers, without control batches.
 
-    Before Kafka 0.11 a compressed message counts as one. Stops at an invalid header, for which
-    reading the records raises.
+    A compressed message of magic 0 or 1 counts as one record. Stops at an invalid header, at which
+    reading the records raises an error.
     """
     view = flat_view(record_set)
     data = mem.source(view)

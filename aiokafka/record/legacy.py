@@ -1,7 +1,7 @@
 """Read and write message sets of magic 0 and 1, the formats before Kafka 0.11.
 
 A message is its own batch. The value of a compressed message is a message set, with absolute
-offsets in magic 0 and relative ones in magic 1 (KIP-31).
+offsets in magic 0 and relative offsets in magic 1 (KIP-31).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LegacyRecord", "build_message", "build_message_set", "read_entry", "
 
 _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
-_KEY_AT = (18, 26)  # where the key's length is, by magic
+_KEY_AT = (18, 26)  # position of the key's length, by magic
 _PREFIX = struct.Struct(">qi")  # offset, length
 _MESSAGE = (struct.Struct(">Bb"), struct.Struct(">Bbq"))  # magic, attributes, timestamp
 _LENGTH = struct.Struct(">i")
@@ -29,7 +29,7 @@ _LZ4_DESCRIPTOR_AT = 4  # after the frame's magic number
 
 
 class LegacyRecord(NamedTuple):
-    """A message of magic 0 or 1. Magic 0 has no timestamp: both fields are None."""
+    """A message of magic 0 or 1. In magic 0 `timestamp` and `timestamp_type` are None."""
 
     offset: int
     timestamp: int | None
@@ -38,11 +38,11 @@ class LegacyRecord(NamedTuple):
     value: bytes | None
     crc: int
 
-    # Names of aiokafka, for `legacy_records`.
+    # Attribute names of aiokafka, for users of `legacy_records`.
 
     @property
     def checksum(self) -> int:
-        """The checksum of the message."""
+        """The CRC of the message, by aiokafka's name."""
         return self.crc
 
     @property
@@ -57,9 +57,9 @@ class LegacyRecord(NamedTuple):
 def read_entry(
     batch: RecordBatch, check_crcs: bool, max_decompressed_bytes: int
 ) -> list[LegacyRecord]:
-    """Return the records of one message: itself, or the messages in its value.
+    """Return the record of a plain message, or the records inside a compressed message.
 
-    Raises CorruptRecordError.
+    Raises CorruptRecordError for invalid data, UnsupportedCodecError for zstd or a missing codec.
     """
     if check_crcs:
         batch.check_crc()
@@ -108,7 +108,8 @@ def _unwrap(
         raise CorruptRecordError(f"the offsets in the message at {outer.offset} do not ascend")
     if batch.magic == 0:
         return inner
-    # The wrapper has the offset of its last message. Absolute offsets remain.
+    # The wrapper has the offset of its last message. If its messages already have absolute offsets,
+    # `shift` is 0.
     shift = outer.offset - inner[-1].offset
     if inner[0].offset + shift < 0:
         raise CorruptRecordError(f"offsets in the message at offset {outer.offset} are negative")
@@ -123,7 +124,7 @@ def _unwrap(
 
 
 def _messages(payload: bytes) -> Iterable[RecordBatch]:
-    """Yield the messages in a wrapper; all must be complete."""
+    """Yield the messages in a wrapper; raise CorruptRecordError for an incomplete message."""
     view = memoryview(payload)
     at = 0
     while at < len(view):
@@ -158,7 +159,7 @@ def _decompress(batch: RecordBatch, value: bytes, limit: int) -> bytes:
 
 
 def _lz4_header_end(frame: bytes) -> int:
-    """Return the position of the header checksum."""
+    """Return the position of the header checksum in an LZ4 frame."""
     has_size = len(frame) > _LZ4_DESCRIPTOR_AT and frame[_LZ4_DESCRIPTOR_AT] & 0x08
     return 14 if has_size else 6
 
@@ -228,9 +229,10 @@ def build_message_set(
     codec: int = 0,
     level: int | None = None,
 ) -> bytes:
-    """Build a message set from (timestamp, key, value), with a codec in one compressed wrapper.
+    """Build a message set of (timestamp, key, value) records; a codec compresses them into one
+    wrapper message.
 
-    Offsets start at 0; the broker assigns the real ones.
+    Offsets start at 0; the broker replaces them.
     """
     if magic not in (0, 1):
         raise IllegalArgumentError(f"message sets have magic 0 or 1, not {magic}")
@@ -252,7 +254,8 @@ def build_message_set(
 def wrap_messages(
     magic: int, plain: bytes, last_offset: int, newest: int, codec: int, level: int | None = None
 ) -> bytes:
-    """Compress a message set into a wrapper, with the last offset and the highest timestamp."""
+    """Compress the message set `plain` into a wrapper message with its last offset and its highest
+    timestamp (`newest`)."""
     packed = compress(codec, plain, level)
     if codec == LZ4 and magic == 0:
         packed = _break_lz4_header(packed)

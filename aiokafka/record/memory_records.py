@@ -1,3 +1,3 @@
-"""Import path of aiokafka: the batches of a record set, one by one."""
+"""Import path of aiokafka: iteration over the batches of a record set."""
 
 from aiokafka._upstream.records import *

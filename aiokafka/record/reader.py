@@ -27,15 +27,15 @@ class RecordReader(BatchCursor):
     """Returns the records of one fetched record set, of any magic, from `position` on.
 
     Records are decoded on demand. `take` and `next` raise CorruptRecordError at a corrupt batch,
-    and RecordDeserializationError when a deserializer raises. They first return the good records
-    before it, and then raise again at each further call: `skip` moves past it.
+    and RecordDeserializationError when a deserializer raises. They first return the records before
+    the error. Then each call raises the error again, until `skip` moves past its record or batch.
 
-    `position` is the offset after the last record that was returned, and after whatever follows it
-    that the caller need not see. `last_leader_epoch` is the epoch of the last batch passed (-1:
-    unknown), `exhausted` says that nothing is left, `truncated` that the set then ends within a
-    batch.
+    `position` is the offset after the last returned record and after the skipped batches behind
+    that record, such as control batches. `last_leader_epoch` is the epoch of the last batch passed
+    (-1: unknown), `exhausted` whether no records are left, `truncated` whether the record set ends
+    with an incomplete batch (known once the reader has reached it).
 
-    `aborted` are the (producer id, first offset) pairs of the Fetch response, used when
+    `aborted` are the (producer id, first offset) pairs of the Fetch response, used with
     `read_committed`. The deserializers get bytes or None.
     """
 
@@ -82,18 +82,18 @@ class RecordReader(BatchCursor):
             if record is not None:
                 if self._left == 0:
                     self._leave_if_done()
-                    # Skip what follows the last record for the caller, such as markers. Otherwise a
-                    # consumer would never reach the end of the log.
+                    # Skip batches without records for the caller, such as transaction markers.
+                    # Otherwise the consumer's position would never reach the end of the log.
                     self._settle()
                 return record
             self._leave_if_done()
         return None
 
     def take(self, max_records: int, max_bytes: int = _NO_LIMIT) -> list[Any]:
-        """Return up to `max_records` records; fewer at the end or before a bad record.
+        """Return up to `max_records` records; fewer at the end or before an error.
 
-        Enters no further batch once the decompressed batches have `max_bytes`, so it may return no
-        record before the end. `unpacked` is their size.
+        Enters no further batch once this call has decompressed `max_bytes` (`unpacked`), so the
+        list may be empty before the end of the record set.
         """
         records: list[Any] = []
         count = 0
@@ -114,7 +114,7 @@ class RecordReader(BatchCursor):
         return records
 
     def skip(self) -> None:
-        """Skip what the last `take` or `next` raised for: one record, or the rest of a batch."""
+        """Skip the record, or the rest of the batch, for which the last `take` or `next` raised."""
         if self._left == 0:
             self._skip_batch()
             return
@@ -122,7 +122,7 @@ class RecordReader(BatchCursor):
         try:
             self._decode()
         except Exception:
-            self._left = 0  # where the next record would begin is not known
+            self._left = 0  # the start of the next record is unknown
         finally:
             self._is_raw = was_raw
         self._leave_if_done()
@@ -130,7 +130,8 @@ class RecordReader(BatchCursor):
     # -- decoding
 
     def _fill(self, records: list[Any], count: int, limit: int) -> int:
-        """Decode records of the batch up to `limit` in total; return their number."""
+        """Append records of the batch to `records`, up to `limit` in total; return the new
+        `count`."""
         while self._left > 0 and count < limit:
             record = self._decode()
             if record is not None:
@@ -141,7 +142,7 @@ class RecordReader(BatchCursor):
     def _decode(self) -> Any:
         """Decode the next record; return None if it is before the position.
 
-        The place moves past the record, but not when this raises.
+        Moves past the record unless this raises.
         """
         if self._messages is not None:
             return self._decode_message()
@@ -150,7 +151,7 @@ class RecordReader(BatchCursor):
         if at < 0 or size < 0 or size > self._end - at:
             raise self._corrupt("the length of a record")
         stop = at + size
-        # Bytes after the last record, or a wrong record count: the batch is corrupt as a whole.
+        # There are bytes after the last record, or the record count is wrong: the batch is corrupt.
         if self._left == 1 and stop != self._end:
             raise self._corrupt("the number of records")
         # Skip the attributes, none of which is defined.
@@ -172,7 +173,8 @@ class RecordReader(BatchCursor):
             self._deserialize(record)
         self._at = stop
         self._left -= 1
-        # At the end, after all code that may raise: then the next call reads this record again.
+        # Set the position after all code that may raise, so that after an error the next call reads
+        # this record again.
         self.position = offset + 1
         return record
 
@@ -216,8 +218,8 @@ class RecordReader(BatchCursor):
         if at < 0 or count < 0 or count > (stop - at) // 2:
             raise self._corrupt("the number of headers of a record")
         self._header_end = at
-        # Records of a topic usually have the same header names, and often the same values: reuse
-        # equal headers of the record before.
+        # Records of a topic usually have the same header names, and often the same values, so reuse
+        # equal headers of the previous record.
         last = self._last_headers
         known = len(last)
         pairs: list[Any] | None = None if count == known else []
@@ -235,7 +237,7 @@ class RecordReader(BatchCursor):
         return self._last_headers
 
     def _read_header(self, like: tuple[Any, ...] | None, at: int, stop: int) -> tuple[Any, ...]:
-        """Decode the header at `at`, reusing `like` if equal, and set `_header_end`."""
+        """Decode the header at `at` and set `_header_end`; return `like` if it is equal."""
         data = self._data
         size, start = mem.varint(data, at, stop)
         if start < 0 or size < 0 or size > stop - start:
@@ -288,8 +290,8 @@ class RecordReader(BatchCursor):
         return record
 
     def _deserialize(self, record: Any) -> None:
-        # At the end, so that errors have the undecoded record, which the application may send
-        # elsewhere.
+        # Set key and value only after both deserializers have returned: their error carries the
+        # undecoded record, which the application may send to another topic.
         key, value = record.key, record.value
         if self._key_deserializer is not None:
             key = self._convert(record, "key", self._key_deserializer, key)

@@ -1,8 +1,9 @@
 """Columns of rows to write, without a Python object per record.
 
 The buffers have the layout of Arrow arrays: native byte order, one more offset than rows, validity
-bits from the lowest up; a slice starts at `start`. They are checked when a column is constructed,
-and must not change while it is in use. `RecordBatchBuilder.append_rows` writes records of the rows.
+bits from the lowest up; a slice starts at `start`. A column checks its buffers when constructed;
+the buffers must not change while the column is in use. `RecordBatchBuilder.append_rows` writes the
+rows as records.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from aiokafka.record.header import flat_view
 __all__ = ["ANY", "BinarySource", "HeaderSource", "RowSource", "route_rows"]
 
 ANY = -1
-"""The partition of rows without a key: any."""
+"""The partition number of rows that may go to any partition, as they have no key."""
 
-_ANY = ANY  # as C numbers where this is compiled
+_ANY = ANY  # this constant and the limits below are C numbers when compiled
 _MAX_ROWS = 0x7FFFFFFF
 _MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
 _MAX_PARTITIONS = 1_000_000
@@ -29,7 +30,7 @@ class SpanSource:
     def __init__(
         self, size: int, offsets: Buffer, validity: Buffer | None, start: int, end: int
     ) -> None:
-        """Check that all rows end before `end`. Raises ValueError otherwise."""
+        """Raise ValueError if a buffer is too short or an offset is invalid or beyond `end`."""
         self.size = 0
         if not 0 <= size <= _MAX_ROWS or not 0 <= start <= _MAX_ROWS - size:
             raise ValueError(f"size and start: {size} rows from {start} on are not possible")
@@ -60,7 +61,7 @@ class SpanSource:
             raise ValueError(f"offsets: the last is {low}, but there is only {end}")
 
     def span(self, row: int) -> tuple[int, int]:
-        """Return the start and the length of a row; a length of -1 for null."""
+        """Return the start and the length of a row; the length is -1 for null."""
         index = self._start + row
         if self._has_validity and not self._validity[index >> 3] >> (index & 7) & 1:
             return 0, -1
@@ -85,12 +86,12 @@ class BinarySource(SpanSource):
         SpanSource.__init__(self, size, offsets, validity, start, len(self._data_view))
 
     def field_size(self, row: int) -> int:
-        """Return the encoded size of a row, including its length."""
+        """Return the encoded size of a row, including its length prefix."""
         _, size = self.span(row)
         return mem.varint_size(size) + max(size, 0)
 
     def put(self, row: int, out: bytearray, at: int) -> int:
-        """Write a row with its length; return the position after it."""
+        """Write a row with its length prefix to `out`; return the position after the row."""
         start, size = self.span(row)
         at = mem.put_varint(out, at, size)
         if size <= 0:
@@ -99,7 +100,7 @@ class BinarySource(SpanSource):
         return at + size
 
     def hash(self, row: int, seed: int) -> int:
-        """Return a 64-bit hash of a row; the seed for null."""
+        """Return a 64-bit hash of a row; `seed` for null."""
         start, size = self.span(row)
         return seed if size < 0 else mem.hash64(self._data, start, size, seed)
 
@@ -181,7 +182,8 @@ class RowSource:
         """Return the sum, modulo 2**64, of a hash of key and value of each row, in any order."""
         total = 0
         for row in range(self.size):
-            # With another seed, so that a key without value does not hash like a value without key.
+            # The value's seed depends on the key, so that a key with a null value and a value with
+            # a null key have different hashes.
             seed = (self._keys.hash(row, 1) + 1) & _MAX_UINT64
             total = (total + self._values.hash(row, seed)) & _MAX_UINT64
         return total
@@ -197,13 +199,13 @@ Routes = tuple[bytearray, list[tuple[int, int, int]]]
 def route_rows(rows: RowSource, partitions: int, chosen: Buffer | None = None) -> Routes:
     """Choose the partition of each row for a topic with `partitions` partitions.
 
-    Returns the row numbers (int32) sorted by partition, and for each partition its number, start
-    and stop in these; the number is ANY for rows without a key.
+    Returns the row numbers (int32) sorted by partition, and a (partition, start, stop) slice of
+    them for each partition; the partition is ANY for rows without a key.
 
     Args:
-        chosen: The partition (int32) that each row asks for, which may be newer than `partitions`;
-            -1 if it asks for none. Then the key decides, as in Java's client. Other numbers raise
-            ValueError.
+        chosen: The partition (int32) of each row, which may be `partitions` or higher if the topic
+            has grown. -1 chooses the partition by the key, as in Java's client. Other negative
+            numbers and numbers from 1,000,000 on raise ValueError.
     """
     return _Router(rows, partitions, flat_view(b"" if chosen is None else chosen)).routes()
 
@@ -220,7 +222,7 @@ class _Router:
         self._chosen = mem.source(chosen)
         if len(chosen) not in (0, 4 * rows.size):
             raise ValueError(f"chosen: {rows.size} numbers are needed")
-        # The groups: known partitions, unknown partitions that rows ask for, and ANY.
+        # The groups: known partitions, chosen partitions beyond these, and ANY.
         self._groups = self._count_groups()
         self._found = bytearray(4 * rows.size)
         self._ends = bytearray(4 * (self._groups + 1))
@@ -262,7 +264,8 @@ class _Router:
         return (mem.murmur2(keys._data, at, size) & 0x7FFFFFFF) % self._partitions
 
     def _begin_groups(self) -> list[tuple[int, int, int]]:
-        """Replace the number of rows of each group by the index of its first row."""
+        """Replace the number of rows of each group by the index of its first row; return the slices
+        of groups with rows."""
         ends = mem.target(self._ends)
         parts: list[tuple[int, int, int]] = []
         start = 0

@@ -1,3 +1,3 @@
-"""Import path of aiokafka: numbers of variable length, and a checksum."""
+"""Import path of aiokafka: varints and the CRC-32C checksum."""
 
 from aiokafka._upstream.records import *

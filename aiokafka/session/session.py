@@ -1,6 +1,6 @@
 """Exactly-once processing: transactions with the results of some records and their offsets.
 
-Uses only the public API of the consumer and the producer.
+This package uses only the public API of the consumer and the producer.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ async def _call(method: Callable[[Any], Any], partitions: Set[TopicPartition]) -
 
 log = logging.getLogger("aiokafka.session")
 
-# How often a session that waits for records checks `request_stop`.
+# Milliseconds between two checks of `request_stop()` while a session waits for records.
 _LOOK_EVERY_MS = 500
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
-# Seconds that a rebalance waits for the end of a transaction.
+# Maximum seconds that a rebalance waits for the end of a transaction.
 _LONGEST_HOLD = 30.0
 
 
@@ -103,10 +103,10 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     Consumers with `isolation_level="read_committed"` then see the result of each input record
     exactly once, whatever fails. Brokers before Kafka 2.5 accept offsets from a member that was
-    replaced while its process was frozen, so with them this holds for assigned partitions only;
-    with a subscription the first transaction logs a warning. A session works with a subscribed
-    consumer, in a group of either protocol, and with assigned partitions. Each set of assigned
-    partitions needs its own transactional id::
+    replaced while its process was frozen: with such brokers, exactly-once holds for assigned
+    partitions only, and the first transaction with a subscription logs a warning. A session works
+    with a subscribed consumer, in a group of either protocol, and with assigned partitions. Each
+    set of assigned partitions needs its own transactional id::
 
         async with TransactionalSession(consumer, producer) as session:
             async for transaction in session:
@@ -116,19 +116,20 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     Entering the session starts the producer and the consumer, which must not be started before;
     leaving it stops both. If a block is cancelled, or left before its loop over the records has
-    ended, its transaction is aborted. A block without a loop over the records commits all of them.
+    ended, its transaction is aborted. A block without a loop over the records commits all records.
 
     The consumer needs `group_id`, `enable_auto_commit=False` and
-    `isolation_level="read_committed"`, the producer a `transactional_id`; otherwise
-    KafkaConfigurationError is raised. Call `subscribe()` and `assign()` before the session, and do
-    not read from the consumer otherwise. The consumer's rebalance listener is called as usual.
+    `isolation_level="read_committed"`, the producer a `transactional_id`; without these options,
+    KafkaConfigurationError is raised. Call `subscribe()` or `assign()` before the session, and read
+    the consumer's records only through the session. The consumer's rebalance listener is called as
+    usual.
 
     - `max_records`: maximum number of records in a transaction.
-    - `linger_ms`: how long to wait for more records after the first ones.
+    - `linger_ms`: how long to wait for more records after the first records.
     - `retries`: how many times in a row records are returned again after a recoverable error,
       before the error is raised. Revoked partitions do not count.
-    - `stop_timeout_ms`: maximum time of all aborts together, from the cancellation or the end of
-      the loop on.
+    - `stop_timeout_ms`: maximum time of all aborts together, counted from the cancellation of a
+      block or the end of the loop.
     """
 
     def __init__(
@@ -166,31 +167,32 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- lifecycle
 
     async def __aenter__(self) -> Self:
-        # If an earlier attempt failed without a broker, the listener is set already.
+        # If an earlier `__aenter__` failed, for example without a broker, the listener is set.
         if self.consumer.rebalance_listener is not self._listener:
             self._listener.inner = self.consumer.rebalance_listener
-        # Before the consumer starts, so that the session learns of the first assignment.
+        # Set the listener before the consumer starts, so that it gets the first assignment.
         self.consumer.rebalance_listener = self._listener
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.producer)
-            # At exit, do not wait for records that are undelivered or cancelled by then.
+            # `stop(0)` does not wait for undelivered records: `__aexit__` has waited for them.
             stack.push_async_callback(self.producer.stop, 0)
             await stack.enter_async_context(self.consumer)
             self._exits = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        # The clients' own exits clean up even if they are cancelled.
+        # The exits of consumer and producer clean up even if they are cancelled.
         async with self._exits:
-            # Before the consumer leaves its group: others continue from the committed offsets.
+            # End the transaction before the consumer leaves its group: the next owners of its
+            # partitions continue from the committed offsets.
             try:
                 await self._settle_in_time()
             finally:
                 await self.producer.stop(self._time_left())
 
     def request_stop(self) -> None:
-        """End the loop over the session after the current transaction; without one, within half a
-        second. Signal handlers may call it.
+        """End the loop over the session after the current transaction, or within half a second if
+        there is no transaction. Signal handlers may call this method.
         """
         self._is_ending = True
 
@@ -200,13 +202,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def __anext__(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
         """Return the next transaction, once there are records for it.
 
-        Ends after `request_stop` and when the consumer is stopped. Raises the errors of `getmany`,
-        and errors that prevent the commit or abort of the former transaction. Raises
-        IllegalStateError while another task waits for a transaction or ends one. A cancelled call
-        has taken no records.
+        The loop ends after `request_stop()` and when the consumer is stopped. Raises the errors of
+        `getmany()`, and errors that prevent the commit or abort of the previous transaction. Raises
+        IllegalStateError while the previous transaction is open, and while another task waits for a
+        transaction or ends one. If a call is cancelled, the next call returns the same records.
         """
         if self._is_busy:
-            # This call would end the transaction that the other task takes or ends.
+            # This call would abort or commit the transaction of the other task.
             raise IllegalStateError(
                 "another task waits for a transaction of this session, or ends one"
             )
@@ -225,8 +227,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 "subscribe() or assign() was called within the session, so it cannot know what is "
                 "still its own: call them before"
             )
-        # The commit or abort of the former transaction may have been interrupted. Complete it
-        # before new records are read, because its records may have to be read again.
+        # The commit or abort of the previous transaction may have been interrupted. Complete it
+        # before new records are read, because the previous records may have to be read again.
         await self._settle()
         self._stop_deadline = None
         pause, self._pause = self._pause, 0.0
@@ -248,13 +250,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Read records into `transaction`; return without records after `_LOOK_EVERY_MS`."""
+        """Read records into `transaction`; without records, return after `_LOOK_EVERY_MS`."""
         wait_ms: float = _LOOK_EVERY_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()
         while wait_ms >= 0 and len(transaction.records) < self._max_records:
             if deadline and self._is_ending:
-                return  # the taken records are the last transaction
+                return  # the records read so far are the last transaction
             try:
                 batches = await self.consumer.getmany(
                     timeout_ms=wait_ms, max_records=self._max_records - len(transaction.records)
@@ -262,11 +264,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             except KafkaError as error:
                 if not transaction.records:
                     raise
-                # Commit the records before the error first, and raise it afterwards. After an
-                # abort all of them are read again.
+                # Commit the records before the error first, then raise the error. After an abort,
+                # all of these records are read again.
                 transaction.keep_failure(error)
                 return
-            # `position` does not suspend here, so records and offsets are added in one step.
+            # `position()` does not suspend here, so records and offsets are added in one step.
             transaction.take(batches)
             for tp in batches:
                 transaction.add_position(tp, await self.consumer.position(tp))
@@ -278,7 +280,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- transactions
 
     async def begin(self, transaction: SessionTransaction) -> None:
-        """Begin the transaction of a block that is entered."""
+        """Begin the producer's transaction when the block of `transaction` is entered.
+
+        Raises IllegalStateError unless `transaction` was returned last and is entered for the first
+        time.
+        """
         if transaction.phase is not SessionPhase.TAKEN or transaction is not self._current:
             raise IllegalStateError(
                 "a transaction can be entered once, before the next one is taken"
@@ -307,13 +313,14 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 if transaction.phase is SessionPhase.COMMITTING and isinstance(
                     error, KafkaTimeoutError
                 ):
-                    raise  # the outcome is unknown: the next step repeats the commit
+                    raise  # the outcome is unknown: `_settle()` repeats the commit
                 failure = error
             else:
                 self._backoff.reset()
                 self._failure = transaction.failure
                 return False
-        # Cancelled, or the program ends: no retry, and at most `stop_timeout_ms` for the abort.
+        # After CancelledError, KeyboardInterrupt or SystemExit, do not retry, and abort within
+        # `stop_timeout_ms`.
         if raised is not None and not isinstance(raised, Exception):
             await self._settle_in_time()
             return False
@@ -325,14 +332,16 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         raised: BaseException | None,
         failure: BaseException | None,
     ) -> bool:
-        """Abort; return True if the records are read again, else False or raise the error."""
+        """Abort. Return True if the session reads the records again, False if the caller must
+        re-raise `raised`; raise any other error of the commit or abort.
+        """
         failure = _reason_of(failure)
         try:
             await self._abort(transaction)
         except KafkaError as error:
             if raised is not None and not isinstance(raised, KafkaError):
                 self._log.warning("The transaction could not be aborted: %s", error)
-                return False  # the exception of the application must not be hidden
+                return False  # the caller must see the application's exception
             raise
         if transaction.is_void and (failure is None or isinstance(failure, CommitFailedError)):
             self._log.info("A transaction was aborted: partitions of its records were revoked")
@@ -346,7 +355,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         return False
 
     async def _commit(self, transaction: SessionTransaction) -> None:
-        """Commit the results and the positions together, unless partitions are revoked before.
+        """Commit the results and the positions together, unless partitions were revoked.
 
         A rebalance may begin at any await, and `_partitions_revoked` runs in the consumer's task:
 
@@ -355,12 +364,12 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         2. While the offsets are sent, the listener waits for the end of the transaction, so the
            group does not reassign the partitions. After `_LONGEST_HOLD` the transaction becomes
            void, which the check between the two requests detects.
-        3. While the commit is sent, the listener waits too. Otherwise brokers before Kafka 2.5
-           would return the former offset to the next owner during the commit, and the records
+        3. While the commit is sent, the listener waits too. Without this wait, brokers before Kafka
+           2.5 would return the previous offset to the next owner during the commit, and the records
            would be processed twice. Newer brokers make the next owner wait.
         4. If the member is fenced, only `_partitions_lost` is called, which does not wait. Brokers
-           since Kafka 2.5 reject its offsets by member and generation (KIP-447), so the commit
-           fails.
+           since Kafka 2.5 reject offsets of a fenced member or an old generation (KIP-447), so the
+           commit fails.
         """
         transaction.enter(SessionPhase.SENDING_OFFSETS)
         offsets = {
@@ -371,14 +380,14 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self.producer.send_offsets_to_transaction(offsets, self.consumer)
         if transaction.is_void:
             raise CommitFailedError("partitions were revoked during the transaction")
-        # Before the request: if this call is cancelled here, the next step must repeat the commit,
-        # and must not abort.
+        # Enter the phase before the request: if the request is cancelled, `_settle()` must repeat
+        # the commit and must not abort.
         transaction.enter(SessionPhase.COMMITTING)
         await self.producer.commit_transaction()
         transaction.enter(SessionPhase.COMMITTED)
 
     async def _abort(self, transaction: SessionTransaction) -> None:
-        """Abort, also after a commit that failed before it was sent.
+        """Abort the transaction, also after a commit that failed before it was sent.
 
         Raises TransactionStateError, and changes nothing, if the commit may have been sent.
         """
@@ -391,7 +400,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self._abandon(transaction)
 
     async def _abandon(self, transaction: SessionTransaction) -> None:
-        """Seek to the first records of each partition that is still assigned. Does not suspend.
+        """Seek to the first record of each partition that is still assigned. Does not suspend.
 
         Partitions that were revoked and assigned again are excluded: another member may have
         committed later offsets, from which the consumer continues.
@@ -403,7 +412,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     def _is_lost(self, tp: TopicPartition) -> bool:
         """Return whether the consumer is resetting its position, because the topic was recreated or
-        the log was truncated. The former offset would skip records then.
+        the log was truncated. Offsets of the previous log could skip records of the new log.
         """
         if tp not in self.consumer.assignment():
             return False
@@ -411,8 +420,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         return end is not None and end >= 0 and self.consumer.lag(tp) is None
 
     async def _in_log(self, tp: TopicPartition, offset: int) -> int:
-        """Return `offset`, or the consumer's position if that is lower: then the log was truncated
-        or the topic recreated, and `offset` would skip records. Does not suspend.
+        """Return `offset`, or the consumer's position if the position is lower. A lower position
+        means that the log was truncated or the topic recreated: `offset` would skip records. Does
+        not suspend.
         """
         # `position` would wait for an unknown position.
         if tp not in self.consumer.assignment() or self.consumer.lag(tp) is None:
@@ -425,11 +435,11 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _settle(self) -> None:
         """Complete the commit or abort of a transaction that was interrupted.
 
-        In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator carries it
-        out now, or responds as before. After a KafkaTimeoutError the outcome may still be unknown:
-        then the producer rejects the abort, and the next step repeats the commit. If a record was
-        not delivered in time, the commit was not sent, and the transaction is aborted. In earlier
-        phases the transaction is aborted.
+        In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator commits
+        now, or repeats its response. If the repeated commit fails, the transaction is aborted; that
+        is possible only if the commit was not sent, for example because a record was not delivered
+        in time. If the commit may have been sent, the producer rejects the abort, and the next call
+        repeats the commit. In earlier phases the transaction is aborted.
         """
         transaction = self._current
         if transaction is None or transaction.phase in OVER:
@@ -467,8 +477,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- the group
 
     async def _partitions_revoked(self, partitions: Set[TopicPartition]) -> None:
-        """Remove revoked partitions from the transaction, after a commit in progress: see
-        `_commit`.
+        """Wait for a commit in progress (see `_commit`), then remove revoked partitions from the
+        transaction.
         """
         transaction = self._current
         if transaction is None or not partitions & transaction.next.keys():
@@ -488,17 +498,19 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
 
 def _reason_of(error: BaseException | None) -> BaseException | None:
-    """Return the original error of the transaction, if `error` is that of a later call."""
+    """Return the error that failed the transaction, if `error` is a TransactionStateError that a
+    later call raised because of it; else return `error`.
+    """
     if isinstance(error, TransactionStateError) and error.__cause__ is not None:
         return error.__cause__
     return error
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return whether reading the same records again may succeed."""
+    """Return whether processing the same records again may succeed."""
     if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True
-    # The producer survives FencedInstanceId, but the consumer does not.
+    # FencedInstanceId is fatal for the consumer, though not for the producer.
     if not isinstance(error, KafkaError) or error.is_fatal or isinstance(error, FencedInstanceId):
         return False
     return error.requires_abort or error.retriable or isinstance(error, KafkaTimeoutError)

@@ -27,8 +27,8 @@ Records = list[ConsumerRecord[Any, Any]]
 class SessionRecords(Records):
     """The records of a transaction: a list that records how far it was read.
 
-    A block cannot detect that it is left by `break`, `return` or `continue`. But this list shows
-    whether a loop over the records ended before the last one.
+    `async with` cannot detect that its block is left by `break`, `return` or `continue`. This list
+    shows whether a loop over the records ended before the last record.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class SessionRecords(Records):
 
     @property
     def is_left_over(self) -> bool:
-        """Whether a loop over the records has begun, and none has reached the last record."""
+        """Whether a loop over the records has begun, but no loop has reached the end."""
         return self._iterators > 0 and self._furthest < len(self)
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
@@ -51,7 +51,7 @@ class SessionRecords(Records):
             self._furthest = max(self._furthest, at)
 
     def __reversed__(self) -> Iterator[ConsumerRecord[Any, Any]]:
-        # In reverse order, the first record is the last one read.
+        # `list(self)` marks all records as read, even if the reversed loop ends early.
         yield from list(self)[::-1]
 
     def __getitem__(self, index: Any) -> Any:
@@ -65,7 +65,7 @@ class SessionRecords(Records):
 
 
 class SessionPhase(Enum):
-    """The phases of a transaction of a session."""
+    """The phases of a SessionTransaction; `_TRANSITIONS` has the permitted changes."""
 
     TAKEN = "its records are taken"
     ACTIVE = "in progress"
@@ -82,8 +82,8 @@ _P = SessionPhase
 #   ACTIVE            the block is entered
 #   SENDING_OFFSETS   the block has ended without an error
 #   COMMITTING        the offsets are part of the transaction
-#   COMMITTED         the commit has succeeded, in the block or in a later step of the session
-#   ABORTING          the block has raised, partitions were revoked, or a step has failed
+#   COMMITTED         the commit has succeeded, in the block or in `_settle()`
+#   ABORTING          the block has raised, partitions were revoked, or a request has failed
 #   ABORTED           the transaction is aborted, and the consumer is at the first records again
 _TRANSITIONS = {
     _P.TAKEN: {_P.ACTIVE, _P.ABORTED},
@@ -94,7 +94,8 @@ _TRANSITIONS = {
     _P.COMMITTED: set(),
     _P.ABORTED: set(),
 }
-# Rebalances wait in these phases, but not during an abort, which commits no offset.
+# A revocation waits while a transaction is in these phases. It does not wait for an abort, because
+# an abort commits no offsets.
 ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING)
 OVER = (_P.COMMITTED, _P.ABORTED)
 
@@ -104,11 +105,11 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     The end of the block commits the sent records and the offsets after `records` together. If the
     block raises, the transaction is aborted, the consumer seeks to the first of `records`, and the
-    exception is re-raised. Without an exception, the transaction is aborted if partitions of
-    `records` are revoked meanwhile, after recoverable errors, and if a loop over `records` ended
-    before the last one, such as by `break` or `return`. The session then returns the records again,
-    if their partitions are still assigned to its consumer. To commit nevertheless after such a
-    loop, call `records.clear()`.
+    exception is re-raised. Without an exception in the block, the transaction is aborted if
+    partitions of `records` were revoked, if the commit fails with a recoverable error, or if a loop
+    over `records` ended before the last record, such as by `break` or `return`. The session then
+    returns the records again, if their partitions are still assigned to its consumer. To commit
+    nevertheless after such a loop, call `records.clear()`.
 
     Owns all its fields; the session and its listener call the methods.
     """
@@ -119,13 +120,13 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         self.records = SessionRecords()
         """The records to process: one partition after the other, each in the order of offsets."""
         self.failure: KafkaError | None = None
-        """The error that the consumer raised after `records`."""
+        """The error that the consumer raised after returning `records`; None without one."""
         self.first: dict[TopicPartition, int] = {}
-        """By partition the offset to seek to after an abort, unless the partition was revoked."""
+        """The offset to seek to after an abort, by partition, without revoked partitions."""
         self.next: dict[TopicPartition, int] = {}
-        """By partition the offset to commit."""
+        """The offset to commit, by partition."""
         self.is_void = False
-        """Whether partitions were revoked, so that the transaction cannot be committed."""
+        """Whether partitions of `records` were revoked, so that the transaction must be aborted."""
         self._over = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -133,8 +134,8 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     @property
     def is_committed(self) -> bool:
-        """Whether the transaction was committed. Otherwise its records are read again after the
-        block, by this or another consumer.
+        """Whether the transaction was committed. If the block ends without a commit, this or
+        another consumer reads the records again.
         """
         return self._phase is _P.COMMITTED
 
@@ -159,7 +160,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> Awaitable[asyncio.Future[RecordMetadata]]:
-        """Send a record as part of the transaction; everything else is as in `producer.send`.
+        """Send a record as part of the transaction; arguments and result are as in `producer.send`.
 
         The end of the block awaits the futures. Raises CommitFailedError if partitions were
         revoked, so that the transaction cannot be committed; IllegalStateError outside the block.
@@ -172,7 +173,8 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int
     ) -> Awaitable[asyncio.Future[RecordMetadata]]:
-        """Send a batch as part of the transaction; everything else is as in `producer.send_batch`.
+        """Send a batch as part of the transaction; arguments and result are as in
+        `producer.send_batch`.
 
         Raises the same errors as `send`.
         """
@@ -189,7 +191,7 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     @property
     def phase(self) -> SessionPhase:
-        """The phase of the transaction."""
+        """The current phase; `enter()` changes it."""
         return self._phase
 
     async def wait_over(self) -> None:
@@ -197,27 +199,26 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
         await self._over.wait()
 
     def take(self, batches: dict[TopicPartition, Records]) -> None:
-        """Add records."""
+        """Add records, and for each partition the offset to seek to after an abort."""
         for tp, records in batches.items():
             if records:  # an interceptor may have removed all of them
-                # The offset is lower than the first one if the topic was recreated meanwhile.
+                # A later call may have a lower offset than the first, if the topic was recreated in
+                # between.
                 offset = records[0].offset
                 self.first[tp] = min(self.first.get(tp, offset), offset)
                 self.records.extend(records)
 
     def add_position(self, partition: TopicPartition, offset: int) -> None:
-        """Set the offset of a partition to commit."""
+        """Set the offset to commit for a partition."""
         self.next[partition] = offset
 
     def keep_failure(self, error: KafkaError) -> None:
-        """Store an error of the consumer, to be raised after the commit of the records before
-        it.
-        """
+        """Store the consumer's error after these records; it is raised after their commit."""
         self.failure = error
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove revoked partitions: they are neither committed nor read again. The transaction
-        becomes void if it has records of them.
+        """Remove revoked partitions: the session does not commit their offsets or seek in them. The
+        transaction becomes void if it has records of these partitions.
         """
         for tp in partitions:
             if self.first.pop(tp, None) is not None:
@@ -231,5 +232,5 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
             raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
         self._phase = phase
         if phase in OVER or phase is _P.ABORTING:
-            # A rebalance may be waiting for this: see `TransactionalSession._commit`.
+            # `_partitions_revoked()` may be waiting for this: see `TransactionalSession._commit`.
             self._over.set()

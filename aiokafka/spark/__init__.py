@@ -49,9 +49,9 @@ def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int]
         ).option("checkpointLocation", "...").start()
 
     `app_id` is the permanent name of the query. A new checkpoint needs a new name: otherwise the
-    query fails, because its first batches would look like repeated ones. To write several topics of
-    a batch, create one writer for each. `options` are those of a batch write. Raises ValueError for
-    an empty `app_id`, and for options that the function sets itself.
+    query fails, because its first batches would look like repeated batches. To write several
+    topics of a batch, create one writer for each topic. `options` are the options of a batch write.
+    Raises ValueError for an empty `app_id`, and for options that the function sets itself.
     """
     if not app_id:
         raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")

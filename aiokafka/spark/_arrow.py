@@ -1,6 +1,6 @@
 """Convert fetched columns to Arrow batches, and Arrow batches to rows for a producer.
 
-Imports pyarrow, so only tasks import this module.
+This module imports pyarrow, so only tasks import it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Constant:
         self._array: Any = None
 
     def array(self, value: object, size: int) -> Any:
-        """Return an array of `size` times the value."""
+        """Return an array with `size` copies of `value`."""
         if value != self._value or len(self._array) < size:
             self._array = pa.repeat(pa.scalar(value, self._kind), size)
             self._value = value
@@ -121,7 +121,7 @@ def _micros(millis: Any) -> Any:
 
 
 def _at_least(millis: Any, lowest: int) -> Any:
-    """Limit numbers from below, because `abs` fails for the lowest integer."""
+    """Return the numbers, at least `lowest - 1`, because `abs` fails for the lowest integer."""
     numbers = millis.cast(pa.int64())
     return pc.max_element_wise(numbers, pa.scalar(lowest - 1, pa.int64()))
 
@@ -150,9 +150,9 @@ _Columns = dict[str, Any]
 def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -> list[TopicRows]:
     """Convert an Arrow batch with a checked schema to the rows of each topic.
 
-    `topic` takes precedence over the column. Rows without a timestamp get the current time. Each
-    row gets the next label as an additional header. Keys and values are copied only if there are
-    several topics.
+    `topic` takes precedence over the column `topic`. Rows without a timestamp get the current time.
+    With `labels`, each row gets the next label as an additional header. Keys and values are copied
+    only if there are several topics.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     if labels is not None:
@@ -248,7 +248,9 @@ def _labelled(array: Any, labels: Iterator[str], size: int) -> Any:
 
 
 def _millis(array: Any) -> Any:
-    """Return timestamps in milliseconds, with the current time in place of nulls."""
+    """Return timestamps in milliseconds, with the current time in place of nulls; without a column,
+    only the current time.
+    """
     now = int(time.time() * 1000)
     if array is None:
         return now

@@ -29,14 +29,14 @@ _TOPIC_TIMEOUT = 5.0
 # Maximum age in seconds of the known partitions.
 _DISCOVERY_INTERVAL = 1.0
 _RETRY_INTERVAL = 0.05
-# Seconds after which a request for offsets may be waiting for a deleted topic.
+# Seconds between look-ups of the partitions while a request waits, maybe for a deleted topic.
 _LOOK_INTERVAL = 1.0
 
 Bounds = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
-    """Connect, and wait for an available broker. The caller closes the result."""
+    """Return a connected Cluster; wait for an available broker. The caller closes the Cluster."""
     keywords = {**options.kafka.keywords(), "allow_auto_create_topics": False}
 
     async def start() -> Cluster:
@@ -56,9 +56,10 @@ class _OtherPartitionsError(Exception):
 
 
 class Cluster:
-    """The cluster of a query: its topics, at its isolation level.
+    """The Kafka cluster of a query: the subscribed topics, and offsets at the query's isolation
+    level.
 
-    Owns a client, and a consumer that reads no records: it looks up offsets, and commits offsets
+    Owns a client, and a consumer that reads no records, but looks up offsets, and commits offsets
     that mirror the query's progress. Stores which topics were missing, which partitions the query
     reads from their first record, which from a given offset, and which to the end of the log.
     """
@@ -85,12 +86,12 @@ class Cluster:
         """Commits the progress of the query as offsets of a group."""
 
     async def start(self) -> None:
-        """Connect."""
+        """Bootstrap the client, and start the consumer."""
         await self._client.bootstrap()
         await self._consumer.start()
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Cancel a commit in progress, and close the consumer and the client."""
         await self.mirror.close()
         await self._consumer.stop()
         await self._client.close()
@@ -100,7 +101,7 @@ class Cluster:
     async def partitions(
         self, *, refresh: bool = True, known: Iterable[str] = ()
     ) -> dict[str, list[int]]:
-        """Return the subscribed partitions by topic, without `refresh` at most a second old.
+        """Return the subscribed partitions by topic. Without `refresh` they may be a second old.
         `known` are topics that the query has read before.
 
         Raises UnknownTopicOrPartitionError for a missing topic, unless data loss is tolerated.
@@ -122,15 +123,16 @@ class Cluster:
         timeout = self._options.kafka.broker_timeout
         everything = await connected(self._client.fetch_all_metadata, timeout)
         found = await self._numbers(_matching(wanted.pattern, everything.topics()))
-        # The list of topics may come from a broker that has just started, and lack topics. A
-        # missing topic would count as new later, and would be read from its start again.
+        # A broker that has just started may return a list that lacks topics. A topic that is
+        # omitted here would later count as new, and be read from its start again.
         hidden = set(_matching(wanted.pattern, known)) - found.keys()
         return {**found, **await self._look_for(hidden)}
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the partitions of the existing topics among `topics`, subscribed or not."""
+        """Return the partitions of the subscribed topics, and of existing `topics`."""
         known = await self.partitions(refresh=False)
-        # Of assigned topics, also the partitions that are not assigned.
+        # With `assign`, `partitions()` returns the assigned partitions only; `_assigned_topics` has
+        # all partitions of these topics.
         known = {**known, **self._assigned_topics}
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
@@ -144,9 +146,9 @@ class Cluster:
         return found
 
     async def _look_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Look up the partitions of the existing topics among `topics`.
+        """Return the partitions of the existing topics among `topics`, by new metadata.
 
-        Waits for a missing topic only the first time.
+        Waits for a missing topic, but not if it was missing in the last call already.
         """
         found: dict[str, list[int]] = {}
         names = sorted(topics)
@@ -177,14 +179,14 @@ class Cluster:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def _has_former_partitions(self, topic: str) -> bool:
-        """Return whether the client has only former partitions of a topic. It keeps them for a few
-        metadata responses without the topic.
+        """Return whether a topic is unknown, but the client still has its previous partitions. The
+        client keeps partitions for a few metadata responses without the topic.
         """
         has_partitions = self._client.cluster.known_partitions(topic) is not None
         return has_partitions and self._is_unknown(topic)
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Return the topic ids (KIP-516), if brokers support them."""
+        """Return the ids of the subscribed topics (KIP-516), without topics whose id is unknown."""
         ids = {topic: self._client.cluster.topic_id(topic) for topic in self._partitions}
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
 
@@ -200,13 +202,13 @@ class Cluster:
         return await self._resolve(self._options.starting, partitions, "starting")
 
     def at_first(self, start: Offsets) -> Offsets:
-        """Return the offsets of `start` that are the first ones of their partitions, and not given
-        by the options or by a group.
+        """Return the offsets in `start` that were resolved as first offsets of their partitions,
+        and not given by the options or by a group.
         """
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._at_first})
 
     async def ending(self, start: Offsets) -> Offsets:
-        """Return the offsets where a batch query that begins at `start` ends.
+        """Return the end offsets of a batch query that begins at `start`.
 
         Retries a few times if an end is before a given start, because a new leader may report a low
         end at first.
@@ -240,10 +242,10 @@ class Cluster:
         ]
 
     async def latest(self, known: Offsets | None = None) -> Offsets:
-        """Return the current ends of all partitions.
+        """Return the current end offsets of all subscribed partitions.
 
-        Retries a few times if an end is before the `known` one, because a new leader may report a
-        low end at first.
+        Retries a few times if an end is before the offset in `known`, because a new leader may
+        report a low end at first.
         """
         if known is None:
             await self.partitions()
@@ -265,7 +267,9 @@ class Cluster:
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """Return `start`, moved to the first records that are not older than `millis`."""
+        """Return `start`, moved to the first records that are not older than `millis`; to `end`
+        without such a record.
+        """
         tps = _partitions(start)
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
         later: Offsets = {}
@@ -276,11 +280,11 @@ class Cluster:
         return later
 
     async def _bounds(self, known: Iterable[str], ask: Bounds) -> Offsets:
-        """Return the offsets of the subscribed partitions from `ask`: the ends or the first ones.
+        """Return the end offsets or first offsets of the subscribed partitions, looked up by `ask`.
 
         The consumer waits a minute for the leader of a topic that was just deleted. So the
-        partitions are looked up again meanwhile, and the request is repeated if they have changed.
-        After `broker_timeout` the request is made once more without further look-ups.
+        partitions are looked up every second meanwhile, and the request is repeated if they have
+        changed. After `broker_timeout` the request is made once more without further look-ups.
         """
         deadline = self._loop.time() + self._options.kafka.broker_timeout
         while True:
@@ -302,7 +306,7 @@ class Cluster:
         except UnknownTopicOrPartitionError:
             raise
         except KafkaError as error:
-            # No broker is available. The request for the offsets waits for one.
+            # No broker is available. The request for the offsets waits for a broker.
             log.debug("topics cannot be looked up: %s", error)
             return False
 
@@ -332,7 +336,7 @@ class Cluster:
         return bound.word == "committed" and not is_given
 
     async def _committed(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
-        """Return the committed offsets of the group; the first offsets of other partitions."""
+        """Return the committed offsets of the group, and the first offsets of other partitions."""
         group_id = self._options.group_id
         assert group_id is not None
         tps = _partitions(partitions)
@@ -383,7 +387,10 @@ class Cluster:
         side: str,
         found: dict[TopicPartition, int],
     ) -> list[TopicPartition]:
-        """Add offsets by timestamp to `found`; return the partitions without such a record."""
+        """Look up timestamps, and add the offsets to `found`; return the partitions without a
+        record of that time or later. Raises ValueError for such a partition if the query starts
+        there, unless the options permit it.
+        """
         times = {tp: each.timestamp for tp, each in wanted.items() if each.timestamp is not None}
         if not times:
             return []
@@ -406,7 +413,9 @@ def _matching(pattern: str, topics: Iterable[str]) -> list[str]:
 def _known(
     assign: dict[str, list[int]], there: dict[str, list[int]], must_be_there: bool
 ) -> dict[str, list[int]]:
-    """Return the assigned partitions that exist."""
+    """Return the assigned partitions that exist. Raises UnknownTopicOrPartitionError for a missing
+    partition if `must_be_there`, else logs a warning.
+    """
     known = {
         topic: [number for number in numbers if number in there.get(topic, ())]
         for topic, numbers in assign.items()
@@ -445,15 +454,16 @@ def _is_below(found: Offsets, known: Offsets) -> bool:
 
 # -- Progress of the query as committed offsets of a group
 
-# Seconds to wait for a commit, so that the last one succeeds before an AvailableNow query ends.
-# After a late commit the query does not wait again.
+# Seconds that the query waits for a commit, so that the last commit succeeds before an AvailableNow
+# query ends. If a commit takes longer, the query does not wait again until a commit has succeeded.
 _COMMIT_TIMEOUT = 0.5
 
 
 class Mirror:
-    """Commits offsets of a group without members, for monitoring. The query does not depend on it.
+    """Commits offsets of a group without members, for monitoring only.
 
-    Owns the task of the commit, and the offsets to commit next. Uses only the consumer's commits.
+    Owns the task of the commit, and the offsets to commit next. Of the consumer, it uses only
+    manual assignment and commits.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, group_id: str | None) -> None:
@@ -467,13 +477,13 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Commit these offsets after the commit in progress, in place of waiting ones.
+        """Commit these offsets after the commit in progress, in place of offsets that still wait.
 
         Never raises. A failure is logged, and the next call retries.
         """
         if not offsets or offsets == self._wanted:
             return
-        # Set first: a running task commits these offsets after its current commit.
+        # Set `_wanted` first: a running task commits these offsets after its current commit.
         self._wanted = offsets
         if self._task is not None and not self._task.done():
             return
@@ -492,7 +502,7 @@ class Mirror:
             try:
                 await self._send(offsets)
             except Exception as error:
-                # Reset, so that the next call with the same offsets retries.
+                # Reset `_wanted`, so that the next call with the same offsets retries.
                 self._log_failure(error)
                 self._wanted = self._done
                 return

@@ -13,13 +13,13 @@ from aiokafka.spark._options import ReadOptions
 
 __all__ = ["read_batches"]
 
-# Batches of large rows have fewer rows: data that is still in the processor's cache is cheaper to
+# Approximate bytes of an Arrow batch. Data that is still in the processor's cache is cheaper to
 # send, and the JVM holds less data at a time.
 _BATCH_BYTES = 2 * 1024 * 1024
 _FIRST_ROWS = 1024
 _LEAST_ROWS = 64
 
-# Kafka's settings, and the arguments of RangeReader.
+# Keywords of a consumer, and the corresponding arguments of RangeReader.
 _LIMITS = {
     "fetch_max_bytes": "max_bytes",
     "max_partition_fetch_bytes": "max_partition_bytes",
@@ -44,24 +44,24 @@ def read_batches(
     error: BaseException | None = None
     most = min(_FIRST_ROWS, options.batch_rows)
     try:
-        # Inside `try`: if it fails, `close` must release the shared client.
+        # Call `open` inside `try`: if it fails, `close` must release the shared client.
         thread.run(task.open())
         while (records := thread.run(task.next())) is not None:
             while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)
-                # Estimated by the last rows, because those of a topic are similar.
+                # Estimate the number by the last rows, because rows of a topic have similar sizes.
                 most = min(_rows_that_fit(part), options.batch_rows)
     except Exception as raised:
         error = raised
         raise
     finally:
-        # Also if Spark closes the generator early, as with LIMIT. That is not an error, so the
-        # shared client is kept.
+        # Runs also if Spark closes the generator early, as with LIMIT. GeneratorExit is not an
+        # error, so the shared client is kept.
         thread.run(task.close(error))
 
 
 def _rows_that_fit(part: Rows) -> int:
-    """Return how many rows of this size fit into `_BATCH_BYTES`."""
+    """Return how many rows of this average size fit into `_BATCH_BYTES`; at least `_LEAST_ROWS`."""
     columns, _ = part
     size = len(columns.keys.data) + len(columns.values.data)
     return max(_LEAST_ROWS, _BATCH_BYTES * columns.rows // max(size, 1))
@@ -121,7 +121,7 @@ class _Task:
         return _Source(await connected(bootstrap, kafka.broker_timeout), OffsetSizes())
 
     async def next(self) -> RecordSet | None:
-        """Return the next record set; None after the last one."""
+        """Return the next record set; None after the last record set."""
         assert self._reader is not None
         return await self._reader.next()
 

@@ -18,7 +18,7 @@ log = logging.getLogger("aiokafka.spark")
 
 # -- The options `kafka.sasl.*` and `kafka.ssl.*`
 
-# Arguments for the ssl.SSLContext, which is created on the executor: files, or PEM text (KIP-651).
+# Arguments of `create_ssl_context()`, which the executor calls: file names, or PEM text (KIP-651).
 _TLS = {
     "ssl.cafile": "cafile",
     "ssl.ca.location": "cafile",
@@ -81,15 +81,15 @@ SECURITY_SETTINGS = frozenset(
         *_HANDLERS,
     }
 )
-"""The options of `parse_security`, besides `sasl.mechanism`."""
+"""The options that only `parse_security` reads."""
 
 
 class Security:
-    """Settings of SASL and TLS, as plain values. All of them may be secret."""
+    """Parsed settings of SASL and TLS, as plain values for the executors. Each may be a secret."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
-        """Keywords of a client."""
+        """SASL keywords of a client, such as `sasl_plain_username`."""
 
         self.tls: dict[str, str] = {}
         self.checks_names = True
@@ -105,7 +105,7 @@ class Security:
         return sorted(self.__dict__.items())
 
     def tls_context(self) -> Any:
-        """Create the TLS context; this reads the certificates."""
+        """Read the certificates, and return the TLS context."""
         import ssl
 
         from aiokafka.helpers import create_ssl_context
@@ -119,7 +119,7 @@ class Security:
         return context
 
     def make_token_provider(self) -> Any:
-        """Create the token provider; None without OAuth."""
+        """Create the token provider; return None without OAuth."""
         from aiokafka.oauth import (
             ClientCredentialsTokenProvider,
             FileTokenProvider,
@@ -132,7 +132,7 @@ class Security:
             return MskIamTokenProvider(**self.msk)
         url = self.oauth.get("token_endpoint_url", "")
         if url.startswith("file:"):
-            # Java reads the token from the file.
+            # As in Java, the URL may name a file with the token.
             path = "/" + url.removeprefix("file:").lstrip("/")
             return FileTokenProvider(path, extensions=self.oauth.get("extensions"))
         return ClientCredentialsTokenProvider(**self.oauth) if self.oauth else None
@@ -144,7 +144,8 @@ def _load(path: str) -> Callable[[], Any]:
 
 
 def parse_security(options: Mapping[str, str]) -> Security:
-    """Parse the options under `kafka.`, in lower case; other options are ignored.
+    """Parse the SASL and TLS options, with names in lower case and without `kafka.`, and ignore
+    other options.
 
     Raises ValueError for options that cannot be supported.
     """
@@ -163,7 +164,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
             "or a scope"
         )
     if found.msk is not None or options.get(_MECHANISM) == "AWS_MSK_IAM":
-        # Java's login module has its own mechanism for it; brokers accept OAUTHBEARER too.
+        # Java's login module for MSK has its own mechanism; the brokers accept OAUTHBEARER too.
         found.client["sasl_mechanism"] = "OAUTHBEARER"
         found.msk = found.msk or {}
     return found
@@ -193,7 +194,7 @@ def _read_tls(options: Mapping[str, str], found: Security) -> None:
                 f"kafka.{store}.location: only PEM files can be read; convert the store, and set "
                 f"kafka.{store}.type to PEM"
             )
-    # librdkafka's name of the system's certificate authorities.
+    # In librdkafka, "probe" means the certificate authorities of the system, our default.
     given = {n: text for n, text in options.items() if (n, text) != ("ssl.ca.location", "probe")}
     found.tls = _renamed(given, _TLS)
     if _VERIFY in options:
@@ -272,7 +273,7 @@ def _acks(text: str) -> int | str:
 _COMMON: dict[str, tuple[str, Convert]] = {
     "bootstrap.servers": ("bootstrap_servers", str),
     "client.id": ("client_id", str),
-    "security.protocol": ("security_protocol", str.upper),  # Java takes it in any case
+    "security.protocol": ("security_protocol", str.upper),  # any case, as in Java
     "sasl.mechanism": ("sasl_mechanism", str),
     "sasl.username": ("sasl_plain_username", str),
     "sasl.password": ("sasl_plain_password", str),
@@ -292,7 +293,7 @@ _COMMON: dict[str, tuple[str, Convert]] = {
     "socket.connection.setup.timeout.max.ms": ("socket_connection_setup_timeout_max_ms", int),
     "connections.max.idle.ms": ("connections_max_idle_ms", int),
 }
-# Names of librdkafka.
+# librdkafka's names of settings.
 _ALIASES = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 _FETCH: dict[str, tuple[str, Convert]] = {
     "isolation.level": ("isolation_level", str),
@@ -316,11 +317,11 @@ _PRODUCE: dict[str, tuple[str, Convert]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", int),
     "transaction.timeout.ms": ("transaction_timeout_ms", int),
 }
-# A level applies if its codec is chosen, as in Java (KIP-390).
+# As in Java (KIP-390), only the level of the codec in compression.type has an effect.
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 _PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner")
 
-# Settings of Java's client without a counterpart here. Jobs that set them still run.
+# Settings of Java's client without a counterpart here. Jobs that set them run with a warning.
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
@@ -391,8 +392,8 @@ _SECRETS = frozenset({"sasl_plain_password"})
 class ClientSettings:
     """Settings of clients, as plain values that are sent to the executors.
 
-    `client` has the keywords of all clients, `role` those of the consumer or the producer. `repr`
-    and errors show no secrets.
+    `client` has the keywords of all clients, `role` has those that only the consumer or the
+    producer has. `repr` and errors show no secrets.
     """
 
     def __init__(
@@ -411,8 +412,8 @@ class ClientSettings:
         return f"ClientSettings({shown})"
 
     def key(self) -> str:
-        """Return a string that is equal for equal settings. Tasks of a process share clients by
-        it.
+        """Return a string that is equal for equal settings. Tasks of a process that have the same
+        key share a client.
         """
         return repr([sorted(self.client.items()), sorted(self.role.items()), self._security.key()])
 
@@ -423,7 +424,7 @@ class ClientSettings:
         return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
-        """Return the keywords of any client. Call it on the executor.
+        """Return the keywords that every client accepts. Call this in the process of the client.
 
         Reads the certificates, and imports the token provider.
         """
@@ -436,11 +437,12 @@ class ClientSettings:
 
 
 def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettings:
-    """Parse the options under `kafka.`, given without that prefix and in lower case.
+    """Parse Kafka's settings, with names in lower case and without the prefix `kafka.`.
 
-    Raises ValueError for an option that is unknown, forbidden or not of its type.
+    Raises ValueError for a setting that is unknown, forbidden or of a wrong type, and without
+    bootstrap.servers.
     """
-    # Java strips all values, passwords too.
+    # As Java does, strip all values, even passwords.
     options = _without_aliases({name: text.strip() for name, text in options.items()})
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
@@ -531,7 +533,7 @@ def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
 
 
 def known_settings(writing: bool) -> list[str]:
-    """Return every supported setting."""
+    """Return the sorted names of all supported settings, without the prefix `kafka.`."""
     levels = [f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")] if writing else []
     names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *SECURITY_SETTINGS, *levels}
     return sorted(names - _WITHOUT_EFFECT)

@@ -3,7 +3,7 @@
 All tasks of a process share one client for each cluster and configuration.
 
 Spark calls from its own thread, and forks the processes of its tasks. So the loop runs in a thread
-that is started on first use, and a forked process starts a new one.
+that is started on first use, and a forked process starts a new thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("aiokafka.spark")
 
 T = TypeVar("T")
 
-# Below 32 MiB, up to which glibc adapts its threshold.
+# Bytes, below the 32 MiB up to which glibc adapts its threshold for returning memory.
 _KEEP_BUFFERS_TO = 31 * 1024 * 1024
 _LONGEST_END = 5.0  # seconds for cancelled tasks to end when the loop stops
 
@@ -47,7 +47,7 @@ _LONGEST_END = 5.0  # seconds for cancelled tasks to end when the loop stops
 class LoopThread:
     """An event loop in a daemon thread, and the clients that run in it.
 
-    It runs until the process ends, because Spark does not announce the last task.
+    The loop runs until the process ends, because Spark does not announce the last task.
     """
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class LoopThread:
         except concurrent.futures.CancelledError:
             raise RuntimeError("the event loop of this process was stopped") from None
         finally:
-            # Has no effect on a finished future. Otherwise the calling thread was interrupted, and
-            # the result is not needed.
+            # If the future is not done, the calling thread was interrupted, and the result is not
+            # needed. `cancel()` has no effect on a future that is done.
             future.cancel()
 
     def stop(self) -> None:
-        """Close every client and end the thread. Spark processes exit without calling it."""
+        """Close every client and end the thread. Spark processes exit without this call."""
         self.is_stopped = True
         self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -90,7 +90,7 @@ class LoopThread:
     async def _end(self) -> None:
         """Close every client, and cancel the calls that wait in `run`."""
         await self.clients.close()
-        # Threads wait in `run` for their tasks, so the loop must not stop before these have ended.
+        # Threads wait in `run` for their tasks, so these tasks must end before the loop stops.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -103,7 +103,7 @@ _lock = threading.Lock()
 
 
 def loop_thread() -> LoopThread:
-    """Return the event loop thread of this process."""
+    """Return the LoopThread of this process, which starts on first use."""
     global _current
     with _lock:
         # A forked process has a copy of the object, without the thread, and must not use the
@@ -117,8 +117,8 @@ def _keep_memory() -> None:
     """Make the allocator keep large buffers for reuse.
 
     glibc returns a large buffer to the system at once, unless a buffer of this size was freed
-    before. The next buffer then costs a page fault for every 4 KiB, which takes longer than filling
-    it. The bytes allocated here are never touched.
+    before. After such a return, the next buffer costs a page fault for every 4 KiB, which takes
+    longer than filling the buffer. The bytes allocated here are never touched.
     """
     bytes(_KEEP_BUFFERS_TO)
 
@@ -176,16 +176,16 @@ class SharedClients:
         close: Callable[[T], Awaitable[None]],
         idle_timeout: float,
     ) -> AsyncIterator[T]:
-        """Provide the client for `key` in a `with` block; `make` creates it if there is none.
+        """Provide the client for `key` in a `with` block; `make` creates a missing client.
 
-        If the block raises, the client may be broken, so the next user gets a new one.
+        If the block raises, the client may be broken, so the next user gets a new client.
         """
         shared = await self._acquire(key, make, close)
         try:
             yield shared.client
         except BaseException:
             shared.is_broken = True
-            # Present users keep it, and the last of them closes it (`_release`).
+            # Present users keep the client, and the last user closes it (`_release`).
             if self._shared.get(key) is shared:
                 del self._shared[key]
             raise
@@ -226,7 +226,7 @@ class SharedClients:
         shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
 
     def _expire(self, key: object, shared: _Shared[Any]) -> None:
-        # It may have been acquired or replaced in the turn in which the timer fired.
+        # The client may have been acquired or replaced in the loop iteration of the timer.
         if self._shared.get(key) is shared and not shared.users:
             del self._shared[key]
             self._tasks.start(_close(shared), name="close-idle-client")
@@ -249,7 +249,7 @@ async def _close(shared: _Shared[Any]) -> None:
 
 
 async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) -> None:
-    """Exit the contexts of a stack with `error`; raise only another error."""
+    """Exit the contexts of `stack` with `error`, if any; raise only errors other than `error`."""
     traceback = None if error is None else error.__traceback__
     try:
         await stack.__aexit__(None if error is None else type(error), error, traceback)
@@ -266,7 +266,7 @@ async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) 
 async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
     """Return the result of `make`, with retries for `timeout` seconds while no broker is available.
 
-    Raises the last KafkaConnectionError after that, and other errors at once.
+    Raises the last KafkaConnectionError after the timeout, and other errors at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -289,9 +289,10 @@ P = ParamSpec("P")
 
 
 def shortened(error: Exception) -> Exception:
-    """Return `error` without its traceback, which is logged at DEBUG. Raise it `from None`.
+    """Return `error` without its traceback, which is logged at DEBUG.
 
-    Adds the option that avoids the error, if there is one.
+    The caller raises `error` with `from None`. The text of a DataLossError gets the option that
+    tolerates data loss.
     """
     log.debug("an error that is raised to Spark", exc_info=error)
     if isinstance(error, DataLossError):

@@ -1,12 +1,12 @@
 """Offsets of a query: their JSON, the size of a batch, the ranges of tasks, and the lag.
 
-`Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that either
-source can continue from a checkpoint of the other: `{"topic": {"0": 23}}`.
+`Offsets` maps topics and partitions to offsets. Its JSON has the format of Spark's own Kafka
+source, `{"topic": {"0": 23}}`, so that either source can continue from a checkpoint of the other.
 
-Spark does not store the initial offset, and calls a Python source for it again if it repeats the
-first batch. It stores the end of that batch, so the end includes the start: under the partition's
-number with a leading zero, `{"topic": {"00": 5, "0": 23}}`. Spark's own source parses both as
-partition 0 and keeps the last one, so it can continue from the first batch too.
+Spark does not store the initial offset of a Python source, but asks for it again when it repeats
+the first batch. Spark does store the end of that batch, so the end includes the start: under the
+partition's number with a leading zero, `{"topic": {"00": 5, "0": 23}}`. Spark's own source parses
+both keys as partition 0 and keeps the last value, so it can continue from the first batch too.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class RequestedOffset(NamedTuple):
     """An offset, EARLIEST or LATEST."""
 
     timestamp: int | None = None
-    """Milliseconds since 1970: the first record that is not older."""
+    """Milliseconds since 1970; means the first record that is not older than this time."""
 
 
 # -- JSON
 
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
-    """Convert offsets to Spark's JSON; `start` is the included start of the batch."""
+    """Convert offsets to Spark's JSON, and include `start`, the start of the batch, if given."""
     return {
         topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
@@ -86,7 +86,7 @@ def _numbers(offsets: dict[int, int]) -> dict[str, int]:
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
-    """Return the offsets, without an included start of the batch.
+    """Convert Spark's JSON to offsets; ignore an included start of the batch.
 
     Raises ValueError for other JSON, as in the checkpoint of a query with another source.
     """
@@ -108,7 +108,7 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """Return the included start of the batch, or None: only the end of the first batch has it."""
+    """Return the included start of the batch; None for the end of any but the first batch."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()
@@ -176,14 +176,14 @@ def _check_same(
 
 
 def total_between(start: Offsets, end: Offsets) -> int:
-    """Return the number of offsets in between, 0 for partitions without a start."""
+    """Return the number of offsets from `start` to `end`, 0 for partitions without a start."""
     return sum(r.size for r in ranges_between(start, end))
 
 
 def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
     """Return an end after about `limit` offsets, in proportion to the sizes of the partitions.
 
-    Every partition with data gets at least one offset, so that none starves.
+    Every partition with data gets at least one offset, so that no partition starves.
     """
     total = total_between(start, end)
     if total <= limit:
@@ -199,8 +199,9 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
-    """Replace pinned ends that are missing or before `start`, because ends may be pinned before the
-    start is known. The replacement is the start, or the end `now` if that is lower.
+    """Return the pinned end offsets, with replacements for ends that are missing or before `start`:
+    ends may be pinned before the start is known. The replacement is the start, or the current end
+    in `now` if that end is lower.
     """
     ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
     for topic, numbers in start.items():
@@ -212,7 +213,7 @@ def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return the ranges to read, by topic and partition, without empty ones."""
+    """Return the ranges to read, by topic and partition, without empty ranges."""
     return [
         OffsetRange(topic, partition, first, until)
         for topic, numbers in sorted(end.items())
@@ -233,9 +234,9 @@ def split(
 ) -> list[list[OffsetRange]]:
     """Assign ranges to tasks; each list is read by one task.
 
-    Each range is a task. If more tasks are requested, large ranges are divided in proportion; if
-    fewer, small ranges are combined. The result depends only on the arguments, so a repeated batch
-    has the same tasks.
+    By default each range is a task. If more tasks are requested, large ranges are divided in
+    proportion; if fewer tasks are requested, small ranges are combined. The result depends only on
+    the arguments, so a repeated batch has the same tasks.
     """
     pieces = [piece for r in ranges for piece in _divide(r, _pieces_for(r, max_records))]
     if min_partitions is not None and min_partitions > len(pieces):
@@ -257,8 +258,8 @@ def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def _spread(ranges: list[OffsetRange], count: int) -> list[OffsetRange]:
-    """Divide ranges into about `count` pieces. The pieces for large ranges are those that remain
-    after one for each small range.
+    """Divide ranges into about `count` pieces. Each small range is one piece; the remaining pieces
+    are distributed to the large ranges by size.
     """
     total = sum(r.size for r in ranges)
     large = [r for r in ranges if _share(r.size, total, count) > 1]
@@ -330,7 +331,7 @@ def lag(query: Any) -> Lag | None:
 
 
 def _offsets_of_source(raw: Any) -> dict[str, dict[int, int]]:
-    """Return the offsets of a source; {} for a source with other offsets than Kafka's."""
+    """Return the offsets of a source; {} if they are not offsets of Kafka."""
     try:
         return from_json(json.loads(raw) if isinstance(raw, str) else raw or {})
     except (ValueError, AttributeError, TypeError):

@@ -55,7 +55,7 @@ def parse_duration(text: str) -> float:
 
 
 class OptionReader:
-    """The options of one query. Records which were read, to find unknown ones.
+    """The options of one query. Records which options were read, to find unknown options.
 
     Spark passes names in lower case; errors show them in the spelling of the documentation.
     """
@@ -70,11 +70,11 @@ class OptionReader:
         return self._options.get(name.lower())
 
     def given(self, *names: str) -> list[str]:
-        """Return the given options among `names`."""
+        """Return the names among `names` whose options are set."""
         return [name for name in names if name.lower() in self._options]
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int | None:
-        """Return an integer of at least `minimum`."""
+        """Return an integer of at least `minimum`; `default` if the option is not set."""
         text = self.text(name)
         if text is None:
             return default
@@ -108,7 +108,7 @@ class OptionReader:
         return value
 
     def duration(self, name: str, default: str) -> float:
-        """Return the seconds of a duration such as `15m`; without a unit it is in milliseconds."""
+        """Return a duration such as `15m` in seconds; without a unit it is in milliseconds."""
         text = self.text(name)
         try:
             return parse_duration(default if text is None else text)
@@ -136,18 +136,19 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """Return the options with a prefix, by the rest of their names. All of them count as
-        read.
+        """Return the options whose names begin with `prefix`, by the rest of the name, and count
+        all of these options as read.
         """
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)
         return {name[len(prefix) :]: text for name, text in found.items()}
 
     def refuse_rest(self, known: tuple[str, ...], what: str, others: Iterable[str] = ()) -> None:
-        """Raise ValueError for unknown options, with the most similar ones in `known` and `others`.
+        """Raise ValueError for unknown options, with the most similar names in `known` and
+        `others`.
 
         Unread options in `known` are for another kind of query. A job may have one set of options
-        for all its queries, so they only cause a warning.
+        for all its queries, so unread options only cause a warning.
         """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}
@@ -287,7 +288,7 @@ class Bound(NamedTuple):
 
     timestamps: dict[str, dict[int, int]] | None = None
     offsets: dict[str, dict[int, int]] | None = None
-    """Offsets; EARLIEST and LATEST as in the option."""
+    """Offsets by topic and partition, which may be EARLIEST or LATEST."""
 
     word: str = "latest"
     """`earliest`, `latest` or `committed`."""
@@ -333,7 +334,7 @@ class ReadOptions:
 
     @property
     def starts_alike(self) -> bool:
-        """Whether the query would start at the same records if it was started later."""
+        """Whether the query would start at the same records if it were started later."""
         bound = self.starting
         if bound.is_by_time:
             return not self.no_match_is_latest
@@ -517,8 +518,8 @@ def _offsets_per_trigger(reader: OptionReader) -> tuple[int | None, int | None]:
 
 
 def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
-    """Return the group whose offsets are committed or used as the start. The query never joins
-    it.
+    """Return the group whose offsets are committed or used as the start, None without one. The
+    query never joins the group.
     """
     prefix = reader.text("groupIdPrefix")
     group_id: str | None = settings.role.get("group_id")
@@ -532,7 +533,7 @@ def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -
 
 
 def _check_read(options: ReadOptions, streaming: bool) -> None:
-    """Check combinations of options, and options for one kind of query."""
+    """Check combinations of options, and options that only one kind of query permits."""
     least, most = options.min_partitions, options.max_partitions
     if least is not None and most is not None and least > most:
         raise ValueError(f"minPartitions={least}: must not be more than maxPartitions={most}")

@@ -1,6 +1,6 @@
 """Plan a query: the end of each batch of a stream, and the ranges of tasks.
 
-Runs on the driver. Of Spark it only depends on the order of calls.
+This module runs on the driver. It uses nothing of Spark, but depends on the order of Spark's calls.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Task = list[PartitionRange]
 
 
 def _ask(options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-    """Call `question` with the cluster, whose connections stay open for the next call."""
+    """Return the result of `question(cluster)`. The connections stay open for the next call."""
     thread = loop_thread()
 
     async def ask() -> T:
@@ -58,8 +58,8 @@ def _tasks(
     ids: Mapping[str, bytes],
     at_first: Offsets,
 ) -> list[Task]:
-    """Create the tasks for ranges. Offsets in `at_first` stand for the first offset at reading
-    time.
+    """Divide ranges into tasks. A range whose start is in `at_first` is read from the first offset
+    that the partition has at that time.
     """
     by_task = split(
         ranges,
@@ -83,7 +83,7 @@ def _tasks(
 
 
 class _Found(NamedTuple):
-    """The ranges of a batch query, and the missing ones."""
+    """The ranges of a batch query, and the missing ranges (`gone`)."""
 
     ranges: list[OffsetRange]
     gone: list[OffsetRange]
@@ -141,51 +141,52 @@ class StreamPlan:
     # -- offsets
 
     def initial(self) -> dict[str, Any]:
-        """Return the start of the query. Every call of Spark gets the same result."""
+        """Return the start of the query, which is looked up only once."""
         if self._initial is None:
             self._initial = _ask(self._options, Cluster.starting)
         return to_json(self._initial)
 
     def pin(self) -> None:
-        """Pin the current ends, beyond which the query does not read (AvailableNow)."""
+        """Pin the current end offsets: with AvailableNow, the query reads up to them."""
         self._pinned = _ask(self._options, lambda cluster: cluster.latest())
         self._is_pin_checked = False
 
     def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
-        """Return the end of the next batch, after about `most` offsets.
+        """Return the end of the next batch, which has about `most` offsets (None: all).
 
-        Returns `start` if there are no new records; with `wait`, also if there are fewer than the
-        options require.
+        Returns `start` if there are no new records; with `wait`, also while there are fewer records
+        than `minOffsetsPerTrigger`.
         """
         begin = from_json(start)
         end = self._ends(begin)
-        # Checked before Spark stores the end in the checkpoint. A stored batch is planned again
-        # after every restart, so a query with the checkpoint of another query would damage it.
+        # Check the end before Spark stores it in the checkpoint. A stored batch is planned again
+        # after every restart, so a query with the checkpoint of another query would damage the
+        # checkpoint.
         self._check_same_partitions(begin, end)
         self._check_not_lower(begin, end)
-        # New partitions are added after the check, which is about former partitions, and before
-        # their offsets are counted.
+        # Add new partitions after the checks, which are about the partitions of `begin`, and before
+        # the offsets are counted.
         begin = self._with_new(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start
         if most is not None:
             end = pro_rata(self._readable(begin, end, most), end, most)
         plain = from_json(start)
-        # Return `start` unchanged: encoded again, its text might differ, and Spark would start a
-        # batch.
+        # Return `start` unchanged: if it were encoded again, its text might differ, and Spark would
+        # start a batch.
         if end == plain:
             return start
         self._triggered_at = time.monotonic()
         return to_json(end, start=begin if plain == self._initial else None)
 
     def latest(self) -> dict[str, Any] | None:
-        """Return the last ends of the partitions; None before the first look-up."""
+        """Return the end offsets of the last look-up; None before the first look-up."""
         return None if self._latest is None else to_json(self._latest)
 
     def _ends(self, begin: Offsets) -> Offsets:
-        """Return the ends of the partitions: the pinned ones for AvailableNow, or recent ones.
+        """Return the end offsets of the partitions: pinned with AvailableNow, else recent.
 
-        An idle query calls this a hundred times a second, so recent ends are cached.
+        An idle query calls this a hundred times a second, so recent end offsets are cached.
         """
         now = time.monotonic()
         if self._pinned is not None:
@@ -198,7 +199,7 @@ class StreamPlan:
         return self._latest
 
     def _checked_pin(self, pinned: Offsets, begin: Offsets) -> Offsets:
-        """Return the pinned ends, moved up to the start of the first batch.
+        """Return the pinned end offsets; replace an end before the start of the first batch.
 
         Spark pins the ends before it calls `initial`:
 
@@ -206,8 +207,8 @@ class StreamPlan:
         2. Another program writes two records.
         3. `initial`, with startingOffsets=latest: the query starts at 12.
 
-        This is no data loss: the first batch of the partition is empty. Ends that a new leader
-        reported too low are corrected too.
+        This is no data loss: the first batch of the partition is empty. An end that a new leader
+        reported too low is corrected too.
         """
         if self._is_pin_checked:
             return pinned
@@ -219,12 +220,14 @@ class StreamPlan:
         )
 
     def _mirror(self, begin: Offsets) -> None:
-        """Commit the start of a batch: Spark has processed all records before it."""
+        """With commitOffsets, commit the start of a batch: earlier records are processed."""
         if self._options.commit_offsets and begin != self._initial:
             _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
 
     def _is_too_little(self, count: int) -> bool:
-        """Return whether to wait for more records; not with AvailableNow."""
+        """Return whether to wait for more records: never with AvailableNow, nor for the first
+        batch, nor after `maxTriggerDelay`.
+        """
         least = self._options.min_offsets
         if least is None or self._pinned is not None or count >= least:
             return False
@@ -232,7 +235,9 @@ class StreamPlan:
         return last is not None and time.monotonic() - last < self._options.max_delay
 
     def _with_new(self, begin: Offsets, end: Offsets) -> Offsets:
-        """Return `begin` with the first offsets of new partitions, which only `end` has."""
+        """Return `begin` with the first offsets of new partitions, which only `end` has. Report the
+        deleted records of a new partition as data loss.
+        """
         new = {
             topic: [number for number in numbers if number not in begin.get(topic, {})]
             for topic, numbers in end.items()
@@ -253,10 +258,10 @@ class StreamPlan:
         }
 
     def _readable(self, begin: Offsets, end: Offsets, most: int) -> Offsets:
-        """Return the start of the existing records for a limited batch.
+        """If data loss is tolerated, return the start of the existing records; else return `begin`.
 
-        If data loss is tolerated, deleted records do not count for the limit. Otherwise the query
-        would pass their offsets in batches without rows.
+        Deleted records must not count for the limit of a batch: the query would pass their offsets
+        in batches without rows.
         """
         if self._options.fail_on_data_loss or total_between(begin, end) <= most:
             return begin
@@ -294,7 +299,7 @@ class StreamPlan:
     # -- tasks
 
     def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
-        """Return the tasks of a batch; an empty batch has none."""
+        """Return the tasks of a batch: an empty list for an empty batch."""
         first, last = self._first(start, end), from_json(end)
         if first == last:
             return []
@@ -302,7 +307,7 @@ class StreamPlan:
             self._lose_partitions(gone)
         ids = _ask(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
-        # The end was stored when the batch was planned. Partitions may have been deleted since.
+        # The end was stored when the batch was planned: partitions may have been deleted later.
         if not self._options.fail_on_data_loss:
             last = self._without_deleted(last)
         ranges = ranges_between(self._with_new(first, last), last)
@@ -322,8 +327,9 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Return the start of a batch. The end of the first batch includes its start, for
-        repetitions.
+        """Return the start of a batch. For a repetition, the end of the first batch includes its
+        start. Raises ValueError if another source stored that end, unless the query would still
+        start at the same records.
         """
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)
@@ -346,7 +352,9 @@ class StreamPlan:
         log.warning("partitions are gone: %s", names)
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
-        """Check that no topic of the query was deleted and recreated."""
+        """Raise DataLossError, or log a warning if data loss is tolerated, for a topic that was
+        deleted and recreated during the query.
+        """
         replaced = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
         if not self._options.fail_on_data_loss:
             if replaced:
@@ -387,7 +395,7 @@ class Pushed:
 
     def __init__(self) -> None:
         self.from_millis: int | None = None
-        """Records before this time are filtered."""
+        """The lower bound of wanted timestamps, in milliseconds since 1970; None without one."""
 
         self._topics: set[str] | None = None
         self._numbers: set[int] | None = None
@@ -397,7 +405,7 @@ class Pushed:
         self._highest_number = 2**31 - 1
 
     def take(self, column: str, operator: str, value: Any) -> bool:
-        """Apply one filter; return whether the ranges then have only rows that match."""
+        """Apply one filter; return whether all rows of the narrowed ranges match the filter."""
         if operator not in _OPERATORS:
             return False
         if column == "topic":
@@ -410,7 +418,7 @@ class Pushed:
         return False
 
     def narrow(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """Return the narrowed ranges, without empty ones."""
+        """Return the narrowed ranges, without empty ranges."""
         return [
             left
             for r in ranges

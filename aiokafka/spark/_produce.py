@@ -64,7 +64,7 @@ BATCH_HEADER = "spark-batch"
 
 
 class TopicRows(NamedTuple):
-    """Rows to write to a topic, and their requested partitions: int32, -1 for none."""
+    """Rows to write to a topic. `partitions` has an int32 for each row, -1 if none is requested."""
 
     topic: str
     rows: RowSource
@@ -73,7 +73,7 @@ class TopicRows(NamedTuple):
 
 @contextlib.contextmanager
 def naming(topic: str) -> Iterator[None]:
-    """Add the topic to a ValueError about one of its rows."""
+    """Add the topic to a ValueError about a row of this topic."""
     try:
         yield
     except ValueError as error:
@@ -83,8 +83,8 @@ def naming(topic: str) -> Iterator[None]:
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
     """Return a started producer. Waits for an available broker."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
-    # Rows fill batches to the limit, and a batch that is larger than a request or the buffer memory
-    # is never divided.
+    # RecordWriter fills batches to this limit, and the producer never divides a batch that is too
+    # large for a request or for the buffer memory.
     keywords["max_batch_size"] = min(
         keywords["max_batch_size"], keywords["max_request_size"], keywords["buffer_memory"] // 2
     )
@@ -98,7 +98,7 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
-    """Stop a producer after at most `_STOP_TIMEOUT` seconds, and abort its open transaction."""
+    """Stop a producer within `_STOP_TIMEOUT` seconds, and abort its open transaction."""
     await producer.stop(timeout=_STOP_TIMEOUT)
 
 
@@ -106,7 +106,7 @@ class RecordWriter:
     """Writes the rows of one task. Owns the open batches, and the futures of sent batches.
 
     Rows with a key are partitioned as by Java's partitioner. Rows without a key fill a batch for
-    one partition, then one for the next partition.
+    one partition, then a batch for the next partition.
     """
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
@@ -123,8 +123,8 @@ class RecordWriter:
     async def add(self, parts: Iterable[TopicRows]) -> None:
         """Add rows. Waits while the buffer memory is full.
 
-        Raises ValueError for a row that cannot be written, and the error of a failed batch as soon
-        as it is known.
+        Raises ValueError for a row that cannot be written, and the error of a batch that has
+        already failed.
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
@@ -154,7 +154,7 @@ class RecordWriter:
                 raise _too_large(error) from None
 
     def drop(self) -> None:
-        """Discard the open batches, and ignore the results of sent ones."""
+        """Discard the open batches, and ignore the results of sent batches."""
         self._open.clear()
         sent, self._sent = self._sent, collections.deque()
         for future in sent:
@@ -172,12 +172,12 @@ class RecordWriter:
 
     async def _count_partitions(self, topic: str) -> int:
         count = self._partitions[topic] = len(await self._producer.partitions_for(topic))
-        # Random, so that not all tasks start with the same partition.
+        # Begin at a random partition, so that not all tasks begin at the same partition.
         self._turns[topic] = random.randrange(count)
         return count
 
     def _batch(self, topic: str, partition: int) -> BatchBuilder:
-        """Return the open batch of a partition."""
+        """Return the open batch of a partition; create it if there is none."""
         batch = self._open.get((topic, partition))
         if batch is None:
             batch = self._open[topic, partition] = self._producer.create_batch()
@@ -195,7 +195,7 @@ class RecordWriter:
 
 
 def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
-    """Return the error of a broker with advice."""
+    """Return a broker's error with advice in its text."""
     text = error.args[0] if error.args else error
     return MessageSizeTooLargeError(
         f"{text}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
@@ -223,7 +223,7 @@ class Tally:
         """Independent of the order of rows."""
 
     def add(self, parts: Iterable[TopicRows]) -> None:
-        """Add rows."""
+        """Add the number and the checksum of rows."""
         for part in parts:
             self.rows += part.rows.size
             self.checksum = (self.checksum + part.rows.checksum()) & _MAX_UINT64
@@ -235,14 +235,16 @@ class Marker(NamedTuple):
     batch: int
     rows: int
     checksum: int | None
-    """None if a version with another checksum wrote it."""
+    """None if another version of this package, with another checksum, wrote the mark."""
 
     def metadata(self) -> str:
         """Return the metadata of the offset that stores the mark."""
         return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
 
     def is_same(self, tally: Tally) -> bool:
-        """Return whether these may be the same rows as those written."""
+        """Return whether `tally` is that of the written rows: the number is equal, and the
+        checksum if it is known.
+        """
         return self.rows == tally.rows and self.checksum in (None, tally.checksum)
 
 
@@ -288,19 +290,20 @@ class TaskTransaction:
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:
-        """Return the producer, and the mark of this or a later batch, or None.
+        """Begin the transaction; return (producer, None). If this or a later batch was written,
+        return (producer, mark) without a transaction: no rows may be written.
 
-        If there is such a mark, no rows may be written. Producers with the same transactional id,
-        as of an earlier attempt that still runs, are fenced, and their transactions are aborted.
+        Producers with the same transactional id, as of an earlier attempt that still runs, are
+        fenced, and their transactions are aborted.
         """
         timeout = self._options.kafka.role.get("transaction_timeout_ms", _TRANSACTION_TIMEOUT_MS)
         self._producer = producer = await make_producer(
             self._options, transactional_id=self.name, transaction_timeout_ms=timeout
         )
-        # The topic of the mark must exist.
+        # Fail before rows are written if the topic of the mark does not exist.
         await producer.partitions_for(self._place.topic)
         # Read the mark after the producer has started, which has fenced an earlier attempt at this
-        # task and aborted its transaction. Read before:
+        # task and aborted its transaction. If the mark were read before:
         # 1. The mark could be missing, and the earlier attempt could commit afterwards.
         # 2. Both attempts would write the same rows.
         marker = await self._read_marker()
@@ -333,7 +336,7 @@ class TaskTransaction:
 
 
 def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
-    """Raise NotRepeatedError if other rows were written for this batch."""
+    """Raise NotRepeatedError if the mark shows that other rows were written for this batch."""
     if marker.batch == identity.batch and not marker.is_same(tally):
         raise NotRepeatedError(
             f"query {identity.query}, batch {marker.batch}, task {identity.task}: "
@@ -345,9 +348,10 @@ def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
 async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
-    """Return the mark stored in a group, when no transaction with a mark is open.
+    """Return the mark stored in a group; None without one.
 
-    Retries after retriable errors, which include offsets of an open transaction.
+    Waits while a transaction with a mark is open, and retries after retriable errors; raises
+    KafkaTimeoutError after `_MARKER_TIMEOUT`.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _MARKER_TIMEOUT

@@ -43,11 +43,11 @@ __all__ = [
 # -- Batches that are repeated with fewer tasks
 #
 # A repeated task finds its own mark. If a batch is repeated with fewer tasks, no task reads the
-# marks of the missing tasks, so the driver reads them at the end of the batch.
+# marks of the missing tasks, so the driver reads these marks at the end of the batch.
 
 
 class EndedBatch(NamedTuple):
-    """A batch, all tasks of which have committed."""
+    """A batch whose tasks have all committed."""
 
     query: str
     run: str | None
@@ -56,21 +56,22 @@ class EndedBatch(NamedTuple):
     batch: int
     tasks: int
     last_marked: int
-    """The latest batch in the marks of its tasks."""
+    """The latest batch in the marks of the tasks; -1 without marks."""
 
 
 class RepetitionCheck:
-    """Checks ended batches for rows that other tasks wrote before.
+    """Checks ended batches for rows that were written before by tasks which the batch no longer
+    has.
 
-    Stores for each query the last batch that had marks when its run began. Later batches are
-    written for the first time, and need no check.
+    Stores for each query the last batch that had marks when the query's run began. Later batches
+    are written for the first time, and need no check.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
-        """Raise NotRepeatedError if other tasks wrote rows of the batch before."""
+        """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
         name = name_of_marks(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
@@ -94,7 +95,7 @@ class RepetitionCheck:
 
 
 async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[int, int]:
-    """Return the batches in the marks of tasks with the number `tasks` or higher, by number."""
+    """Return the batch in the mark of each task whose number is at least `tasks`, by number."""
     marked = {}
     place = place_of_marks(options)
     async with AIOKafkaAdminClient(**options.kafka.keywords()) as admin:
@@ -114,19 +115,19 @@ _repetitions = RepetitionCheck()
 
 
 class Report(NamedTuple):
-    """The result of a task."""
+    """The result of a task. A task that repeats written rows sends none: `counts` is empty."""
 
     counts: Mapping[tuple[str, int], int]
     rows: int
     is_repetition: bool
     marked: int | None = None
-    """The batch in its mark, with exactly-once."""
+    """The batch in the mark of the task; None without a mark."""
 
 
 def write_batches(
     options: WriteOptions, batches: Iterator[Any], identity: TaskIdentity | None
 ) -> Report:
-    """Write Arrow batches and wait for the acknowledgements; with exactly-once, commit them.
+    """Write Arrow batches and wait for the acknowledgements; with exactly-once, commit the rows.
 
     If the task is killed meanwhile, its transaction is aborted.
     """
@@ -175,14 +176,14 @@ class _Task:
             self.labels = (f"{place}/{number}" for number in itertools.count())
 
     async def open(self) -> None:
-        """Connect, once."""
+        """On the first call, start the producer, and begin the transaction with exactly-once."""
         if self._writer is not None:
             return
         options, identity = self._options, self._identity
         if options.exactly_once:
             assert identity is not None
             self._transaction = TaskTransaction(options, identity)
-            # Before `begin`: a task that is killed there must stop its producer.
+            # Push `close` before `begin`: a task that is killed there must stop its producer.
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
             self._check_marker(identity)
@@ -214,18 +215,20 @@ class _Task:
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
-        """Add rows to the tally; return whether to write them. Called outside the event loop."""
+        """Add rows to the tally; return False if a mark shows that the rows were written before.
+        Called outside the event loop.
+        """
         if self._options.exactly_once:
             self._tally.add(parts)
         return self._marker is None
 
     async def write(self, parts: Iterable[TopicRows]) -> None:
-        """Write rows after `count`."""
+        """Write rows for which `count` returned True."""
         assert self._writer is not None
         await self._writer.add(parts)
 
     async def finish(self) -> Report:
-        """Wait for all acknowledgements, and commit."""
+        """Wait for all acknowledgements, commit with exactly-once, and return the result."""
         writer, transaction, identity = self._writer, self._transaction, self._identity
         if writer is None:
             return await self._finish_empty()
@@ -241,7 +244,9 @@ class _Task:
         return Report(writer.counts, writer.rows, False, identity.batch)
 
     async def _finish_empty(self) -> Report:
-        """Finish without rows. With exactly-once, check that none were written before."""
+        """Return the result of a task without rows. With exactly-once, raise NotRepeatedError if
+        the task wrote rows of this batch before.
+        """
         options, identity = self._options, self._identity
         if not options.exactly_once:
             return Report({}, 0, False)
@@ -288,5 +293,5 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
-    """Raise NotRepeatedError if other tasks wrote rows of the batch before."""
+    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
     loop_thread().run(_repetitions.check(options, ended))

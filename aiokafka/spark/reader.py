@@ -49,7 +49,7 @@ def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> 
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads a batch query."""
+    """Reads a batch query: plans the tasks on the driver, and reads them on executors."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
@@ -59,7 +59,7 @@ class KafkaBatchReader(DataSourceReader):
     @brief
     def partitions(self) -> Sequence[Ranges]:
         """Return the tasks; called on the driver."""
-        # Without tasks, Spark would create one of its own.
+        # If the list were empty, Spark would add a task of its own.
         return [Ranges(task) for task in batch_tasks(self._options, self._pushed) or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -74,7 +74,7 @@ class KafkaPushdownReader(KafkaBatchReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply filters; return those that Spark must apply itself."""
+        """Apply filters; return the filters that Spark must apply itself."""
         pushed = self._pushed = self._pushed or Pushed()
         return [f for f in filters if not _take(f, pushed)]
 
@@ -95,7 +95,7 @@ def _take(given: Any, pushed: Pushed) -> bool:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a streaming query. An instance on the driver plans, those on executors read."""
+    """Reads a streaming query. An instance on the driver plans, instances on executors read."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
@@ -108,7 +108,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch, unless the trigger sets another one."""
+        """Return the limit of a batch, which applies unless the trigger sets another limit."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -117,7 +117,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def prepareForTriggerAvailableNow(self) -> None:
-        """Pin the current ends, beyond which the query does not read."""
+        """Pin the current end offsets: the query reads up to them."""
         self._plan.pin()
 
     @brief
@@ -129,12 +129,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan.end(start, most, wait=True)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the partitions, for the progress of the query."""
+        """Return the latest offsets of the partitions, which Spark reports as progress; None before
+        the first look-up.
+        """
         return self._plan.latest()
 
     @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
-        """Return the tasks of a batch; an empty batch has none."""
+        """Return the tasks of a batch: an empty list for an empty batch."""
         return [Ranges(task) for task in self._plan.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

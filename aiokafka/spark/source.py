@@ -63,7 +63,7 @@ class KafkaSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of Kafka's records."""
-        # `reader` reports errors in the option.
+        # An invalid value of the option is reported by `reader`.
         options = {name.lower(): text for name, text in self.options.items()}
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return StructType(
@@ -119,7 +119,7 @@ class KafkaSource(DataSource):
 
 
 def _columns_to_read(schema: StructType) -> list[str]:
-    """Return the column names. The schema may have any of Kafka's columns, in any order."""
+    """Check the schema, and return its column names: any of Kafka's columns, in any order."""
     for field in schema.fields:
         kind = _COLUMNS.get(field.name)
         if kind is None:

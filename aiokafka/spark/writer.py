@@ -22,7 +22,7 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Properties of a task, which Spark does not pass to the writer.
+# Local properties of a task. Spark does not pass these values to the writer.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
@@ -66,7 +66,7 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if other tasks wrote rows of the batch in an earlier attempt."""
+    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -78,7 +78,7 @@ def _check(options: WriteOptions, messages: list[Any]) -> None:
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
+    """Writes the rows of a batch write, `df.write`."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -97,7 +97,9 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     @brief
     def commit(self, messages: list[Any]) -> None:
-        """Check for rows that were written twice, with exactly-once, after all tasks have ended."""
+        """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
+        rows that were written twice.
+        """
         _check(self._options, messages)
         _sum_up(messages, "batch write")
 
@@ -129,7 +131,9 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     @brief
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Check for rows that were written twice, with exactly-once, after all tasks have ended."""
+        """Log the results after all tasks have ended. With exactly-once, raise NotRepeatedError for
+        rows that were written twice.
+        """
         _check(self._options, messages)
         _sum_up(messages, f"batch {batchId}")
 

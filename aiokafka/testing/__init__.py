@@ -78,7 +78,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, because pytest imports this package at every start for its plugin."""
+    """Import `name` on first use: pytest imports this package at every start, for the plugin."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES.get(name, 'actions')}")

@@ -18,7 +18,7 @@ else:
 
 
 _ANY, _MATCH, _LITERAL, _PREFIXED = 1, 2, 3, 4
-_ALL = 2  # the operation
+_ALL = 2  # the operation ALL
 _DENY, _ALLOW = 2, 3
 _ANYTHING = "*"
 _CLUSTER = "kafka-cluster"
@@ -36,7 +36,7 @@ OPERATIONS = {
     "alter_configs": 11,
     "idempotent_write": 12,
 }
-# The operations that imply the one before the colon.
+# By operation code, the operations that imply this operation: READ implies DESCRIBE.
 _IMPLIED_BY = {8: {3, 4, 6, 7}, 10: {11}}
 
 
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     permission: int
 
     def applies_to(self, resource_type: int, name: str) -> bool:
-        """Return whether the entry is about a resource."""
+        """Return whether the entry's resource pattern matches a resource."""
         if self.resource_type != resource_type:
             return False
         if self.pattern_type == _PREFIXED:
@@ -156,7 +156,7 @@ class AclEntries:
         )
 
 
-# -- Permissions that tests withdraw, and those that each API needs
+# -- Permissions that tests withdraw, and permissions that each API needs
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
 _DENIABLE = tuple(name for name in OPERATIONS if name != "cluster_action")
@@ -211,7 +211,7 @@ _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
 
 
 class Acls:
-    """Permissions of clients of a :class:`FakeCluster`; see its `acls`. By default all is allowed.
+    """Permissions of clients of a :class:`FakeCluster` (its `acls`); by default unrestricted.
 
     With the broker setting ``authorizer.class.name``, the ACL entries that clients create are
     enforced too (with `super.users` and `allow.everyone.if.no.acl.found` as in Kafka).
@@ -243,12 +243,12 @@ class Acls:
 
         Args:
             resource: ``"topic"``, ``"group"``, ``"transactional_id"`` or ``"cluster"``.
-            name: Name of the resource; None (the default) for all of this kind.
+            name: Name of the resource; None (the default) for all resources of this type.
             operation: ``"read"``, ``"write"``, ``"create"``, ``"delete"``, ``"alter"``,
                 ``"describe"``, ``"describe_configs"``, ``"alter_configs"``,
-                ``"idempotent_write"``; None for all. Clients without ``"describe"`` get no metadata
-                of a topic, but can read and write if they know its leaders.
-            principal: Only this user; None for all.
+                ``"idempotent_write"``; None (the default) for all operations. Clients without
+                ``"describe"`` get no metadata of a topic, but can use leaders that they know.
+            principal: Only this user; None (the default) for all users.
 
         Raises:
             ValueError: unknown resource or operation.
@@ -296,12 +296,12 @@ class Acls:
         host = context.client_host
         if self.entries.allows(principal, host, resource, name, operation):
             return False
-        # The permission to create topics in the cluster includes each single topic.
+        # CREATE on the cluster permits the creation of any topic.
         is_new = (resource, operation) == ("topic", "create")
         return not (is_new and self.entries.allows(principal, host, "cluster", "", "create"))
 
     def check_topic(self, context: RequestContext, name: str) -> int:
-        """Return the error code for a topic of a request, 0 with permission."""
+        """Return the error code for a topic of a request; 0 if the client has the permission."""
         if self.is_idle:
             return 0
         operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
@@ -309,13 +309,13 @@ class Acls:
         return errors.TopicAuthorizationFailedError.errno if denied else 0
 
     def check_named(self, context: RequestContext, resource: str, name: str, operation: str) -> int:
-        """Return the error code for a group or id in a request, 0 with permission."""
+        """Return the error code for a named resource; 0 if the client has the permission."""
         denied = not self.is_idle and self.denies(context, resource, name, operation)
         return _ERRORS[resource] if denied else 0
 
     def check(self, context: RequestContext, request: Any) -> int:
-        """Return the error code for a whole request, 0 with permission. Handlers check topics, and
-        names in lists, by :meth:`check_topic` and :meth:`check_named`.
+        """Return the error code for a whole request; 0 if the client has the permission. Handlers
+        check topics and names in lists with :meth:`check_topic` and :meth:`check_named`.
         """
         on_cluster = _CLUSTER_OPERATIONS.get(context.api_key)
         if context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None:
@@ -343,8 +343,8 @@ def _principal(context: RequestContext) -> str:
 
 
 def _names(request: Any, field: str) -> list[str]:
-    """Return the names in a field: a string, strings, or structs with a group or transactional
-    id.
+    """Return the names in a request field: a string, a list of strings, or a list of structs with
+    a group id or transactional id.
     """
     value = getattr(request, field, None)
     if not value:

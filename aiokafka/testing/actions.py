@@ -16,7 +16,7 @@ from aiokafka.protocol.schema import Response
 
 
 def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
-    """Raise TypeError unless `given` is an integer, ValueError below `least`."""
+    """Raise TypeError if `given` is not an integer, ValueError if it is below `least`."""
     if not isinstance(given, int):
         raise TypeError(f"{name} must be a whole number, not {given!r}")
     if given < least:
@@ -24,7 +24,7 @@ def check_whole(name: str, given: Any, least: float = -math.inf) -> None:
 
 
 def check_seconds(name: str, given: Any) -> None:
-    """Raise TypeError unless `given` is a number, ValueError below 0."""
+    """Raise TypeError if `given` is not a number, ValueError if it is negative or NaN."""
     if not isinstance(given, int | float):
         raise TypeError(f"{name} must be a number, not {given!r}")
     if not given >= 0:
@@ -39,8 +39,8 @@ class CloseConnectionError(Exception):
 
 
 class RefusedError(Exception):
-    """The broker rejects a request, or an item of one. If a handler raises it, the response has
-    `errno` for every item of the request.
+    """The broker rejects a request, or an item of a request. If a handler raises this error, the
+    response has `errno` for every item of the request.
     """
 
     def __init__(self, errno: int, message: str = "") -> None:
@@ -51,8 +51,8 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Fail:
-    """Respond with an error code, in the fields that the API has for it. The request has no effect.
-    The connection of a producer with acks=0 is closed instead, as in Kafka.
+    """Respond with an error code, in the error fields of the API. The request has no effect. For a
+    Produce request with acks=0, close the connection, as Kafka does.
 
     Args:
         error: An error code, or an error class of :mod:`aiokafka.errors`.
@@ -73,7 +73,7 @@ class Fail:
 
     @property
     def errno(self) -> int:
-        """The error code."""
+        """The error code of `error`."""
         return self.error if isinstance(self.error, int) else self.error.errno
 
 
@@ -98,7 +98,7 @@ class Delay:
 class Hold:
     """Wait until the test sets `event`, then continue with `then`.
 
-    The request has no effect before. Other connections are not blocked.
+    The held request has no effect yet. Other connections are not blocked.
 
     Args:
         event: The event.
@@ -119,8 +119,8 @@ class Cut:
     """Close the connection without a response.
 
     Args:
-        handled: False (the default): the request has no effect. True: it is handled first, and only
-            its response is lost, as in the case in which retries produce duplicates.
+        handled: False (the default): the request has no effect. True: the request is handled and
+            only its response is lost, so that a retry may produce duplicates.
     """
 
     handled: bool = False
@@ -140,7 +140,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class RawBytes:
-    """Send these bytes instead of a response. The request has no effect. A well-formed response
+    """Send `data` in place of a response. The request has no effect. A well-formed response
     begins with its int32 length.
     """
 
@@ -157,8 +157,8 @@ class Edit:
     handled.
 
     Args:
-        change: Called with the response, which it may modify; returns the response to send, or None
-            for the modified one.
+        change: A function that is called with the response. It returns the response to send, or
+            None after it has modified its argument.
     """
 
     change: Callable[[Any], Response | None]
@@ -174,7 +174,7 @@ Answer = Action | Response | None
 
 
 def refuse_class(name: str, given: object) -> None:
-    """Raise TypeError for a class in place of an action, with the probable intention."""
+    """Raise TypeError if `given` is a class, and suggest the intended action."""
     if isinstance(given, type) and is_dataclass(given):
         raise TypeError(f"{name}: give {given.__name__}(...), not the class")
     if isinstance(given, type) and issubclass(given, BaseException):

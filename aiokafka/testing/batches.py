@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
-_LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
+_LOG_OVERHEAD = 12  # bytes of the base offset and length fields, not part of the length
 _MAGIC_OFFSET = 16
 _CRC_OFFSET = 17
 _ATTRIBUTES_OFFSET = 21
 _MAX_TIMESTAMP_OFFSET = 35
 _PRODUCER_OFFSET = 43
-_MARKER_TYPE = HEADER_SIZE + 8  # the last byte of the key of a marker's one record
+_MARKER_TYPE = HEADER_SIZE + 8  # last byte of the key of the only record in a marker
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
@@ -52,7 +52,7 @@ class BatchRefusedError(RefusedError):
     ) -> None:
         super().__init__(errno, message)
         self.in_log = in_log
-        """Whether the log rejected the batch: the response then has the log start offset."""
+        """Whether the log rejected the batch. Then the response has the log start offset."""
         self.blamed = dict(blamed or {})
         """The reason for each rejected record, by its index in the batch (KIP-467)."""
 
@@ -105,21 +105,21 @@ class Batch:
 
     @property
     def is_commit(self) -> bool:
-        """Whether the marker commits."""
+        """Whether a control batch is a commit marker."""
         return bool(self.data[_MARKER_TYPE])
 
 
 def magic_of(buffer: Buffer) -> int:
-    """Return the format version of the first batch or message in `buffer`; -1 without one."""
+    """Return the magic (format version) of the first batch or message; -1 for a short buffer."""
     return buffer[_MAGIC_OFFSET] if len(buffer) > _MAGIC_OFFSET else -1
 
 
 def parse(buffer: Buffer) -> list[Batch]:
-    """Return the complete batches of a record set, with verified lengths, magic and checksums. An
-    incomplete batch at the end is ignored.
+    """Return the complete batches of a record set, after a check of lengths, magic and checksums.
+    An incomplete batch at the end is ignored.
 
     Raises:
-        BatchRefusedError: with the error code of a broker.
+        BatchRefusedError: a check failed; `errno` is the error code that a broker returns.
     """
     view = memoryview(buffer)
     batches: list[Batch] = []
@@ -151,7 +151,7 @@ def _parse_one(data: memoryview, size: int) -> Batch:
         raise BatchRefusedError(
             errors.CorruptRecordException.errno, "record batch checksum does not match"
         )
-    # The fields of Batch have the order of the header, from the attributes on.
+    # From the attributes on, the fields of `Batch` are in the order of the header.
     return Batch(data, base_offset, leader_epoch, *fields)
 
 
@@ -178,10 +178,10 @@ def check_from_client(batch: Batch) -> None:
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
-    """Return a copy of `batch` with its base offset and leader epoch in the log.
+    """Return a copy of `batch` with a base offset and leader epoch.
 
     Args:
-        append_time: Milliseconds if the topic has ``message.timestamp.type=LogAppendTime``.
+        append_time: New timestamp (ms) if ``message.timestamp.type=LogAppendTime``, else None.
     """
     data = bytearray(batch.data)
     struct.pack_into(">q", data, 0, base_offset)
@@ -209,8 +209,8 @@ def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | 
 
 
 def with_producer(batch: Batch, like: Batch, sequence: int) -> Batch:
-    """Return a copy of `batch` with the producer, the transaction and the timestamp type of
-    `like`.
+    """Return a copy of `batch` with the producer id and epoch, the transactional bit and the
+    timestamp type of `like`.
     """
     data = bytearray(batch.data)
     attributes = batch.attributes | (like.attributes & (TRANSACTIONAL | LOG_APPEND_TIME))
@@ -256,7 +256,7 @@ def build_batch(items: Iterable[Item], *, codec: int = 0) -> bytes:
 def decode_records(
     data: Buffer, topic: str, partition: int, position: int
 ) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-    """Return the records of batches from offset `position` on, without control records."""
+    """Decode the records in `data` from offset `position` on, without control records."""
     from aiokafka.record.batch import RecordReader
 
     if not data:
@@ -286,13 +286,13 @@ def from_message_set(data: Buffer) -> bytes:
 
 
 def to_message_set(data: Buffer, magic: int) -> bytes:
-    """Convert a batch of magic 2 to uncompressed messages of magic 0 or 1, without headers."""
+    """Convert batches of magic 2 to uncompressed messages of magic 0 or 1; drop record headers."""
     from aiokafka.record.legacy import build_message_set
 
     messages = []
     for record in decode_records(data, "", 0, 0):
         item = (record.timestamp, record.key, record.value)
         message = bytearray(build_message_set(magic, [item], 0, None))
-        message[:8] = record.offset.to_bytes(8, "big")  # not covered by the checksum
+        message[:8] = record.offset.to_bytes(8, "big")  # the checksum does not cover the offset
         messages.append(message)
     return b"".join(messages)

@@ -82,15 +82,15 @@ class FakeBroker:
         self.faults = BrokerFaults(services.random)
         self._script = script
         self._ssl = ssl_context
-        #: Held while the broker starts or stops, so that overlapping calls run one by one.
+        #: Held while the broker starts or stops, so that these operations never overlap.
         self.changing = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
-        self._largest = ("", 0)  # cached setting: its text and value, needed for each request
+        self._largest = ("", 0)  # text and value of the setting, cached for speed
 
     @property
     def state(self) -> ClusterState:
-        """The cluster as this broker knows it."""
+        """The cluster state, or the stale state that this broker knows (`Node.view`)."""
         state = self.services.state
         return state.nodes[self.node_id].view or state
 
@@ -111,14 +111,14 @@ class FakeBroker:
 
     @property
     def largest_request(self) -> int:
-        """Maximum size of a request; a larger one closes the connection."""
+        """Maximum size of a request; a larger request closes the connection."""
         text = self.services.state.config["socket.request.max.bytes"]
         if text is not self._largest[0]:
             self._largest = text, int(text)
         return self._largest[1]
 
     async def start(self) -> None:
-        """Listen, after a :meth:`stop` on the former port."""
+        """Start listening; after :meth:`stop`, on the same port as before."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: Connection(self), self.host, self.port, ssl=self._ssl
@@ -147,11 +147,11 @@ class FakeBroker:
         self._connections[connection] = None
 
     def remove_connection(self, connection: Connection) -> None:
-        """Remove a lost connection without a request in progress."""
+        """Remove a closed connection, when no request of it is in progress."""
         self._connections.pop(connection, None)
 
     def report_failure(self, exc: Exception) -> None:
-        """Log an error inside the fake and keep it, unless it is a network error."""
+        """Log an error inside the fake and add it to `failures`; ignore network errors."""
         if isinstance(exc, OSError):
             return
         self.failures.append(exc)
@@ -161,7 +161,7 @@ class FakeBroker:
         """Return the reply to a request, or the work that produces the reply.
 
         Raises:
-            CloseConnectionError: close the connection instead.
+            CloseConnectionError: the connection must be closed without a reply.
         """
         session = connection.session
         if session is not None and session.takes_raw_tokens:
@@ -207,7 +207,7 @@ class FakeBroker:
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = skip_tags(frame, position)
         try:
-            # Ignore trailing bytes, as Kafka does: librdkafka sends some.
+            # librdkafka sends trailing bytes, which Kafka ignores.
             return codec(request_class, version).decode_prefix(frame, position)[0]
         except KafkaProtocolError as exc:
             self.failures.append(exc)
@@ -221,7 +221,7 @@ class FakeBroker:
         return await self._act(self._script.ask(request, context), request, context)
 
     async def _act(self, answer: Answer | Pending, request: Any, context: RequestContext) -> Reply:
-        """Carry out an action of an interception; without one handle the request."""
+        """Carry out the action of an interception; if `answer` is None, handle the request."""
         if isinstance(answer, Pending):
             answer = await answer.answer()
         reply = await self._carry_out(answer, request, context)
@@ -290,7 +290,7 @@ class FakeBroker:
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
-            # Without a response too, the connection is muted for the quota (KIP-219).
+            # A quota mutes the connection even if the request gets no response (KIP-219).
             quotas = self.services.quotas
             waits = 0 if quotas.is_idle else quotas.charge_for(context, None)
             return Reply([], mute=waits / 1000)
@@ -311,8 +311,8 @@ def _check_context(context: ssl.SSLContext | None) -> None:
 
 
 def _reply_to_token(frame: bytes, session: Session) -> Reply:
-    """Return the reply to a SASL token without a header, as before Kafka 1.0. A failed login closes
-    the connection.
+    """Return the reply to a SASL token that has no request header, as before Kafka 1.0. Raise
+    CloseConnectionError if the login fails.
     """
     verdict = session.authenticate(frame)
     if verdict.errno:
@@ -329,33 +329,33 @@ class BrokerFaults:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._lag: Seconds = 0.0
-        self._slow: Collection[int] | None = ()  # API keys; None for all
+        self._slow: Collection[int] | None = ()  # API keys; None for all APIs
         self._hung: Collection[int] | None = ()
         self._revived = asyncio.Event()
         #: Whether any fault is active.
         self.is_active = False
 
     def hang(self, api_keys: Collection[int] | None) -> None:
-        """Block requests of these APIs, None for all, until :meth:`heal`."""
+        """Block requests of these APIs (None: of all APIs) until :meth:`heal`."""
         self._hung = api_keys
         self._revived.clear()
         self.is_active = True
 
     def slow(self, seconds: Seconds, api_keys: Collection[int] | None) -> None:
-        """Delay requests of these APIs, None for all."""
+        """Delay requests of these APIs (None: of all APIs)."""
         for each in seconds if isinstance(seconds, tuple) else (seconds,):
             check_seconds("seconds", each)
         self._lag, self._slow = seconds, api_keys
         self.is_active = True
 
     def heal(self) -> None:
-        """End all faults. Blocked requests are handled now."""
+        """End all faults, and handle the blocked requests now."""
         self._hung = self._slow = ()
         self.is_active = False
         self._revived.set()
 
     async def wait(self, api_key: int) -> None:
-        """Delay or block a request of this API."""
+        """Wait as long as a request of this API is delayed or blocked."""
         if self._slow is None or api_key in self._slow:
             await asyncio.sleep(drawn(self._lag, self._random))
         if self._hung is None or api_key in self._hung:

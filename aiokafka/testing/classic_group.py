@@ -37,7 +37,7 @@ class GroupRefusedError(RefusedError):
     def __init__(self, errno: int, member_id: str = "") -> None:
         super().__init__(errno)
         self.member_id = member_id
-        """With MEMBER_ID_REQUIRED, the id with which to join again."""
+        """With MEMBER_ID_REQUIRED: the member id with which the client must join again."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Member:
     expiry: asyncio.TimerHandle | None = None
 
     def metadata(self, protocol: str) -> bytes:
-        """Return the member's metadata for a protocol; empty without any."""
+        """Return the member's metadata for a protocol; empty for an unsupported protocol."""
         return dict(self.protocols).get(protocol, b"")
 
     def stored(self) -> Member:
@@ -92,9 +92,9 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     needs_member_id: bool
-    """Whether new members must join again with the id that they got (KIP-394)."""
+    """Whether a new member must join again, with the id from the first response (KIP-394)."""
     knows_skip: bool
-    """Whether the response can tell the leader to keep the assignment (KIP-814)."""
+    """Whether the response has the field SkipAssignment (KIP-814)."""
 
     def create_member(self, member_id: str, assignment: bytes = b"") -> Member:
         return Member(
@@ -111,8 +111,8 @@ class JoinRequest:
 
 @dataclass(frozen=True)
 class StoredGroup:
-    """The stored state of a group. The coordinator stores it when a generation has its assignment,
-    when a static member is replaced, and when the last member leaves.
+    """The stored state of a group. The coordinator stores this state when a generation has its
+    assignment, when a static member is replaced, and when the last member leaves.
     """
 
     generation: int = 0
@@ -129,8 +129,8 @@ _T = TypeVar("_T")
 
 @dataclass
 class ClassicGroup:
-    """One classic group. The methods change its state at once; callers await futures. Requests that
-    Kafka rejects raise GroupRefusedError, at once or through the future.
+    """One classic group. The methods change the group at once, and return futures of responses.
+    Requests that Kafka rejects raise GroupRefusedError, at once or through the future.
     """
 
     group_id: str
@@ -146,7 +146,7 @@ class ClassicGroup:
     leader: str = ""
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
-    """Member ids of members that have not joined again with them yet (KIP-394)."""
+    """Generated member ids with which no member has joined yet (KIP-394), and their timers."""
     _stored: StoredGroup = field(default_factory=StoredGroup)
     _timer: asyncio.TimerHandle | None = None
     _waits_for_more: bool = False
@@ -154,7 +154,7 @@ class ClassicGroup:
     # -- join ----------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest) -> asyncio.Future[Joined]:
-        """Handle a JoinGroup request; the future gets the response."""
+        """Handle a JoinGroup request; return a future of the response."""
         self._check_protocols(request)
         static = self._static(request.instance_id)
         if request.member_id == "":
@@ -208,8 +208,8 @@ class ClassicGroup:
         return self._wait_for_join(member)
 
     def _replace_static(self, old: Member, request: JoinRequest) -> asyncio.Future[Joined]:
-        """Replace a static member that rejoins under its instance id, and fence the former one
-        (KIP-345).
+        """Replace a static member that rejoins under its instance id, and fence the previous
+        member (KIP-345).
         """
         self._drop(old, errors.FencedInstanceId.errno)
         member_id = f"{request.instance_id}-{_clock.random_uuid()}"
@@ -224,8 +224,8 @@ class ClassicGroup:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
-            # The assignment stays. KIP-814 tells the leader so; before, the response names the
-            # former member as the leader, so that the new member computes no assignment.
+            # The new leader must keep the assignment. With KIP-814 the response has SkipAssignment.
+            # In older versions it names the previous member as the leader.
             answer.skip_assignment = request.knows_skip
             answer.members = list(self.members.values()) if request.knows_skip else []
             if not request.knows_skip:
@@ -246,8 +246,8 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING and not changed:
             self._restart_session(member)
             return _done(self._answer(member))
-        # The member missed the response, and gets it again. A leader that joins requests another
-        # rebalance.
+        # A follower has missed the response, and gets the response again. A leader that rejoins
+        # requests another rebalance.
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
             self._restart_session(member)
             return _done(self._answer(member))
@@ -256,9 +256,9 @@ class ClassicGroup:
     def _wait_for_join(self, member: Member) -> asyncio.Future[Joined]:
         if member.joining is not None and not member.joining.done():
             member.joining.set_exception(GroupRefusedError(errors.UnknownMemberIdError.errno))
-            member.joining.exception()  # nobody may be awaiting it
+            member.joining.exception()  # no warning if nobody awaits the future
         member.joining = asyncio.get_running_loop().create_future()
-        # The member waits for the response, and sends no heartbeat before: stop its session timer.
+        # The member sends no heartbeat while it waits for the response: stop its session timer.
         self._stop_expiry(member)
         waiting = member.joining
         self.rebalance()
@@ -271,7 +271,7 @@ class ClassicGroup:
         """Make all members rejoin, unless a rebalance is in progress."""
         if self.state is GroupState.PREPARING or not self.members:
             return
-        # The leader may be computing an assignment, which is for members that have changed since.
+        # The assignment that the leader may be computing is for the members before this change.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
                 _fail(member.syncing, errors.RebalanceInProgressError.errno)
@@ -296,7 +296,7 @@ class ClassicGroup:
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """Begin a generation with the joined members; remove the others, except static ones."""
+        """Begin a generation with the joined members; remove other members that are not static."""
         self._stop_timer()
         self._waits_for_more = False
         for member in list(self.members.values()):
@@ -321,7 +321,7 @@ class ClassicGroup:
         self.script.wake()
 
     def _choose_protocol(self) -> str:
-        """Return the protocol that most members prefer, of those that all members support."""
+        """Return the protocol that most members prefer, among the protocols of all members."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
             next(name for name, _ in member.protocols if name in common)
@@ -350,7 +350,7 @@ class ClassicGroup:
         generation: int,
         assignments: dict[str, bytes],
     ) -> asyncio.Future[bytes]:
-        """Handle a SyncGroup request; the future gets the member's assignment."""
+        """Handle a SyncGroup request; return a future of the member's assignment."""
         member = self.check_member(member_id, instance_id, generation)
         if self.state is GroupState.PREPARING:
             raise GroupRefusedError(errors.RebalanceInProgressError.errno)
@@ -382,14 +382,14 @@ class ClassicGroup:
         self._after_departure()
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """Handle a Heartbeat request; return the error code, 0 without a rebalance."""
+        """Handle a Heartbeat request; return the error code, 0 if the member need not rejoin."""
         member = self.check_member(member_id, instance_id, generation)
         self._restart_session(member)
         preparing = self.state is GroupState.PREPARING
         return errors.RebalanceInProgressError.errno if preparing else 0
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Return the member that a request names."""
+        """Return the member of a request; reject a member id or generation that is not current."""
         static = self._static(instance_id)
         if instance_id is not None and static is None:
             raise GroupRefusedError(errors.UnknownMemberIdError.errno)
@@ -421,7 +421,7 @@ class ClassicGroup:
         self.remove(member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, as when its session has expired."""
+        """Remove a member, and rebalance the other members."""
         self._drop(self.members[member_id], errors.UnknownMemberIdError.errno)
         self._after_departure()
 
@@ -460,14 +460,14 @@ class ClassicGroup:
     # -- stored state --------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Store the state that another coordinator loads."""
+        """Store the state that a new coordinator loads."""
         members = tuple(member.stored() for member in self.members.values())
         self._stored = StoredGroup(
             self.generation, self.protocol_type, self.protocol, self.leader, members
         )
 
     def load(self, seconds: float) -> None:
-        """Restore the stored state. Sessions begin when it is loaded, after so many seconds."""
+        """Restore the stored state. Member sessions restart after `seconds` of loading."""
         self.close()
         for member in list(self.members.values()):
             self._drop(member, errors.NotCoordinatorForGroupError.errno)
@@ -485,7 +485,7 @@ class ClassicGroup:
     # -- change of the protocol (KIP-848) ------------------------------------------------------
 
     def take_over(self, generation: int, protocol_type: str, members: Iterable[Member]) -> None:
-        """Take over the members of a group of the consumer protocol, with their assignments."""
+        """Add the members of a group of the consumer protocol, with their assignments."""
         self.generation, self.protocol_type = generation, protocol_type
         self.members = {member.member_id: member for member in members}
         self.leader = next(iter(self.members))
@@ -507,7 +507,7 @@ class ClassicGroup:
     # -- timers --------------------------------------------------------------------------------
 
     def _restart_session(self, member: Member, later: float = 0.0) -> None:
-        """Restart the session of a member, `later` seconds from now."""
+        """Restart the session timer of a member, `later` seconds from now."""
         self._stop_expiry(member)
         loop = asyncio.get_running_loop()
         member.expiry = loop.call_later(later + member.session_timeout, self._expire, member)
@@ -543,4 +543,4 @@ def _done(value: _T) -> asyncio.Future[_T]:
 def _fail(waiting: asyncio.Future[_T] | None, errno: int) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_exception(GroupRefusedError(errno))
-        waiting.exception()  # nobody may be awaiting it
+        waiting.exception()  # no warning if nobody awaits the future

@@ -127,14 +127,14 @@ class FakeCluster:
     # -- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all brokers. ``async with`` calls it."""
+        """Start all brokers, as ``async with`` does."""
         self._services.resume()
         for node_id in self._brokers:
             await self.start_broker(node_id)
 
     async def stop(self) -> None:
-        """Stop all brokers and close every task, timer and socket. Records are kept, and sessions
-        and transactions continue after :meth:`start`. A second call does nothing.
+        """Stop all brokers and close every task, timer and socket. Records, groups and
+        transactions are kept for the next :meth:`start`. A second call does nothing.
         """
         self._services.close()
         for proxy in self.proxies.values():
@@ -158,7 +158,7 @@ class FakeCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``"host:port"`` of every broker, stopped ones included, separated by commas."""
+        """``"host:port"`` of every broker, including stopped brokers, separated by commas."""
         return ",".join(map(self.address, self._state.nodes))
 
     @property
@@ -179,7 +179,7 @@ class FakeCluster:
 
     @property
     def transactions(self) -> Transactions:
-        """The transaction coordinators: states, and a way to delay the transaction markers."""
+        """The transaction coordinators: states of transactions, and delays of their markers."""
         return self._services.transactions
 
     @property
@@ -189,22 +189,22 @@ class FakeCluster:
 
     @property
     def controller(self) -> Controller:
-        """The controller: elections, also unclean ones, and times without a controller."""
+        """The controller: clean and unclean elections, and periods without a controller."""
         return self._services.controller
 
     @property
     def coordinators(self) -> Coordinators:
-        """Which brokers coordinate groups and transactions: moves, and how long loading takes."""
+        """The coordinators of groups and transactions: their brokers and their loading times."""
         return self._services.coordinators
 
     @property
     def telemetry(self) -> TelemetryReceiver:
-        """Metrics that clients push (KIP-714), if ``config`` sets ``metric.reporters``."""
+        """Metrics pushed by clients (KIP-714), if ``config`` sets ``metric.reporters``."""
         return self._services.telemetry
 
     @property
     def quotas(self) -> Quotas:
-        """Limits of sent and fetched bytes and of requests, above which clients are throttled."""
+        """Quotas for produced bytes, fetched bytes and requests, which throttle clients."""
         return self._services.quotas
 
     @property
@@ -214,7 +214,7 @@ class FakeCluster:
 
     @property
     def faults(self) -> Faults:
-        """Faults of single brokers: slow, hanging, with stale metadata, with a failed disk."""
+        """Faults of single brokers: slow or hanging requests, stale metadata, failed disks."""
         return self._faults
 
     @property
@@ -224,8 +224,8 @@ class FakeCluster:
 
     @property
     def failures(self) -> list[BaseException]:
-        """Errors from requests that could not be decoded, and inside the fake. Assert that it is
-        empty.
+        """Requests that could not be decoded, and errors inside the fake. Tests should assert
+        that the list is empty.
         """
         return [exc for broker in self._brokers.values() for exc in broker.failures]
 
@@ -235,7 +235,7 @@ class FakeCluster:
         return address_of(node.host, node.port)
 
     def broker(self, broker_id: int) -> FakeBroker:
-        """Return one broker, running or not."""
+        """Return the broker with this id, which may be stopped."""
         return self._brokers[broker_id]
 
     def partition(self, topic: str, partition: int = 0) -> Partition:
@@ -246,7 +246,7 @@ class FakeCluster:
         return found
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        """Return the log of a partition, to read and write records without a client."""
+        """Return the leader's log of a partition, to read and write records without a client."""
         return self.partition(topic, partition).log
 
     # -- topics and leaders --------------------------------------------------------------------
@@ -260,7 +260,7 @@ class FakeCluster:
         config: Mapping[str, object] | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic. All brokers know it at once.
+        """Create a topic, and update the metadata of all brokers at once.
 
         Args:
             name: Letters, digits, ``.``, ``_`` and ``-``.
@@ -271,7 +271,7 @@ class FakeCluster:
                 and `replication_factor`.
 
         Raises:
-            TopicRefusedError: Kafka would reject the request with the error code `errno`.
+            TopicRefusedError: Kafka rejects such a topic, with the error code `errno`.
             RuntimeError: no broker runs.
         """
         if not self._state.live_nodes():
@@ -282,22 +282,22 @@ class FakeCluster:
         self._script.wake()
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic and its records. All brokers notice at once."""
+        """Delete a topic, its records and its committed offsets, on all brokers at once."""
         self._state.delete_topic(self._state.topics[name])
         self._services.groups.forget_topic(name)
         self._script.wake()
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
         """Make another broker the leader of a partition, in the next leader epoch. A broker without
-        a replica gets one. The former leader then returns NOT_LEADER_OR_FOLLOWER.
+        a replica gets a replica. The previous leader then returns NOT_LEADER_OR_FOLLOWER.
 
         Returns:
             The new leader epoch.
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: the broker is stopped, isolated or without a sound disk; or it is not in
-                sync, and there is no leader to copy from.
+            ValueError: the broker is stopped or isolated, or its disk has failed; or its replica is
+                not in sync, and the partition has no leader to copy from.
         """
         partition = self.partition(*tp)
         self.broker(broker_id)
@@ -322,8 +322,8 @@ class FakeCluster:
         """Break all connections of a broker and stop listening, as ``kill -9`` does.
 
         Another live replica becomes the leader of each partition that the broker led, at once or
-        after :attr:`Controller.session_timeout`. Without one the partition has no leader until the
-        broker is started again.
+        after :attr:`Controller.session_timeout`. A partition without another live replica has no
+        leader until the broker is started again.
         """
         async with self._brokers[broker_id].changing:
             self._state.nodes[broker_id].alive = False
@@ -333,13 +333,13 @@ class FakeCluster:
         self._script.wake()
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker again, on its old port."""
+        """Start a stopped broker again, on the same port; do nothing if it runs."""
         broker = self._brokers[broker_id]
         node = self._state.nodes[broker_id]
         async with broker.changing:
             if node.alive:
                 return
-            # Without a controller, a running broker may not be registered as alive.
+            # The broker may run already, if an earlier call failed after this step.
             if not broker.is_listening:
                 await broker.start()
             proxy = self.proxies.get(broker_id)
@@ -355,10 +355,11 @@ class FakeCluster:
 
     def set_release(self, broker_id: int, as_version: str) -> None:
         """Change the Kafka release of one broker, as a rolling upgrade or downgrade does, and break
-        its connections. For a full restart, stop the broker before and start it after.
+        its connections. To simulate the restart too, call :meth:`stop_broker` before and
+        :meth:`start_broker` afterwards.
 
         The finalized features (``transaction.version``, ``group.version``) are those of the oldest
-        broker: they change with the last upgrade or the first downgrade.
+        release in the cluster: they change with the last upgrade or the first downgrade.
 
         Raises:
             KeyError: no such broker.
@@ -383,12 +384,12 @@ class FakeCluster:
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:
-        """Break all client connections of one broker, or of all. Clients may connect again."""
+        """Break all client connections of one broker, or of all brokers. Clients may reconnect."""
         for broker in self._selected(broker_id):
             broker.drop_connections()
 
     def advertise(self, broker_id: int, host: str, port: int) -> None:
-        """Put another address of a broker into metadata, for example a proxy's or a wrong one."""
+        """Advertise another address of a broker in metadata, such as the address of a proxy."""
         node = self._state.nodes[broker_id]
         node.host, node.port = host, port
 
@@ -404,12 +405,12 @@ class FakeCluster:
         return [self._brokers[broker_id]]
 
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
-        """Set ``throttle_time_ms`` of every response, and stop reading from the connection for that
+        """Set ``throttle_time_ms`` of every response, and stop reading from its connection for that
         time (KIP-219). 0 ends the throttling.
 
         Args:
             milliseconds: The throttle time.
-            broker_id: One broker only; None (the default) means all."""
+            broker_id: One broker only; None (the default) means all brokers."""
         check_whole("milliseconds", milliseconds, 0)
         for broker in self._selected(broker_id):
             broker.throttle_ms = milliseconds
@@ -434,9 +435,9 @@ class FakeCluster:
             handler: An action (:class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`,
                 :class:`Silence`, :class:`RawBytes`, :class:`Edit`), a response object, or None to
                 let the broker handle the request. Or a callable ``handler(request, context)``,
-                plain or ``async``, that returns one of these.
+                plain or ``async``, that returns an action, a response or None.
             times: Remove the interception after this many requests; None (the default) keeps it.
-            broker: Only requests to this broker id.
+            broker: Only requests to this broker id; None (the default) for all brokers.
 
         Raises:
             KeyError: no such broker.
@@ -457,7 +458,7 @@ class FakeCluster:
         """Return the received requests, oldest first: at most the last 10,000 or 32 MiB of them.
 
         Args:
-            api: A request class or API key; None (the default) for all.
+            api: A request class or API key; None (the default) for all APIs.
         """
         return self._script.seen(api)
 

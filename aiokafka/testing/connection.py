@@ -27,10 +27,10 @@ _connection_ids = itertools.count(1)
 
 @dataclass(slots=True)
 class Reply:
-    """The bytes to send for one request."""
+    """The encoded response to one request."""
 
     chunks: list[Buffer]
-    """The bytes; empty for no response."""
+    """The bytes to send; empty for no response."""
     mute: float = 0.0
     """Seconds for which the broker reads nothing from the connection afterwards (KIP-219)."""
 
@@ -47,8 +47,8 @@ class Later:
 
 
 class Connection(asyncio.Protocol):
-    """Handles the requests of a client in order. Most get their response in `data_received`. Only a
-    request that must wait gets a task, and blocks the requests behind it.
+    """Handles the requests of a client in order, most of them synchronously in `data_received`. A
+    request that must wait is handled in a task, and blocks the requests after it.
 
     Owns: the bytes of an incomplete request, and the task of the waiting request.
     """
@@ -86,14 +86,14 @@ class Connection(asyncio.Protocol):
         self._broker.add_connection(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handle the complete requests, unless an earlier one is waiting."""
+        """Handle the complete requests, unless an earlier request is waiting."""
         self._received += data
         if not self._waits:
             self._advance()
 
     def eof_received(self) -> bool:
-        """Close after the responses to all received requests; return whether the transport stays
-        open for them.
+        """Close the connection after the responses to all received requests. Return whether the
+        transport stays open for the responses, which TLS does not allow.
         """
         self._is_ended = True
         if not self._waits:
@@ -106,13 +106,13 @@ class Connection(asyncio.Protocol):
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """Handle requests again."""
+        """Resume handling requests."""
         self._is_full = False
         if not self._waits:
             self._advance()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the timer, and after an error discard the requests without a response."""
+        """Cancel the timer. After an error, discard the requests that are not handled yet."""
         self._is_ended = True
         if self._transport is not None:
             # Python 3.10 warns about TLS transports that ended without close().
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is open."""
+        """Whether the connection is open; False once `connection_lost` was called."""
         return not self._closed.done()
 
     def abort(self) -> None:
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         if self._task is not None and self._later is not None:
             self._task.cancel()
             if inspect.getcoroutinestate(self._later.work) == inspect.CORO_CREATED:
-                self._later.work.close()  # the cancelled task never starts it
+                self._later.work.close()  # the cancelled task never starts this coroutine
                 if self._later.drop is not None:
                     self._later.drop()
         if self._transport is not None:
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         return self._task is not None or self._timer is not None or self._is_full
 
     def _advance(self) -> None:
-        """Handle the complete requests, up to one that must wait."""
+        """Handle the complete requests, until a request must wait."""
         try:
             while not self._waits:
                 frame = self._next_frame()
@@ -174,11 +174,11 @@ class Connection(asyncio.Protocol):
                     name = f"fake-broker-{self._broker.node_id}"
                     self._later = answer
                     task = self.loop.create_task(self._answer_later(answer), name=name)
-                    # An eager task may have finished already, and started the next request.
+                    # An eager task may be finished already, and may have started the next request.
                     if not task.done():
                         self._task = task
         except CloseConnectionError:
-            self._close()  # for a Cut, or because Kafka does so
+            self._close()  # for a `Cut`, or where Kafka closes the connection
         except Exception as exc:
             self._broker.report_failure(exc)
             self._close()
@@ -242,7 +242,7 @@ _FLEXIBLE_ANSWER = struct.Struct(">iix")
 
 
 def read_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
-    """Return API key, version, correlation id and client id, and the position after them.
+    """Return API key, version, correlation id, client id, and the position after the client id.
 
     Raises:
         CloseConnectionError: the header is incomplete.
@@ -270,7 +270,7 @@ def encode(response: Response, api_key: int, version: int, correlation_id: int) 
 def refuse_version(
     profile: BrokerProfile, frame: bytes, header: tuple[int, int, int, str | None, int]
 ) -> Reply:
-    """Return the reply to a request of an unsupported API or version."""
+    """Return the reply to an unsupported API or version, or raise CloseConnectionError."""
     api_key, version, correlation_id, _, position = header
     if profile.release < (0, 10):
         return Reply([])  # Kafka 0.9 fails internally, and sends nothing
@@ -279,8 +279,8 @@ def refuse_version(
     if profile.closes_on_newer_clients:
         raise CloseConnectionError
     if version >= 3:
-        skip_tags(frame, position)  # closes the connection if they are malformed
-    # The response has version 0, and the range of supported ApiVersions versions (KIP-511).
+        skip_tags(frame, position)  # raises CloseConnectionError for malformed tags
+    # The response has version 0. Since 2.4 it lists the versions of ApiVersions (KIP-511).
     entries = b""
     if profile.release >= (2, 4):
         low, high = profile.ranges[API_VERSIONS]
@@ -293,8 +293,8 @@ def refuse_version(
 
 
 def _read_client_id(frame: bytes) -> tuple[str | None, int]:
-    """Return the client id and the position after it. It is a nullable string, not a compact one,
-    even in flexible headers.
+    """Return the client id and the position after it. The client id is a nullable
+    string, not a compact string, even in flexible headers.
     """
     start = _HEADER.size + 2
     size = int.from_bytes(frame[_HEADER.size : start], "big", signed=True)
@@ -306,7 +306,7 @@ def _read_client_id(frame: bytes) -> tuple[str | None, int]:
 
 
 def skip_tags(frame: bytes, position: int) -> int:
-    """Return the position after the tagged fields of a request header; all are unknown."""
+    """Return the position after the tagged fields of a request header, which are ignored."""
     if frame[position : position + 1] == b"\0":
         return position + 1
     count, position = _uvarint(frame, position)
@@ -358,24 +358,25 @@ def stop_accepting(server: asyncio.Server) -> None:
     3. The task creates the transport, which fails because its server is closed. Nothing closes the
        socket: the client stays connected until the socket is garbage-collected.
 
-    So only the reader of the listening socket is removed here, if the loop supports that.
+    So this function only removes the readers of the listening sockets. Loops without readers
+    get `Server.close()`.
     """
     loop = server.get_loop()
     try:
         has_ended = all(loop.remove_reader(socket.fileno()) for socket in server.sockets)
-    except NotImplementedError:  # Windows' own loop
+    except NotImplementedError:  # the Proactor event loop of Windows
         has_ended = False
     if not has_ended:
         server.close()
 
 
 async def close_server(server: asyncio.Server | None, connections: Iterable[Closing]) -> None:
-    """Wait until these connections are closed, then close the server. If the call is cancelled, the
-    server is closed all the same.
+    """Wait until `connections` are closed, then close the server. Cancelling the call closes the
+    server, too.
 
     A connection accepted in the current turn of the loop gets its transport in the next turn,
-    reaches its handler a few turns later, and its socket is closed a few turns after that. So the
-    call also waits for `_TURNS` turns.
+    reaches its handler a few turns later, and its socket is closed a few turns after that. So
+    this function also waits for `_TURNS` turns.
     """
     try:
         for connection in connections:

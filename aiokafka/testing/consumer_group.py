@@ -1,5 +1,5 @@
-"""A consumer group of the consumer protocol, whose assignment the broker computes (KIP-848). It may
-have members of the classic protocol too, which join without waiting for a rebalance.
+"""A consumer group of the consumer protocol, whose assignment the broker computes (KIP-848).
+Members of the classic protocol can join too, and do not wait for a rebalance.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING: TopicIdPartitions = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The fields of a ConsumerGroupHeartbeat request; None where they have not changed."""
+    """The fields of a ConsumerGroupHeartbeat request; None for unchanged fields."""
 
     member_id: str
     epoch: int
@@ -47,14 +47,14 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether all fields are set, as in the first heartbeat after an error."""
+        """Whether timeout, subscription and owned partitions are set, as after an error."""
         subscribed = self.topics is not None or self.regex is not None
         return self.rebalance_timeout is not None and subscribed and self.owned is not None
 
 
 @dataclass(slots=True, eq=False)
 class ClassicState:
-    """Further state of a member of the classic protocol."""
+    """State that only members of the classic protocol have."""
 
     session_timeout: float
     protocols: Protocols
@@ -65,7 +65,7 @@ class ClassicState:
 
     @property
     def metadata(self) -> bytes:
-        """The subscription, which is the same for all of the member's protocols."""
+        """The encoded subscription, which is the same for each protocol of the member."""
         return self.protocols[0][1]
 
 
@@ -103,12 +103,12 @@ class Reply:
     member_id: str
     epoch: int
     assignment: TopicIdPartitions | None
-    """None if the member knows its assignment."""
+    """None if the member has this assignment already."""
 
 
 @dataclass
 class ConsumerGroup:
-    """One group of the consumer protocol. The methods change its state at once. Requests that Kafka
+    """One group of the consumer protocol. The methods change the group at once. Requests that Kafka
     rejects raise GroupRefusedError.
     """
 
@@ -118,7 +118,7 @@ class ConsumerGroup:
     hosts_classic: bool
     """Whether classic members may join (group.consumer.migration.policy)."""
     groups: Groups
-    """All groups of the cluster: they know the topics, and replace this group by a classic one."""
+    """All groups of the cluster, to look up topics and to downgrade to a classic group."""
     script: Script
     """Woken after every change of state."""
     epoch: int = 1
@@ -141,14 +141,14 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members name; ``uniform`` without any."""
+        """The assignor that most members name; ``uniform`` if no member names an assignor."""
         asked = [m.assignor for m in self.members.values() if m.assignor]
         return max(asked, key=asked.count) if asked else ASSIGNORS[0]
 
     # -- heartbeat -----------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat) -> Reply:
-        """Handle a heartbeat, by which a member joins, stays or leaves."""
+        """Handle a ConsumerGroupHeartbeat request of a joining, present or leaving member."""
         if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
             return self._leave(beat)
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
@@ -166,7 +166,7 @@ class ConsumerGroup:
         self._reconcile(member, beat.owned)
         self._restart_session(member)
         self.script.wake()
-        # A full heartbeat may follow a lost response, so its response has the assignment too.
+        # A full heartbeat may follow a lost response: respond with the assignment again.
         has_assignment = beat.epoch == JOINING or beat.is_full or before != member.assigned
         return Reply(member.member_id, member.epoch, member.assigned if has_assignment else None)
 
@@ -175,7 +175,7 @@ class ConsumerGroup:
             raise GroupRefusedError(errors.InvalidRequestError.errno)
         former = self._static(beat.instance_id)
         if former is not None and not former.away and former.classic is None:
-            # Also if this is the same member, and the response to its first join was lost.
+            # Kafka rejects even a retry of the same member after a lost response.
             raise GroupRefusedError(errors.UnreleasedInstanceId.errno)
         known = self.members.get(beat.member_id)
         if known is not None and former is None:
@@ -189,7 +189,7 @@ class ConsumerGroup:
         return member
 
     def _take_over(self, member: ConsumerMember, former: ConsumerMember) -> None:
-        """Replace a static member that has come back; it keeps its subscription and partitions."""
+        """Replace a static member that rejoins, and keep its subscription and partitions."""
         self._remove(former)
         member.topics, member.regex = former.topics, former.regex
         member.assignor = former.assignor
@@ -200,8 +200,8 @@ class ConsumerGroup:
         member = self._named(beat)
         if beat.epoch == member.epoch:
             return member
-        # The response that raised the epoch was lost if the member sends its previous epoch, and
-        # owns no partition that is not assigned to it.
+        # A member that sends its previous epoch, and owns only partitions that are assigned to the
+        # member, has missed the response with the new epoch.
         answer_was_lost = (
             beat.epoch == member.previous_epoch
             and beat.owned is not None
@@ -212,8 +212,8 @@ class ConsumerGroup:
         return member
 
     def _named(self, beat: Heartbeat) -> ConsumerMember:
-        """Return the member that a request names. With an instance id, the member that holds it now
-        counts: it has fenced the former holder.
+        """Return the member of a request. Raise GroupRefusedError if the member is unknown, or
+        another member has joined with the request's instance id.
         """
         if beat.instance_id is None:
             member = self.members.get(beat.member_id)
@@ -247,7 +247,7 @@ class ConsumerGroup:
         if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
             member.away = True
             member.epoch = LEAVING_FOR_A_WHILE
-            # The member consumes nothing any more, so the partitions to revoke are free.
+            # The member consumes nothing any more, so other members may get its revoked partitions.
             member.revoking = _NOTHING
             _cancel(member.revocation)
             member.revocation = None
@@ -260,7 +260,7 @@ class ConsumerGroup:
     # -- classic members -----------------------------------------------------------------------
 
     def take_over(self, generation: int, members: Iterable[ConsumerMember]) -> None:
-        """Take over the members of a classic group, with their assignments."""
+        """Add the members of a classic group, with their assignments."""
         self.epoch = self.assignment_epoch = generation
         for member in members:
             self.members[member.member_id] = member
@@ -268,7 +268,7 @@ class ConsumerGroup:
             self._restart_session(member)
 
     def join(self, request: JoinRequest) -> Joined:
-        """Handle a JoinGroup request. The member gets the free partitions, without waiting."""
+        """Handle a JoinGroup request: assign the free partitions at once, without a rebalance."""
         is_new = request.member_id not in self.members
         if is_new and len(self.members) >= self.max_size:
             raise GroupRefusedError(errors.GroupMaxSizeReached.errno)
@@ -302,7 +302,7 @@ class ConsumerGroup:
     def _classic_member(
         self, request: JoinRequest, former: ConsumerMember | None
     ) -> ConsumerMember:
-        """Return the joining member; a static member that rejoins keeps its partitions."""
+        """Return the known or new member; a static member that rejoins keeps its partitions."""
         instance_id, member_id = request.instance_id, request.member_id
         if member_id:
             if instance_id is not None:
@@ -336,8 +336,8 @@ class ConsumerGroup:
     def sync(
         self, member_id: str, instance_id: str | None, generation: int, named: Sequence[str | None]
     ) -> bytes:
-        """Handle a SyncGroup request; return the assignment. `named` has the type and the name of
-        the protocol, None in older versions."""
+        """Handle a SyncGroup request; return the encoded assignment. `named` has the protocol type
+        and name of the request, None in older versions."""
         member, classic = self._check_classic(member_id, instance_id, generation)
         real = (CONSUMERS, classic.protocols[0][0])
         if any(name not in (None, expected) for name, expected in zip(named, real, strict=True)):
@@ -428,15 +428,15 @@ class ConsumerGroup:
             self.target.update(zip(ids, [*shares[1:], shares[0]], strict=True))
 
     def fence(self, member_id: str) -> None:
-        """Reject a member's next heartbeat, as a coordinator does that knows a later epoch. The
-        member gets the group's next epoch, so that its former epoch is never valid again.
+        """Reject a member's next heartbeat with FENCED_MEMBER_EPOCH. The coordinator raises the
+        member's epoch to the group's next epoch, so that the member's own epoch stays invalid.
         """
         self._reassign()
         member = self.members[member_id]
         member.epoch, member.previous_epoch = self.epoch, -1
 
     def _reconcile(self, member: ConsumerMember, owned: TopicIdPartitions | None) -> None:
-        """Move a member towards its target: it revokes partitions first, then it gets free ones."""
+        """Move a member to its target: first revoke partitions, then assign free partitions."""
         target = self.target[member.member_id]
         if owned is not None and not owned & member.revoking:
             member.revoking = _NOTHING
@@ -445,7 +445,7 @@ class ConsumerGroup:
             member.assigned &= target
             member.revoking |= surplus if owned is None or owned & surplus else _NOTHING
         if member.revoking:
-            # A classic member must rejoin in time instead.
+            # A classic member has another timer: it must rejoin in time.
             if member.classic is None:
                 self._expect_revocation(member)
             return
@@ -474,7 +474,7 @@ class ConsumerGroup:
     # -- leaving -------------------------------------------------------------------------------
 
     def remove(self, *member_ids: str) -> None:
-        """Remove members, and assign their partitions to others."""
+        """Remove members, and assign their partitions to other members."""
         leaving = [self.members[member_id] for member_id in member_ids]
         others = [m for m in self.members.values() if m.member_id not in member_ids]
         is_classic = all(member.classic is not None for member in others)
@@ -487,7 +487,7 @@ class ConsumerGroup:
         self._reassign()
 
     def remove_named(self, names: Iterable[tuple[str, str | None]]) -> list[int]:
-        """Remove members by member id, instance id, or both; return an error code for each."""
+        """Remove members by member id, instance id, or both; return an error code for each name."""
         found: list[int | str] = [self._id_to_remove(*name) for name in names]
         leaving = dict.fromkeys(each for each in found if isinstance(each, str))
         if leaving:
@@ -496,7 +496,7 @@ class ConsumerGroup:
         return [0 if isinstance(each, str) else each for each in found]
 
     def _id_to_remove(self, member_id: str, instance_id: str | None) -> int | str:
-        """Return the id of a member; an error code if there is none."""
+        """Return the member id of the named member; an error code for an unknown member."""
         if instance_id is None:
             member = self.members.get(member_id)
         else:
@@ -514,8 +514,8 @@ class ConsumerGroup:
         del self.members[member.member_id]
 
     def load(self, seconds: float) -> None:
-        """Restart all sessions, when another coordinator has loaded the group in so many
-        seconds.
+        """Restart all member sessions after `seconds`, when a new coordinator has loaded the
+        group.
         """
         for member in self.members.values():
             self._restart_session(member, seconds)
@@ -559,7 +559,7 @@ def _check_regex(regex: str) -> None:
 
 
 def _end_classic(member: ConsumerMember) -> None:
-    """Make a member one of the consumer protocol."""
+    """Convert a classic member to the consumer protocol, and stop its classic timers."""
     _stop_classic(member)
     member.classic = None
 
@@ -624,7 +624,7 @@ def _uniform(
 
 
 def _level(found: dict[str, set[TopicIdPartition]], allowed: Mapping[str, Iterable[bytes]]) -> None:
-    """Move partitions between subscribed members until their numbers differ by one at most."""
+    """Move partitions between subscribed members until their counts differ by at most one."""
     moved = True
     while moved:
         moved = False
@@ -640,7 +640,7 @@ def _level(found: dict[str, set[TopicIdPartition]], allowed: Mapping[str, Iterab
                     break
 
 
-# -- Subscriptions and assignments of classic members, in their encoding
+# -- Encoding of the subscriptions and assignments of classic members
 
 
 CONSUMERS = "consumer"
@@ -668,7 +668,7 @@ def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
     """Decode the subscription in a JoinGroup request.
 
     Raises:
-        KafkaProtocolError: it is malformed.
+        KafkaProtocolError: the subscription is malformed.
     """
     version = _version_of(metadata)
     if version < 0:
@@ -679,11 +679,11 @@ def read_subscription(metadata: bytes, topics: Topics) -> Subscription:
 
 
 def read_assignment(assignment: bytes, topics: Topics) -> TopicIdPartitions:
-    """Decode the assignment that the leader of a classic group has made for a member.
+    """Decode the assignment that the leader of a classic group has computed for a member.
 
     Raises:
-        KafkaProtocolError: it is malformed.
-        GroupRefusedError: there is no such partition.
+        KafkaProtocolError: the assignment is malformed.
+        GroupRefusedError: the assignment has an unknown partition.
     """
     if not assignment:
         return frozenset()
@@ -716,14 +716,14 @@ def write_assignment(slots: TopicIdPartitions, topics: Topics, metadata: bytes) 
 
 
 def _version_of(data: bytes) -> int:
-    """Return the version to decode data in, at most the newest known; -1 if data has no version."""
+    """Return the version of encoded data, at most the newest known; -1 if data has no version."""
     if len(data) < _VERSION_BYTES:
         return -1
     return min(int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), _NEWEST)
 
 
 def _slots(partitions: list[TopicPartition], topics: Topics) -> TopicIdPartitions:
-    """Return the partitions of the topics that exist."""
+    """Replace topic names by topic ids; omit the partitions of unknown topics."""
     return frozenset(
         (topics[entry.topic][0], number)
         for entry in partitions

@@ -1,4 +1,4 @@
-"""The controller of a fake cluster: registered brokers, elections, and times without it."""
+"""The controller of a fake cluster: registered brokers, elections, and periods without it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ else:
 
 
 class Controller:
-    """Registers brokers and elects leaders in a :class:`FakeCluster`; see its `controller`.
+    """Registers brokers and elects leaders; the attribute `controller` of a :class:`FakeCluster`.
 
-    Without a controller (after :meth:`stop`), metadata still has the brokers that have stopped, and
-    lacks those that have started; there are no elections, and the ISR does not change. Requests
+    Without a controller (after :meth:`stop`), metadata still has stopped brokers and lacks started
+    brokers, there are no elections, and the ISR does not change. Requests
     that change the cluster get NOT_CONTROLLER with ZooKeeper (before 3.0); with KRaft they wait
     until their timeout.
 
@@ -32,8 +32,8 @@ class Controller:
         self.session_timeout = 0.0
         self._services = services
         self._state = services.state
-        self._timers: dict[int, asyncio.TimerHandle] = {}  # by broker, the end of its session
-        self._return: asyncio.TimerHandle | None = None  # the end of `fail_over`
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # by broker id: end of the session
+        self._return: asyncio.TimerHandle | None = None  # for the end of `fail_over`
         self._successor: int | None = None
         self._waiting: list[asyncio.Event] = []
 
@@ -46,20 +46,20 @@ class Controller:
 
     @property
     def broker_id(self) -> int:
-        """The broker id of the controller in metadata; -1 without one."""
+        """The broker id of the controller in metadata; -1 without a controller."""
         return self._state.controller
 
     def stop(self) -> None:
-        """Stop the controller. There is none until :meth:`start`."""
+        """Stop the controller. The cluster has no controller until :meth:`start`."""
         self._cancel_return()
         self._state.has_controller = False
         self._services.cluster_changed()
 
     def start(self, broker_id: int | None = None) -> None:
-        """Start a controller. It handles at once what has happened since the last one stopped.
+        """Start a controller, which at once registers the running brokers and elects leaders.
 
         Args:
-            broker_id: The new controller; None (the default) for the former one."""
+            broker_id: The new controller; None (the default) for the previous controller."""
         if broker_id is not None:
             self._state.placed_controller = self._state.nodes[broker_id].node_id
         self._cancel_return()
@@ -74,7 +74,7 @@ class Controller:
         self._services.cluster_changed()
 
     def fail_over(self, seconds: float, broker_id: int | None = None) -> None:
-        """Stop the controller, and :meth:`start` another one after so many seconds."""
+        """Stop the controller, and call :meth:`start` with `broker_id` after `seconds`."""
         self.stop()
         loop = asyncio.get_running_loop()
         self._return = loop.call_later(seconds, self.start, broker_id)
@@ -83,7 +83,7 @@ class Controller:
     def elect(
         self, tp: TopicPartition | tuple[str, int], broker_id: int, *, unclean: bool = False
     ) -> int:
-        """Make a replica the leader of a partition. Records that it has not copied are lost.
+        """Make a replica the leader of a partition. Records that the replica lacks are lost.
 
         Args:
             unclean: Allow a replica that is not in sync. Acknowledged records may be lost, if the
@@ -114,7 +114,7 @@ class Controller:
     # -- for the cluster -----------------------------------------------------------------------
 
     def broker_started(self, node_id: int) -> None:
-        """Register a broker that has started or can be reached again."""
+        """Register a broker that has started or is not isolated any more."""
         node = self._state.nodes[node_id]
         node.restarted = node.registered
         node.alive = True
@@ -135,9 +135,9 @@ class Controller:
             self.update_registration(node)
 
     def update_registration(self, node: Node) -> None:
-        """Register or unregister a broker as its state demands, and elect leaders."""
+        """Register the broker if it runs and is not isolated, else unregister it; elect leaders."""
         there = node.alive and not node.isolated
-        if node.restarted:  # within its session, so its stop went unnoticed
+        if node.restarted:  # within its session: the controller has not noticed the stop
             node.restarted = False
             self._state.node_down(node.node_id)
         if there and not node.registered:
@@ -147,7 +147,7 @@ class Controller:
         self._services.cluster_changed()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait up to so many seconds for a controller; return whether there is one now."""
+        """Wait up to `seconds` for a controller; return whether the cluster has a controller."""
         if self._state.has_controller:
             return True
         event = asyncio.Event()
@@ -162,7 +162,7 @@ class Controller:
         return self._state.has_controller
 
     def resume(self) -> None:
-        """Start the controller at once whose start :meth:`close` prevented."""
+        """Start the controller now, if :meth:`close` has interrupted :meth:`fail_over`."""
         if self._return is not None:
             self.start(self._successor)
 

@@ -1,4 +1,4 @@
-"""Which brokers coordinate groups and transactions, and the time that loading takes."""
+"""The brokers that coordinate groups and transactions, and their loading times."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ Key = tuple[int, str]
 
 
 class Coordinators:
-    """Group and transaction coordinators of a :class:`FakeCluster`; see its `coordinators`.
+    """Group and transaction coordinators of a :class:`FakeCluster` (its `coordinators`).
 
     A real coordinator keeps groups in memory, and stores a part of their state in a topic. A new
-    coordinator loads the stored state, and returns COORDINATOR_LOAD_IN_PROGRESS meanwhile. The
-    members of the last generation with an assignment are members again, with new sessions. Members
-    that were joining, and a generation without an assignment, are lost. Members of the consumer
-    protocol and transactions do not change.
+    coordinator returns COORDINATOR_LOAD_IN_PROGRESS while it loads the stored state. A classic
+    group then has the members of its last generation with an assignment, with new sessions; joining
+    members, and a generation without an assignment, are lost. Groups of the consumer protocol and
+    transactions do not change.
 
     The methods raise KeyError for an unknown kind or broker id.
     """
 
     def __init__(self, state: ClusterState, random: Random) -> None:
-        #: How long loading takes after a move or a restart of the broker, in seconds or (least,
-        #: most). None (the default): it takes no time, and no state is lost.
+        #: Loading time after a move or a restart of the broker, in seconds or (least, most).
+        #: None (the default): loading takes no time, and no state is lost.
         self.load_time: Seconds | None = None
         self._state = state
         self._random = random
@@ -47,14 +47,14 @@ class Coordinators:
     # -- for tests -----------------------------------------------------------------------------
 
     def move(self, kind: str, key: str, broker_id: int) -> None:
-        """Make another broker the coordinator of a group or transactional id. The former one then
-        returns NOT_COORDINATOR.
+        """Make another broker the coordinator of a group or transactional id. The previous
+        coordinator then returns NOT_COORDINATOR.
 
         Args:
             kind: ``"group"`` or ``"transaction"``.
             key: The group id or transactional id.
-            broker_id: The new coordinator. While it is stopped another broker replaces it."""
-        self._state.nodes[broker_id]  # raises
+            broker_id: The new coordinator. While it is stopped, another broker coordinates."""
+        self._state.nodes[broker_id]  # raises KeyError for an unknown broker
         place = (_kind(kind), key)
         former = self._state.coordinator(*place)
         self._state.placed_coordinators[place] = broker_id
@@ -62,8 +62,8 @@ class Coordinators:
             self._begin(place, drawn(self.load_time, self._random))
 
     def load(self, kind: str, key: str, seconds: float) -> None:
-        """Make the coordinator of a group or transactional id load it again. Requests get
-        COORDINATOR_LOAD_IN_PROGRESS for so many seconds."""
+        """Make the coordinator of a group or transactional id load its state again. Requests get
+        COORDINATOR_LOAD_IN_PROGRESS for `seconds`."""
         self._begin((_kind(kind), key), seconds)
 
     def heal(self) -> None:
@@ -75,7 +75,7 @@ class Coordinators:
     # -- for the brokers -----------------------------------------------------------------------
 
     def attach(self, groups: Groups) -> None:
-        """Set the groups that a new coordinator loads."""
+        """Set the groups, whose stored state a new coordinator loads."""
         self._groups = groups
 
     def check(self, kind: int, key: str, node_id: int) -> int:

@@ -1,4 +1,4 @@
-"""Faults of single brokers: hanging, slow, with stale metadata, isolated, a failed disk."""
+"""Faults of single brokers: slow or hanging requests, stale metadata, isolation, failed disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Apis = Iterable["type[Request[Any]] | int"]
 
 
 class Faults:
-    """Faults of single brokers of a :class:`FakeCluster`; see its `faults`.
+    """Faults of single brokers; the attribute `faults` of a :class:`FakeCluster`.
 
     The methods raise KeyError for an unknown broker id.
 
@@ -41,11 +41,11 @@ class Faults:
     # -- hanging and slow ----------------------------------------------------------------------
 
     def hang(self, broker_id: int, apis: Apis | None = None) -> None:
-        """Make a broker accept connections and send no response until :meth:`revive`. It then
-        handles the requests received meanwhile, also those of clients that have disconnected.
+        """Make a broker accept connections but send no response until :meth:`revive`. The broker
+        then handles the received requests, even requests of clients that have disconnected.
 
         Args:
-            apis: Only requests of these APIs, by class or API key; None (the default) for all.
+            apis: Only requests of these APIs, by class or API key; None (the default) for all APIs.
         """
         self._brokers[broker_id].faults.hang(_keys(apis))
 
@@ -53,8 +53,8 @@ class Faults:
         """Delay each request to a broker until :meth:`revive`.
 
         Args:
-            seconds: The delay, or (least, most) to draw each delay between.
-            apis: Only requests of these APIs, by class or API key; None (the default) for all.
+            seconds: The delay, or the (least, most) bounds of random delays.
+            apis: Only requests of these APIs, by class or API key; None (the default) for all APIs.
         """
         self._brokers[broker_id].faults.slow(seconds, _keys(apis))
 
@@ -65,10 +65,11 @@ class Faults:
     # -- stale metadata ---------------------------------------------------------------------------
 
     def mislead(self, broker_id: int) -> None:
-        """Freeze the metadata of a broker until :meth:`inform`. It keeps returning the present
-        metadata, and remains the leader of its partitions: records that it writes with ``acks=1``
-        while another broker leads are lost, and ``acks=all`` times out. It does not know topics
-        that are created later. Groups and transactional ids that move are coordinated elsewhere.
+        """Freeze the metadata of a broker until :meth:`inform`. The broker keeps returning its
+        present metadata, and does not know topics that are created later. It remains the leader of
+        its partitions: records that it writes with ``acks=1`` while another broker is the leader
+        are lost, and ``acks=all`` times out. It does not remain the coordinator of groups and
+        transactional ids that move.
         """
         node = self._state.nodes[broker_id]
         if node.view is not None:
@@ -79,7 +80,7 @@ class Faults:
         node.view = self._state.snapshot()
 
     def inform(self, broker_id: int) -> None:
-        """Update the metadata of a misled broker at once."""
+        """End :meth:`mislead` of a broker, which then has the actual metadata."""
         node = self._state.nodes[broker_id]
         if node.view is None:
             return
@@ -91,8 +92,8 @@ class Faults:
 
     def isolate(self, broker_id: int) -> None:
         """Isolate a broker from the controller and the other brokers, but not from clients, until
-        :meth:`rejoin`. Other leaders are elected, and its metadata is stale as after
-        :meth:`mislead`.
+        :meth:`rejoin`. Other leaders are elected, and the broker's metadata is stale as
+        after :meth:`mislead`.
         """
         self.mislead(broker_id)
         self._state.nodes[broker_id].isolated = True
@@ -113,11 +114,11 @@ class Faults:
     def fail_disk(
         self, broker_id: int, tps: Iterable[TopicPartition | Place] | None = None
     ) -> None:
-        """Make the disk of a broker fail, as when it is full. The replicas on it go offline
+        """Make the disk of a broker fail. The replicas on the disk go offline
         (KAFKA_STORAGE_ERROR), and other leaders are elected.
 
         Args:
-            tps: The partitions on that disk; None (the default) for all partitions of the broker.
+            tps: The partitions on the disk; None (the default) for all partitions of the broker.
 
         Raises:
             KeyError: no such broker or partition.
@@ -141,7 +142,7 @@ class Faults:
         self._services.cluster_changed()
 
     def repair_disk(self, broker_id: int) -> None:
-        """Repair the disk of a broker. The replicas on it are online again, with their records."""
+        """Repair the disk of a broker. The replicas on the disk are online again, with records."""
         node = self._state.nodes[broker_id]
         places = tuple(node.failed_logs)
         node.failed_logs.clear()
@@ -154,7 +155,7 @@ class Faults:
     # -- all -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """End all faults, and the changes made through :attr:`FakeCluster.controller`,
+        """End all faults, and the faults set through :attr:`FakeCluster.controller`,
         :attr:`~FakeCluster.replication`, :attr:`~FakeCluster.coordinators`,
         :attr:`~FakeCluster.quotas` and :attr:`~FakeCluster.acls`. Stopped brokers stay stopped.
         """

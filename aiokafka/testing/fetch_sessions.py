@@ -20,7 +20,7 @@ class FetchPosition:
     """One requested partition of a session, and the offsets last reported to the client."""
 
     topic: str | bytes
-    """Name, or topic id from Fetch v13 on."""
+    """Topic name, or topic id from Fetch v13 on."""
     partition: int
     offset: int
     leader_epoch: int
@@ -32,17 +32,17 @@ class FetchPosition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """The partitions that a client fetches from one broker, in the order to read them."""
+    """The partitions that a client fetches from one broker, in the order of reading."""
 
     session_id: int
     epoch: int = 1
-    """Required epoch of the next request."""
+    """Epoch that the next request of the session must have."""
     positions: OrderedDict[tuple[str | bytes, int], FetchPosition] = field(
         default_factory=OrderedDict
     )
 
     def served(self, position: FetchPosition) -> None:
-        """Move a partition whose records were sent to the end, so that others come first next."""
+        """Move a partition to the end, after its records were sent, for a fair order."""
         self.positions.move_to_end((position.topic, position.partition))
 
 
@@ -67,14 +67,15 @@ class FetchSessions:
         updates: Iterable[FetchPosition],
         forgotten: Iterable[tuple[str | bytes, int]],
     ) -> tuple[FetchSession, bool]:
-        """Apply the session part of a request.
+        """Handle the session fields of a Fetch request.
 
         Returns:
             The session, and whether the response is incremental (with changed partitions only).
-            Session id 0 means that the client requested none, or that there are no slots.
+            Session id 0 means that the client requested no session, that the session has no
+            partitions left, or that the broker has no slots.
 
         Raises:
-            FetchSessionError: unknown session, or not its next epoch.
+            FetchSessionError: the session is unknown, or the epoch is not its next epoch.
         """
         if epoch in (_FULL, _NO_SESSION):
             self._sessions.pop(session_id, None)

@@ -30,8 +30,8 @@ _POLICY = "group.consumer.migration.policy"
 
 
 class Groups:
-    """All groups of the cluster. Their state outlives brokers, as Kafka's does through its offsets
-    topic. Sessions continue while a broker is down, unless coordinators take time to load
+    """All groups of the cluster. A stopped broker loses no group state, as with Kafka's offsets
+    topic. Member sessions continue while a broker is down, unless coordinators take time to load
     (:class:`Coordinators`). The methods raise KeyError for an unknown group or member.
     """
 
@@ -50,13 +50,13 @@ class Groups:
         return self._coordinators.check(_GROUP, group_id, node_id)
 
     def load(self, group_id: str, seconds: float) -> None:
-        """Restore the stored state of a group, which takes so many seconds to load."""
+        """Restore the stored state of a group; its member sessions restart after `seconds`."""
         group = self.classic.get(group_id) or self.consumer.get(group_id)
         if group is not None:
             group.load(seconds)
 
     def for_join(self, group_id: str) -> ClassicGroup | ConsumerGroup:
-        """Return the group that a classic member joins; create a classic group without one."""
+        """Return the group that a classic member joins; create a classic group if none exists."""
         other = self.consumer.get(group_id)
         if other is not None:
             if other.members:
@@ -65,10 +65,11 @@ class Groups:
         return self.classic.get(group_id) or self._new_classic(group_id)
 
     def consumer_for_heartbeat(self, group_id: str, *, joining: bool) -> ConsumerGroup:
-        """Return the group of the consumer protocol (KIP-848); create it for a joining member.
+        """Return the group of the consumer protocol (KIP-848). For a joining member, create the
+        group, or upgrade a classic group.
 
         Raises:
-            GroupRefusedError: there is no such group, or a classic one that cannot be upgraded.
+            GroupRefusedError: the group does not exist, or is classic and cannot be upgraded.
         """
         group = self.consumer.get(group_id)
         if group is not None:
@@ -110,7 +111,7 @@ class Groups:
             raise GroupRefusedError(errors.GroupIdNotFound.errno)
         classic.interrupt()
         if not classic.protocol:
-            # The first generation is still incomplete: Kafka fails then, up to 4.3.
+            # The first generation is incomplete: Kafka (up to 4.3) returns UNKNOWN_SERVER_ERROR.
             raise GroupRefusedError(errors.UnknownError.errno)
         try:
             members = [self._as_hosted(classic, member) for member in classic.members.values()]
@@ -122,11 +123,11 @@ class Groups:
         return group
 
     def _as_hosted(self, group: ClassicGroup, member: Member) -> ConsumerMember:
-        """Convert a classic member to one of a group of the consumer protocol. It keeps its
+        """Convert a classic member to a member of a group of the consumer protocol, with the same
         assignment.
 
         Raises:
-            KafkaProtocolError: its subscription or its assignment is malformed.
+            KafkaProtocolError: the member's subscription or assignment is malformed.
         """
         subscription = read_subscription(member.metadata(group.protocol), self.topics())
         return ConsumerMember(
@@ -144,9 +145,9 @@ class Groups:
         )
 
     def downgrade(self, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-        """Convert a group to the classic protocol, once all members but the `leaving` ones are
-        classic. The members rebalance, unless `leaving` is empty: then a static member has come
-        back as a classic one. Return False if the setting forbids the conversion.
+        """Convert a group to the classic protocol, if ``group.consumer.migration.policy`` allows
+        it; return whether it does. All members except `leaving` must be classic. They rebalance,
+        unless `leaving` is empty: a static member was then replaced by a classic member.
         """
         if not self._allows("downgrade"):
             return False
@@ -176,7 +177,7 @@ class Groups:
         return True
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
-        """Return the offsets of a group; create an empty set without one."""
+        """Return the `GroupOffsets` of a group; create it if the group has none."""
         return self.offsets.setdefault(group_id, GroupOffsets())
 
     def epochs_of(self, group_id: str) -> ProducerEpochs:
@@ -184,7 +185,7 @@ class Groups:
         return self._epochs.setdefault(group_id, ProducerEpochs())
 
     def end_transaction(self, group_id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Apply a transaction marker to a group. It does not create the group."""
+        """Commit or discard the offsets of a transaction; do not create an unknown group."""
         self.epochs_of(group_id).update(producer_id, epoch)
         if group_id in self.offsets:
             self.offsets[group_id].end_transaction(producer_id, commit=commit)
@@ -195,7 +196,7 @@ class Groups:
         return {} if offsets is None else offsets.committed
 
     def committed(self, group_id: str, topic: str, partition: int = 0) -> int | None:
-        """Return the committed offset of a partition; None without one."""
+        """Return the committed offset of a partition, or None."""
         offsets = self.offsets.get(group_id)
         found = offsets.committed.get((topic, partition)) if offsets is not None else None
         return None if found is None else found.offset
@@ -234,13 +235,13 @@ class Groups:
         self.consumer[group_id].fence(member_id)
 
     def expire(self, group_id: str, member_id: str) -> None:
-        """Remove a member, as when its session has expired."""
+        """Remove a member, as if its session had expired."""
         group = self.classic.get(group_id) or self.consumer[group_id]
         group.remove(member_id)
         self._script.wake()
 
     def forget_topic(self, topic: str) -> None:
-        """Delete the offsets of a deleted topic."""
+        """Delete all groups' offsets of a deleted topic."""
         for offsets in self.offsets.values():
             offsets.forget_topic(topic)
 
@@ -284,7 +285,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """One committed offset."""
+    """A committed offset, or an offset that is pending in a transaction."""
 
     offset: int
     leader_epoch: int = -1
@@ -292,20 +293,20 @@ class CommittedOffset:
 
 
 class ProducerEpochs:
-    """The last epoch of each producer in the log of a group's offsets, which outlives the group.
+    """The last epoch of each producer that wrote offsets or transaction markers for a group.
 
-    Transaction markers count too, also those of transactions without offsets.
+    Deleting the group does not delete the epochs. Markers of transactions without offsets count.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
 
     def update(self, producer_id: int, epoch: int) -> None:
-        """Store the producer epoch of offsets or of a marker."""
+        """Store the epoch with which a producer has written offsets or a marker."""
         self._last[producer_id] = epoch
 
     def is_past(self, producer_id: int, epoch: int) -> bool:
-        """Return whether the log has a later epoch of the producer."""
+        """Return whether the stored epoch of the producer is greater than `epoch`."""
         return epoch < self._last.get(producer_id, epoch)
 
 
@@ -313,7 +314,7 @@ class GroupOffsets:
     """Committed offsets of one group, written by the group's coordinator only.
 
     Owns: the committed offsets, the pending offsets of open transactions, and the order in which
-    both were written: for each partition the offset that was written last counts, as in a log.
+    they were written. For each partition the offset that was written last counts, as in a log.
     """
 
     def __init__(self) -> None:
@@ -330,7 +331,7 @@ class GroupOffsets:
         self._pending.setdefault(producer_id, {})[key] = next(self._next_number), offset
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Commit the pending offsets of a transaction, unless later ones exist; or discard them."""
+        """Commit a transaction's pending offsets that no later offset replaces; or discard all."""
         pending = self._pending.pop(producer_id, {})
         if commit:
             for key, (number, offset) in pending.items():
@@ -342,7 +343,7 @@ class GroupOffsets:
         return any(key in pending for pending in self._pending.values())
 
     def delete(self, key: Key) -> None:
-        """Delete the offset of a partition, and the pending ones."""
+        """Delete the committed offset of a partition, and its offsets in open transactions."""
         self.committed.pop(key, None)
         self._numbers.pop(key, None)
         for pending in self._pending.values():

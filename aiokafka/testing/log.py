@@ -25,8 +25,8 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class PartitionLog:
-    """The records of one partition: the log shared by all its replicas, or that of one replica
-    (:class:`Replication`).
+    """The records of one partition: the log shared by all its replicas, or the log of one
+    replica (:class:`Replication`).
 
     Tests use it to write and read records without a client, and to simulate retention, truncation,
     slow replicas and corruption.
@@ -70,7 +70,7 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """First offset that is not on all in-sync replicas; consumers read up to it."""
+        """First offset that some in-sync replica lacks; consumers read the records before it."""
         mark = self._end if self._replicated is None else self._replicated
         held = self._held_high_watermark
         return mark if held is None else min(held, mark)
@@ -92,7 +92,7 @@ class PartitionLog:
 
     @property
     def epoch_start(self) -> int:
-        """First offset of the present leader epoch."""
+        """First offset of the current leader epoch."""
         return self._epochs[-1][1]
 
     @property
@@ -160,8 +160,8 @@ class PartitionLog:
         return base
 
     def records(self, start: int = 0) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """Decode the records from offset `start` on, also those of open and aborted transactions
-        and those beyond the high watermark, but no control records.
+        """Decode the records from offset `start` on, including records of open and aborted
+        transactions and records beyond the high watermark, but no control records.
         """
         data = b"".join(batch.data for batch in self._batches[self._index(start) :])
         return decode_records(data, self.topic, self.partition, max(start, self._start))
@@ -181,10 +181,10 @@ class PartitionLog:
         self.wake()
 
     def truncate(self, offset: int) -> None:
-        """Lose the records from `offset` on, as in an unclean leader election.
+        """Remove the records from `offset` on, as an unclean leader election may.
 
-        The whole batch with `offset` is lost. Later records reuse the offsets. Clients detect that
-        by the leader epoch only if the leader moves too (:meth:`FakeCluster.move_leader`).
+        The whole batch with `offset` is removed. Later records reuse the offsets. Clients detect
+        the truncation only by a new leader epoch, so also call :meth:`FakeCluster.move_leader`.
         """
         self._cut(offset)
         self._epochs = [e for e in self._epochs if e[1] <= self._end] or [(0, self._start)]
@@ -202,18 +202,18 @@ class PartitionLog:
         self.producers.rebuild(self._batches, self._start)
 
     def pause_replication(self) -> None:
-        """Hold the high watermark, as if no follower fetched. Requests with ``acks=all`` then time
-        out, although their records are written.
+        """Stop advancing the high watermark, as if no follower fetched. Produce requests with
+        ``acks=all`` time out meanwhile, although their records are written.
         """
         self._held_high_watermark = self.high_watermark
 
     def resume_replication(self) -> None:
-        """Release the high watermark, as if all followers had caught up."""
+        """End :meth:`pause_replication`, as if all followers had caught up."""
         self._held_high_watermark = None
         self.wake()
 
     def pass_pause_to(self, successor: PartitionLog) -> None:
-        """Move the pause of replication to the log of the new leader."""
+        """Move a pause of replication from this log to `successor`, the log of the new leader."""
         if self._held_high_watermark is not None:
             self._held_high_watermark = None
             successor.pause_replication()
@@ -253,7 +253,7 @@ class PartitionLog:
         return decode_records(batch.data, self.topic, self.partition, self._start)
 
     def corrupt(self, offset: int) -> None:
-        """Flip the bits in the last byte of the batch with `offset`: its checksum fails."""
+        """Flip the last byte of the batch with `offset`, so that its checksum is wrong."""
         batch = self._batches[self._index(offset)]
         data = bytearray(batch.data)
         data[-1] ^= 0xFF
@@ -261,7 +261,7 @@ class PartitionLog:
         self.wake()
 
     def _single(self, record: ConsumerRecord[bytes | None, bytes | None], batch: Batch) -> Batch:
-        """Build a batch with one record of `batch`, of the same producer."""
+        """Return a batch with one record of `batch`, and its producer id and sequence number."""
         item = (record.timestamp, record.key, record.value, record.headers)
         sequence = batch.base_sequence
         if sequence >= 0:
@@ -272,11 +272,11 @@ class PartitionLog:
     # -- for replication -----------------------------------------------------------------------
 
     def share(self) -> None:
-        """Make the high watermark depend on the other replicas, which have their own logs now."""
+        """From now on, derive the high watermark from `set_high_watermark()`, not from this log."""
         self._replicated = self.high_watermark
 
     def replica(self) -> PartitionLog:
-        """Return a copy for another replica, with the same batches."""
+        """Return a copy of this log, to be the log of another replica."""
         copy = PartitionLog(self.topic, self.partition)
         copy._replicated = self.high_watermark
         copy._batches, copy._bases = list(self._batches), list(self._bases)
@@ -287,7 +287,7 @@ class PartitionLog:
         return copy
 
     def set_high_watermark(self, offset: int) -> None:
-        """Set the high watermark; only if each replica has its own log."""
+        """Set the high watermark of a replica's own log, at most to the end of the log."""
         if offset != self._replicated:
             self._replicated = min(offset, self._end)
             self.wake()
@@ -355,15 +355,15 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool
     ) -> tuple[list[Batch], Buffer]:
-        """Return the batches from the one with `offset` on that begin before offset `limit`.
+        """Return the batches that begin before offset `limit`, from the batch with `offset` on.
 
         Args:
             max_bytes: Maximum size of the batches.
             at_least_one: Return the first batch even if it is larger than `max_bytes` (KIP-74).
 
         Returns:
-            The batches, and the beginning of the next one, up to `max_bytes`. A broker sends a
-            range of bytes of its file, which may end inside a batch.
+            The batches, and the first bytes of the next batch if `max_bytes` ends inside that
+            batch: a broker sends a byte range of its file.
         """
         found: list[Batch] = []
         for index in range(self._index(offset), len(self._batches)):
@@ -377,8 +377,8 @@ class PartitionLog:
         return found, b""
 
     def readable(self, offset: int, enough: int, limit: int) -> int:
-        """Return how many bytes can be read from `offset` up to `limit`; stop counting at
-        `enough`.
+        """Return the size of the batches from `offset` up to `limit`; stop adding batches once the
+        sum reaches `enough`.
         """
         total = 0
         for index in range(self._index(offset), len(self._batches)):
@@ -390,7 +390,7 @@ class PartitionLog:
 
     def offset_for_time(self, timestamp_ms: int, limit: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record before offset `limit` that
-        is not older than `timestamp_ms`; None without one.
+        is not older than `timestamp_ms`; None without such a record.
         """
         for batch in self._batches:
             if batch.max_timestamp < timestamp_ms:
@@ -411,8 +411,8 @@ class PartitionLog:
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the record with the greatest timestamp
-        (KIP-734). The record may be deleted: a broker stores this for each segment, and the fake's
-        log is one segment.
+        (KIP-734); None if there was no record. The record may be deleted: a broker stores the
+        maximum for each segment, and the fake's log is one segment.
         """
         return self._newest(self._batches)
 
@@ -432,18 +432,18 @@ class PartitionLog:
     def begin_epoch(self, epoch: int) -> None:
         """Begin the epoch of a new leader at the end of the log."""
         if self._epochs[-1][1] == self._end and epoch > self._epochs[-1][0]:
-            self._epochs.pop()  # the former epoch has no records
+            self._epochs.pop()  # the previous epoch has no records
         self._epochs.append((epoch, self._end))
         self.wake()
 
     def epoch_of(self, offset: int) -> int:
-        """Return the leader epoch of a past or future offset."""
+        """Return the leader epoch of `offset`; beyond the end of the log, the current epoch."""
         index = bisect_right([first for _, first in self._epochs], offset)
         return self._epochs[max(index - 1, 0)][0]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the newest epoch up to `epoch`; (-1, -1) if `epoch` is
-        newer than the log's (KIP-101, KIP-279).
+        newer than the current epoch (KIP-101, KIP-279).
         """
         if epoch == self.leader_epoch:
             return epoch, self._end
@@ -462,7 +462,7 @@ class PartitionLog:
         self._wakers.pop(waker, None)
 
     def wake(self) -> None:
-        """Wake the waiting requests and the followers."""
+        """Call the subscribed wakers, which belong to waiting requests and to followers."""
         for waker in tuple(self._wakers):
             waker()
 
@@ -496,7 +496,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record of `epoch`; -1 without one."""
+        """Sequence number of the last record of `epoch`; -1 without a record."""
         return self.batches[-1].last_sequence if self.batches else -1
 
     def is_before(self, offset: int) -> bool:
@@ -516,7 +516,7 @@ class AbortedTransaction:
 
 class ProducerState:
     """Sequence numbers (KIP-98, KIP-360) and transactions of one partition. Only the partition's
-    log writes it.
+    log changes this state.
     """
 
     def __init__(self) -> None:
@@ -524,11 +524,11 @@ class ProducerState:
         #: First offset of the open transaction of each producer id.
         self.open: dict[int, int] = {}
         self.aborted: list[AbortedTransaction] = []
-        # (first offset, offset of the marker) of transactions with an unreplicated marker.
+        # (first offset, marker offset) of ended transactions whose marker may be unreplicated.
         self._ends: deque[tuple[int, int]] = deque()
 
     def duplicate(self, batch: Batch) -> Batch | None:
-        """Return the logged batch of which `batch` is a duplicate, of the producer's last five."""
+        """Return which of the producer's last five batches `batch` duplicates, or None."""
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
@@ -542,11 +542,11 @@ class ProducerState:
         """Check that the producer epoch and the sequence number of a batch follow the last ones.
 
         Args:
-            unknown_producer: The error code for a producer id without state that does not begin
-                at sequence 0; 0 accepts any sequence number (KIP-360).
+            unknown_producer: The error code for a batch that does not begin at sequence 0, if the
+                log has no state of its producer id; 0 accepts the batch (KIP-360).
 
         Raises:
-            BatchRefusedError: with the broker's error code.
+            BatchRefusedError: the batch is rejected; `errno` is the broker's error code.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None:
@@ -566,7 +566,7 @@ class ProducerState:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
     def is_in_transaction(self, batch: Batch) -> bool:
-        """Return whether this partition is part of the transaction of a batch."""
+        """Return whether the log has an open transaction of the batch's producer id and epoch."""
         entry = self.entries.get(batch.producer_id)
         same = entry is not None and entry.epoch == batch.producer_epoch
         return same and batch.producer_id in self.open
@@ -590,7 +590,7 @@ class ProducerState:
             self.open.setdefault(batch.producer_id, batch.base_offset)
 
     def _ended(self, marker: Batch) -> None:
-        """End a producer's transaction."""
+        """End the open transaction of the marker's producer, if there is one."""
         start = self.open.pop(marker.producer_id, None)
         if start is None:
             return
@@ -601,10 +601,10 @@ class ProducerState:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of the oldest transaction that is open, or whose marker is not
-        replicated; None without one.
+        replicated; None without such a transaction.
         """
         if not self.open and not self._ends:
-            return None  # the usual case
+            return None  # fast path: most logs have no transactions
         while self._ends and self._ends[0][1] < high_watermark:
             self._ends.popleft()
         first = min(self.open.values(), default=None)
@@ -613,8 +613,8 @@ class ProducerState:
         return first
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records from offset `start` up to, excluding,
-        `end`.
+        """Return the aborted transactions that overlap the offsets from `start` (inclusive) to
+        `end` (exclusive).
         """
         return [
             aborted
@@ -631,8 +631,8 @@ class ProducerState:
         )
 
     def forget_before(self, offset: int) -> None:
-        """Forget the aborted transactions before `offset`, which retention has removed. Producer
-        ids are kept, as a broker keeps them until they expire (transactional.id.expiration.ms).
+        """Forget the aborted transactions before `offset`, where retention has removed the records.
+        Keep the producer ids, which a broker keeps until transactional.id.expiration.ms.
         """
         self.aborted = [a for a in self.aborted if a.last_offset >= offset]
 

@@ -29,15 +29,15 @@ class FaultProxy:
     protocol. Faults apply to open and to later connections until :meth:`restore`.
 
     Clients connect to the addresses in metadata, so the broker must advertise the proxy's address:
-    ``FakeCluster(proxied=True)`` does. For a real broker start the proxy first, without a target,
-    put :attr:`address` into the broker's ``advertised.listeners``, start the broker and set
-    ``target``.
+    ``FakeCluster(proxied=True)`` does this. For a real broker start the proxy first, without a
+    target, put :attr:`address` into the broker's ``advertised.listeners``, start the broker and
+    set ``target``.
 
     Args:
-        target: ``"host:port"`` of the server, or None to set ``target`` later. Until then new
-            connections are closed at once.
+        target: ``"host:port"`` of the server, or None to set ``target`` later. Without a target,
+            new connections are closed at once.
         host: Address to listen on.
-        port: Port to listen on; 0 (the default) takes a free one.
+        port: Port to listen on; 0 (the default) for a free port.
 
     Example::
 
@@ -67,7 +67,7 @@ class FaultProxy:
 
     @property
     def target(self) -> str | None:
-        """``"host:port"`` of the server; None before it is set."""
+        """``"host:port"`` of the server; None if not set yet."""
         return self._target
 
     @target.setter
@@ -87,7 +87,7 @@ class FaultProxy:
         return len(self._links)
 
     async def start(self) -> None:
-        """Start listening, after a stop on the former port."""
+        """Start listening, after a :meth:`stop` on the same port. A second call does nothing."""
         if self._server is not None:
             return
         self._server = await asyncio.start_server(self._accept, self.host, self.port)
@@ -128,7 +128,7 @@ class FaultProxy:
         self._refusing = True
 
     def delay(self, seconds: float, direction: Direction | None = None) -> None:
-        """Deliver every byte `seconds` later, in order. 0 ends the delay, also of waiting bytes.
+        """Delay every byte by `seconds`, in order. 0 ends the delay, also of delayed bytes.
 
         Args:
             seconds: One-way delay, which does not limit the throughput.
@@ -146,7 +146,7 @@ class FaultProxy:
 
     def stall(self, direction: Direction | None = None) -> None:
         """Deliver nothing, but keep the connections open. :meth:`restore` delivers the received
-        bytes. Above 4 MiB for each connection and direction the proxy stops reading.
+        bytes. After 4 MiB for a connection and direction, the proxy stops reading.
         """
         for rules in self._selected(direction):
             rules.flowing.clear()
@@ -154,10 +154,10 @@ class FaultProxy:
     def cut_after(
         self, n_bytes: int, direction: Direction = "responses", *, repeat: bool = False
     ) -> None:
-        """Break the connection that delivers the `n_bytes`-th byte from now on in a direction.
+        """Deliver `n_bytes` more bytes in a direction, then break the connection of the last byte.
 
         Args:
-            n_bytes: Bytes to deliver before, over all connections; 0 breaks before the next byte.
+            n_bytes: Number of bytes, over all connections; 0 breaks before the next byte.
             direction: The direction whose bytes are counted.
             repeat: Restart the count after each break, until :meth:`restore`.
         """
@@ -167,7 +167,7 @@ class FaultProxy:
         rules.refill = n_bytes if repeat else None
 
     def restore(self) -> None:
-        """End all faults. Open connections get the bytes kept for them."""
+        """End all faults, and deliver the kept bytes on open connections."""
         self._refusing = False
         for rules in self._rules.values():
             rules.reset()
@@ -213,7 +213,7 @@ class _Rules:
         self.flowing.set()
 
     def hold_back(self, seconds: float) -> None:
-        """Set the delay; 0 ends the wait of delayed bytes too."""
+        """Set the delay; 0 also ends the wait of delayed bytes."""
         self.delay = seconds
         if seconds:
             self.prompt.clear()
@@ -259,7 +259,7 @@ class _Link:
         await self._closed.wait()
 
     async def run(self, target: str) -> None:
-        """Forward until either side ends, or :meth:`cut`."""
+        """Forward bytes until both sides have sent EOF, a side fails, or :meth:`cut`."""
         tasks: list[asyncio.Task[None]] = []
         try:
             server = await self._connect(target)
@@ -287,7 +287,7 @@ class _Link:
             self._closed.set()
 
     async def _connect(self, target: str) -> _Streams | None:
-        """Connect to the server; return None if the link was cut meanwhile."""
+        """Connect to the server; return None if :meth:`cut` was called before the end."""
         host, _, port = target.rpartition(":")
         self._connecting = asyncio.create_task(
             asyncio.open_connection(host.strip("[]"), int(port)), name="proxy-connect"
@@ -328,7 +328,7 @@ class _Pipe:
         self._forwarded = proxy.forwarded
         self._source = source
         self._sink = sink
-        self._queue: deque[tuple[float, bytes]] = deque()  # (due time, bytes); b"" ends it
+        self._queue: deque[tuple[float, bytes]] = deque()  # (due time, bytes); b"" for EOF
         self._queued = 0
         self._changed = asyncio.Event()
 
@@ -378,8 +378,8 @@ class _Pipe:
                 self._forwarded[self.direction] += size
                 start += size
             if rules.spend(size):
-                self._sink.close()  # unlike an abort, sends what was written
+                self._sink.close()  # unlike an abort, sends the written bytes
                 await self._sink.wait_closed()
                 raise ConnectionAbortedError("cut_after reached its count")
             if rules.fragment is not None:
-                await asyncio.sleep(0)  # let the receiver see this piece alone
+                await asyncio.sleep(0)  # so that the receiver gets this fragment alone

@@ -12,11 +12,11 @@ It provides three fixtures. The first is ``kafka_cluster``: a started
         await kafka_cluster.stop_broker(0)
         ...
 
-It works with pytest-asyncio in both modes and with any `loop_scope`, and with anyio's plugin if
-that is the only one. The cluster runs in the loop of the test.
+The fixture works with pytest-asyncio in both modes and with any `loop_scope`, and with anyio's
+plugin if pytest-asyncio is not installed. The cluster runs in the loop of the test.
 
 The second is ``kafka_server``, for blocking tests and clients: a started
-:class:`~aiokafka.testing.ServedCluster`, whose brokers run in a thread. It has the same marker::
+:class:`~aiokafka.testing.ServedCluster`, whose brokers run in a thread. The marker is the same::
 
     def test_order_is_sent(kafka_server):
         shop.order(kafka_server.bootstrap_servers)
@@ -32,7 +32,7 @@ The third is ``simulation``, for tests that run in virtual time, once for each o
             async with simulation.chaos(cluster) as chaos:
                 ...
 
-It needs neither pytest-asyncio nor anyio, and works with both.
+The fixture ``simulation`` needs neither pytest-asyncio nor anyio, and works with either.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.failed and report.when == "call":
         for name in ("kafka_cluster", "kafka_server"):
             if name in given:
-                with suppress(Exception):  # the failure itself matters more
+                with suppress(Exception):  # an error here must not hide the failure of the test
                     report.sections.append((f"Requests to {name}", _seen(given[name])))
 
 
 def _seen(given: Any) -> str:
-    """Return the last requests, one a line; consecutive equal ones become one line with a count."""
+    """Return the last requests, one a line; equal lines in a row become one line with a count."""
     from aiokafka.testing.threaded import ServedCluster
 
     in_thread = isinstance(given, ServedCluster)
@@ -146,7 +146,7 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> None:
-    """Stand for the simulation of the current seed; the test is called with the real one."""
+    """Reserve the argument, which the plugin sets to the `Simulation` of each seed."""
     if request.node.get_closest_marker("simulated") is None:
         raise pytest.UsageError(
             f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"
@@ -154,8 +154,8 @@ def simulation(request: pytest.FixtureRequest) -> None:
 
 
 def _cluster_fixture() -> Any:
-    """Create a fixture function. Each scope needs its own, since pytest-asyncio stores the loop
-    scope on the function.
+    """Return a new fixture function. Each loop scope needs another function, because
+    pytest-asyncio stores the loop scope on the function.
     """
 
     async def kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
@@ -175,22 +175,22 @@ def _scope_of_loop(request: pytest.FixtureRequest) -> str:
     marker = request.node.get_closest_marker("asyncio")
     named = marker.kwargs.get("loop_scope") or marker.kwargs.get("scope") if marker else None
     if named is None:
-        with suppress(ValueError):  # a release without the setting
+        with suppress(ValueError):  # a release of pytest-asyncio without this setting
             named = request.config.getini("asyncio_default_test_loop_scope")
     return str(named or "function")
 
 
 def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
     """Start a fake Kafka cluster, with the arguments of the marker ``kafka_cluster``."""
-    # An async fixture runs in the loop of a fixed scope. In another loop than the test's, the
-    # brokers would not run during the test.
+    # An async fixture has a fixed loop scope, so select the fixture with the test's scope: in
+    # another loop the brokers would not run during the test.
     cluster: FakeCluster = request.getfixturevalue(f"_kafka_cluster_in_{_scope_of_loop(request)}")
     return cluster
 
 
 def _define() -> dict[str, Any]:
-    """Create the fixtures, by name: pytest-asyncio needs its own decorator, other plugins
-    pytest's.
+    """Return the fixtures by name. pytest-asyncio needs its own fixture decorator, other plugins
+    need the decorator of pytest.
     """
     try:
         fixture: Any = importlib.import_module("pytest_asyncio").fixture
@@ -202,7 +202,7 @@ def _define() -> dict[str, Any]:
         }
     except ImportError:
         return {"kafka_cluster": pytest.fixture(_cluster_fixture(), name="kafka_cluster")}
-    except TypeError:  # a release without loop scopes
+    except TypeError:  # a release of pytest-asyncio without loop scopes
         return {"kafka_cluster": fixture(_cluster_fixture(), name="kafka_cluster")}
     return {**inner, "kafka_cluster": pytest.fixture(_any_kafka_cluster, name="kafka_cluster")}
 

@@ -1,4 +1,4 @@
-"""Quotas of a fake cluster: limits of sent and fetched bytes, requests and topic changes."""
+"""Quotas of a fake cluster: limits of produced and fetched bytes, requests and topic changes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ else:
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 Entity = tuple[tuple[str, "str | None"], ...]
-"""(type, name) pairs, sorted by type; the name None means the default of the type."""
+"""(type, name) pairs, sorted by type; the name None is the default entity of the type."""
 
-# The enforced quotas, by the kind in `Quotas`.
+# The keys of enforced quotas, by their kind in `Quotas`.
 _ENFORCED = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     name: str | None
 
     def matches(self, name: str | None) -> bool:
-        """Return whether a name, None for the default, matches."""
+        """Return whether an entity name matches; None is the name of a default entity."""
         if self.match_type == _ANY:
             return True
         return name == (None if self.match_type == _DEFAULT else self.name)
@@ -65,7 +65,7 @@ class QuotaEntries:
     def find(
         self, wanted: Mapping[str, Wanted], *, strict: bool
     ) -> Iterator[tuple[Entity, dict[str, float]]]:
-        """Yield the entities that match a filter, with their limits."""
+        """Yield matching entities and their limits; if `strict`, no entities with other types."""
         for entity, limits in self._limits.items():
             names = dict(entity)
             has_all = all(
@@ -75,7 +75,7 @@ class QuotaEntries:
                 yield entity, limits
 
     def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
-        """Set limits of an entity; None removes a limit."""
+        """Set limits of an entity; the value None removes a limit."""
         limits = self._limits.setdefault(entity, {})
         for key, value in changes.items():
             if value is None:
@@ -86,7 +86,7 @@ class QuotaEntries:
             del self._limits[entity]
 
     def rate(self, kind: str, client_id: str | None) -> float | None:
-        """Return the limit of a client id, else the default limit; None without any."""
+        """Return the limit of a client id, else the default limit; None without a limit."""
         key = _ENFORCED.get(kind, "")
         for name in (client_id, None):
             limit = self._limits.get((("client-id", name),), {}).get(key)
@@ -96,7 +96,7 @@ class QuotaEntries:
 
 
 def problem_of(entity: Entity, changes: Mapping[str, float | None]) -> str | None:
-    """Return the error message for a change of quotas; None for a valid one."""
+    """Return the error message for an invalid change of quotas; None for a valid change."""
     kinds = {kind for kind, _ in entity}
     if not kinds or not (kinds <= {"user", "client-id"} or kinds == {"ip"}):
         return f"Invalid quota entity {sorted(kinds)}"
@@ -118,7 +118,7 @@ _MOST = 30.0  # seconds, the longest throttle time
 
 @dataclass
 class _Bucket:
-    """Token bucket of a quota, which holds the amount of one second."""
+    """Token bucket of a quota; its capacity is the quota of one second."""
 
     rate: float
     left: float
@@ -130,11 +130,11 @@ class _Bucket:
 
 
 class Quotas:
-    """Quotas of a :class:`FakeCluster`; see its `quotas`. By default there are none.
+    """Quotas of a :class:`FakeCluster` (its `quotas`). By default no quota is set.
 
-    A client above a quota gets ``throttle_time_ms``, and the broker reads nothing from the
-    connection for that time (KIP-219); a fetch response has no records then. Above the mutation
-    quota, requests that change topics get THROTTLING_QUOTA_EXCEEDED (KIP-599).
+    A client above a quota gets responses with ``throttle_time_ms``, and the broker reads nothing
+    from its connection for that time (KIP-219). Throttled fetch responses have no records. Above
+    the mutation quota, requests that change topics get THROTTLING_QUOTA_EXCEEDED (KIP-599).
 
     Example::
 
@@ -156,7 +156,7 @@ class Quotas:
         Args:
             kind: ``"produce"`` or ``"fetch"``: bytes; ``"request"``: requests of any API;
                 ``"mutation"``: created and deleted partitions.
-            per_second: The limit.
+            per_second: The allowed bytes, requests or partitions per second.
             client_id: Only this client; None (the default) for each client id without a quota of
                 its own.
 
@@ -188,7 +188,7 @@ class Quotas:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are no quotas."""
+        """Whether no quota is set, by tests or by clients."""
         return not (self._rates or self.entries)
 
     def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
@@ -197,8 +197,8 @@ class Quotas:
         self._buckets.clear()
 
     def charge_for(self, context: RequestContext, response: Any) -> int:
-        """Charge a handled request; return the throttle time in milliseconds. Above the fetch
-        quota, remove the records from the response.
+        """Charge a handled request to its client; return the throttle time in milliseconds. If a
+        Fetch request is throttled, remove the records from `response`.
         """
         client_id = context.client_id
         waits = self.charge("request", client_id, 1)

@@ -23,9 +23,9 @@ else:
 Place = tuple[str, int]
 """Topic and partition."""
 Seconds = float | tuple[float, float]
-"""A time, or the bounds between which each time is drawn."""
+"""A duration, or (least, most) bounds of random durations."""
 
-_FIRST_WAITING_FOR_MIN = (3, 7)  # releases that hold the high watermark below min.insync.replicas
+_FIRST_WAITING_FOR_MIN = (3, 7)  # since then the high watermark waits for min.insync.replicas
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
@@ -33,7 +33,7 @@ def drawn(seconds: Seconds, random: Random) -> float:
 
 
 class Replication:
-    """Replication in a :class:`FakeCluster`; see its `replication`.
+    """Replication from leaders to followers, the attribute `replication` of a :class:`FakeCluster`.
 
     By default all replicas of a partition share one log: replication takes no time and no record is
     lost. The first call of :meth:`lag`, :meth:`stall` or :meth:`use` gives each replica its own
@@ -48,7 +48,7 @@ class Replication:
       acknowledged with ``acks=all`` are kept. With ``unclean.leader.election.enable`` any replica
       may be elected.
 
-    ``cluster.log(...)`` then returns the log of the present leader: call it again after an
+    ``cluster.log(...)`` then returns the log of the current leader: call it again after an
     election. The methods raise KeyError for an unknown partition or broker id.
 
     Example::
@@ -72,7 +72,7 @@ class Replication:
         """Give each replica its own log.
 
         Args:
-            tp: One partition; None (the default) for all, also those created later."""
+            tp: One partition; None (the default) for all present and future partitions."""
         if tp is not None:
             self._divide(self._partition(tp))
             return
@@ -86,12 +86,12 @@ class Replication:
         tp: TopicPartition | Place | None = None,
         broker_id: int | None = None,
     ) -> None:
-        """Delay the copying of followers.
+        """Set the delay with which followers copy records.
 
         Args:
-            seconds: The delay, or (least, most) to draw each delay between.
-            tp: Only of this partition.
-            broker_id: Only the follower on this broker.
+            seconds: The delay, or the (least, most) bounds of random delays.
+            tp: Only this partition; None (the default) for all partitions.
+            broker_id: Only the follower on this broker; None (the default) for all.
 
         Raises:
             KeyError: no such partition or broker.
@@ -103,7 +103,7 @@ class Replication:
         self.use(tp)
 
     def stall(self, tp: TopicPartition | Place | None = None, broker_id: int | None = None) -> None:
-        """Stop the copying of followers until :meth:`resume`; the arguments are those of
+        """Stop followers from copying until :meth:`resume`; the arguments are those of
         :meth:`lag`.
         """
         self._stalls[self._key(tp, broker_id)] = None
@@ -154,13 +154,13 @@ class Replication:
     # -- for the cluster -----------------------------------------------------------------------
 
     def replicate(self) -> None:
-        """Let all followers copy that can, after a change in the cluster."""
+        """Resume the copying of followers, after a change in the cluster."""
         for partition in self._state.partitions():
             if partition.replica_logs is not None:
                 partition.replica_logs.replicate()
 
     def partition_added(self, partition: Partition) -> None:
-        """Give each replica of a new partition a log of its own, after :meth:`use` for all."""
+        """Give each replica of a new partition its own log, if :meth:`use` was called for all."""
         if self._all:
             self._divide(partition)
 
@@ -201,11 +201,11 @@ class Replication:
 
 
 class ReplicaLogs:
-    """The logs of the replicas of one partition. The partition's `log` is the leader's.
+    """The logs of the replicas of one partition. The partition's `log` is the leader's log.
 
     Owns: the logs of the followers, the high watermark, and the ISR. A follower copies in rounds,
-    as real followers fetch: a round copies the records of the leader, and the high watermark from
-    before the round.
+    as real followers fetch: a round copies the leader's records, and the high watermark that the
+    leader has before the round.
     """
 
     def __init__(self, model: Replication, state: ClusterState, partition: Partition) -> None:
@@ -214,9 +214,9 @@ class ReplicaLogs:
         self._state = state
         self._partition = partition
         self._timers: dict[int, asyncio.TimerHandle] = {}  # the next round of a follower
-        self._lag_timers: dict[int, asyncio.TimerHandle] = {}  # end in leaving the ISR
-        self._lagging: dict[int, None] = {}  # must leave the ISR, which needs a controller
-        self._untruncated: dict[int, None] = {}  # has not truncated its log to the new leader's yet
+        self._lag_timers: dict[int, asyncio.TimerHandle] = {}  # until the follower leaves the ISR
+        self._lagging: dict[int, None] = {}  # to remove from the ISR, once a controller is there
+        self._untruncated: dict[int, None] = {}  # followers not yet truncated to the leader's log
         self._replicating = False
         self._closed = False
         partition.in_sync = state.live_replicas(partition) or partition.replicas[-1:]
@@ -229,7 +229,7 @@ class ReplicaLogs:
     # -- copying --------------------------------------------------------------------------
 
     def set_leader(self, node_id: int) -> None:
-        """Make this replica the leader in a new leader epoch, -1 for no leader."""
+        """Make this replica's log the leader's log, in a new leader epoch; -1 for no leader."""
         partition, former = self._partition, self._partition.log
         self.stop()
         self._lagging.clear()
@@ -245,7 +245,7 @@ class ReplicaLogs:
         former.wake()
 
     def catch_up(self, node_id: int) -> None:
-        """Copy all records of the leader to a replica, and add it to the ISR."""
+        """Copy all records of the leader to a replica, and add the replica to the ISR."""
         partition = self._partition
         self._log_of(node_id)
         if partition.leader not in (-1, node_id):
@@ -310,7 +310,7 @@ class ReplicaLogs:
     # -- the ISR ------------------------------------------------------------------------
 
     def shrink(self, node_id: int) -> None:
-        """Remove a follower from the ISR, once there is a controller."""
+        """Remove a follower from the ISR, as soon as there is a controller."""
         self._lagging[node_id] = None
         self._update_isr()
 
@@ -367,11 +367,11 @@ class ReplicaLogs:
         return (
             self._misses_records(node_id)
             or log.high_watermark != leader.high_watermark
-            or log.start_offset < leader.start_offset  # a higher start is kept
+            or log.start_offset < leader.start_offset  # followers keep a higher log start
         )
 
     def _can_fetch(self, node_id: int) -> bool:
-        """Return whether a follower and its leader run, reach each other, and know the leader."""
+        """Return whether a follower and the leader run, are not isolated, and know this leader."""
         leader = self._partition.leader
         if leader in (-1, node_id):
             return False
@@ -394,7 +394,7 @@ class ReplicaLogs:
         return self.logs[node_id]
 
     def stop(self) -> None:
-        """Cancel all timers, until the next change."""
+        """Cancel all timers; the next `replicate()` starts new timers."""
         for timer in (*self._timers.values(), *self._lag_timers.values()):
             timer.cancel()
         self._timers.clear()
@@ -424,12 +424,12 @@ class Reassignment:
 
     @property
     def removing(self) -> list[int]:
-        """The replicas that are removed at the end."""
+        """The replicas that are removed when the reassignment completes."""
         return [node for node in self.former if node not in self.target]
 
 
 class Reassignments:
-    """Ongoing reassignments of a fake cluster. One ends at once if all its target brokers run."""
+    """Ongoing reassignments. A reassignment completes once its target brokers all run."""
 
     def __init__(self, state: ClusterState) -> None:
         #: The ongoing reassignments, by topic and partition.
@@ -437,7 +437,7 @@ class Reassignments:
         self._state = state
 
     def begin(self, partition: Partition, target: list[int]) -> None:
-        """Begin a reassignment, or change the target of the ongoing one."""
+        """Begin a reassignment, or change the target of the ongoing reassignment."""
         place = (partition.topic, partition.index)
         present = self.ongoing.get(place)
         former = partition.replicas if present is None else present.former
@@ -447,7 +447,7 @@ class Reassignments:
         self.advance()
 
     def cancel(self, partition: Partition) -> bool:
-        """Restore the replicas before a reassignment; return whether there was one."""
+        """Cancel a reassignment and restore the replicas; return False if none is ongoing."""
         move = self.ongoing.pop((partition.topic, partition.index), None)
         if move is None:
             return False
@@ -455,7 +455,7 @@ class Reassignments:
         return True
 
     def advance(self) -> None:
-        """End the reassignments whose target brokers all run."""
+        """Complete the reassignments whose leader and target brokers all run."""
         for place, move in list(self.ongoing.items()):
             partition = self._state.partition(*place)
             if partition is None:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The mechanisms, and the digest of each."""
+"""The SCRAM mechanisms, and the hash function of each mechanism."""
 
 
 class Credential(NamedTuple):
-    """The stored credential of a SCRAM password."""
+    """The stored SCRAM credential of a user: a salted and hashed password."""
 
     salt: bytes
     iterations: int
@@ -34,7 +34,7 @@ class Credential(NamedTuple):
 
 
 class ScramCredentials:
-    """SCRAM credentials: those set by AlterUserScramCredentials, else the passwords of the test.
+    """SCRAM credentials, set by AlterUserScramCredentials or derived from the test's passwords.
 
     Args:
         passwords: The password of each user. The mapping may change at any time.
@@ -51,7 +51,7 @@ class ScramCredentials:
         self._passwords = {} if passwords is None else passwords
         self._mechanisms = [name for name in SCRAM if name in mechanisms]
         self._iterations = iterations
-        # By user and mechanism; None for a deleted one, which overrides the password.
+        # By user and mechanism; None for a deleted credential, which disables the password.
         self._set: dict[tuple[str, str], Credential | None] = {}
 
     def users(self) -> list[str]:
@@ -59,7 +59,7 @@ class ScramCredentials:
         return sorted(user for user in found if self.infos(user))
 
     def infos(self, user: str) -> list[tuple[str, int]]:
-        """Return the mechanisms of a user, with the iterations."""
+        """Return (mechanism, iterations) of each credential of a user."""
         found = []
         for mechanism in SCRAM:
             stored = self._set.get((user, mechanism))
@@ -70,7 +70,7 @@ class ScramCredentials:
         return found
 
     def find(self, user: str, mechanism: str) -> Credential | None:
-        """Return the credential of a user; None without one."""
+        """Return the credential of a user for a mechanism, or None."""
         stored = self._set.get((user, mechanism))
         if stored is not None or not self._by_password(user, mechanism):
             return stored
@@ -88,7 +88,7 @@ class ScramCredentials:
 
 
 def hashed(mechanism: str, password: str, iterations: int) -> Credential:
-    """Return the credential of a password, with a random salt."""
+    """Return a SCRAM credential for a password, with a random salt."""
     salt = _clock.random_bytes(16)
     return Credential(salt, iterations, _salted(SCRAM[mechanism], password, salt, iterations))
 
@@ -120,7 +120,7 @@ class Token:
     issued: int
     expires: int
     ends: int
-    """Maximum time of expiry, whatever renewals."""
+    """Latest time of expiry, which renewals cannot exceed."""
 
     @property
     def password(self) -> str:
@@ -134,7 +134,7 @@ class Token:
 
 class DelegationTokens:
     """All delegation tokens of a cluster. The setting `delegation.token.secret.key` enables
-    them.
+    delegation tokens.
     """
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class DelegationTokens:
         return token.expires
 
     def expire(self, config: Mapping[str, str], secret: bytes, user: str, period_ms: int) -> int:
-        """Set when a token expires, with a negative period at once; return the time of expiry.
+        """Set the time of expiry of a token, and return it; a negative period deletes the token.
         Raises TokenRefusedError.
         """
         token = self._find(config, secret, user)
@@ -186,7 +186,7 @@ class DelegationTokens:
         return [token for token in self._tokens.values() if token.expires > _now()]
 
     def by_id(self, token_id: str) -> Token | None:
-        """Return an unexpired token; None without one."""
+        """Return the unexpired token with this id, or None."""
         live = (token for token in self._tokens.values() if token.expires > _now())
         return next((token for token in live if token.token_id == token_id), None)
 
@@ -214,7 +214,7 @@ def _now() -> int:
 # -- Mechanisms
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""The mechanisms of the fake brokers."""
+"""The SASL mechanisms that fake brokers support."""
 
 
 class LoginRefusedError(Exception):
@@ -228,10 +228,10 @@ class Conversation(Protocol):
     """The user; "" until the login has succeeded."""
 
     lifetime: float | None
-    """Seconds until the credentials expire; None for never."""
+    """Seconds until the credentials expire; None if they do not expire."""
 
     is_by_token: bool
-    """Whether the credentials are those of a delegation token."""
+    """Whether the client logs in with a delegation token."""
 
     def step(self, token: bytes) -> bytes:
         """Handle a SASL token of the client; return the broker's next token.
@@ -341,7 +341,7 @@ class _Scram:
 
 
 class _OAuthBearer:
-    """OAUTHBEARER (RFC 7628): an error is a response, which the client must acknowledge."""
+    """OAUTHBEARER (RFC 7628): the client must acknowledge an error before the login fails."""
 
     def __init__(self, security: Security) -> None:
         self.user = ""
@@ -369,7 +369,7 @@ class _OAuthBearer:
 def subject_of(token: str) -> str | None:
     """Return the subject of an unexpired JSON web token; None for anything else.
 
-    The signature is not verified, as by a broker that accepts unsecured tokens.
+    Like a broker that accepts unsecured tokens, the function does not verify the signature.
     """
     claims = claims_of(token)
     expires = claims.get("exp")

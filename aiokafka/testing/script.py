@@ -1,4 +1,4 @@
-"""Interceptions of requests to a fake cluster, the received requests, and waiting for both."""
+"""Interceptions of requests to a fake cluster, received requests, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RequestContext:
 
     @property
     def state(self) -> ClusterState:
-        """The cluster as the broker knows it, which may be stale (:meth:`Faults.mislead`)."""
+        """The cluster state that the broker knows, maybe stale (:meth:`Faults.mislead`)."""
         return self.broker.state
 
     @property
@@ -69,11 +69,11 @@ class RequestContext:
 
     @property
     def services(self) -> Services:
-        """The coordinators, logs and permissions of the cluster."""
+        """The coordinators, permissions and other state that all brokers share."""
         return self.broker.services
 
     def check_topic(self, name: str) -> int:
-        """Return the error code for a topic of the request, 0 with permission."""
+        """Return the error code for a topic; 0 if the client may use the topic."""
         return self.broker.services.acls.check_topic(self, name)
 
     @property
@@ -83,7 +83,7 @@ class RequestContext:
 
 
 Handler = Callable[[Any, RequestContext], Answer | Awaitable[Answer]]
-"""Called with the request object and its context, plain or ``async``."""
+"""A function, plain or ``async``, which is called with a request and its context."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +106,7 @@ class SeenRequest:
 
 
 class Interception:
-    """A handler that is called before the broker; see :meth:`FakeCluster.intercept`.
+    """A handler that is called before the broker's handler; see :meth:`FakeCluster.intercept`.
 
     It ends with :meth:`remove`, at the end of a ``with`` block, or after `times` requests.
     """
@@ -128,14 +128,14 @@ class Interception:
         self._broker = broker
 
     def remove(self) -> None:
-        """Intercept no more requests. Actions for held and delayed requests continue."""
+        """Stop intercepting requests. The actions of held and delayed requests continue."""
         self._script.remove(self)
 
     async def wait(self, hits: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until `hits` requests have been intercepted in all.
+        """Wait until `hits` requests have been intercepted in total.
 
         Raises:
-            TimeoutError: there were fewer within `timeout_s` seconds.
+            TimeoutError: fewer requests were intercepted within `timeout_s` seconds.
         """
         await self._script.wait_for(lambda: self.hits >= hits, timeout_s)
 
@@ -154,7 +154,7 @@ class Interception:
         return self._api_key is None or self._api_key == context.api_key
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
-        """Return the action of the handler, None for none; or an awaitable of it."""
+        """Count a request, and return the handler's result, or an awaitable of the result."""
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()
@@ -164,7 +164,7 @@ class Interception:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """The call of an ``async`` handler, and the interceptions after it."""
+    """A call of an ``async`` handler, and the interceptions to try if it returns None."""
 
     asked: Awaitable[Answer]
     others: Iterator[Interception]
@@ -172,7 +172,7 @@ class Pending:
     context: RequestContext
 
     async def answer(self) -> Answer:
-        """Return the first action that is not None."""
+        """Await the handler; return its result, or the first other result that is not None."""
         answer = await self.asked
         for interception in self.others:
             if answer is not None:
@@ -220,8 +220,8 @@ class Script:
             self._interceptions.remove(interception)
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Pending:
-        """Return the first action that is not None of the matching interceptions, oldest first; or
-        a Pending if an ``async`` handler must be awaited for it.
+        """Return the first result of the matching interceptions, oldest first, that is not None;
+        or a Pending if an ``async`` handler must be awaited first.
         """
         interceptions = iter(tuple(self._interceptions))
         for interception in interceptions:
@@ -239,7 +239,7 @@ class Script:
         return not self._interceptions
 
     def saw(self, request: Any, context: RequestContext) -> None:
-        """Store a received request. Discard the oldest ones above the limits."""
+        """Store a received request, and discard the oldest requests above the limits."""
         self._seen.append(SeenRequest(request, context))
         self._seen_bytes += context.size
         self.counts[context.api_key] = self.counts.get(context.api_key, 0) + 1
@@ -248,7 +248,7 @@ class Script:
         self.wake()
 
     def seen(self, api: type[Request[Any]] | int | None) -> list[SeenRequest]:
-        """Return the received requests of one API, or all, oldest first."""
+        """Return the received requests of one API, or of all APIs, oldest first."""
         key = key_of(api)
         return [seen for seen in self._seen if key is None or seen.context.api_key == key]
 
@@ -286,7 +286,7 @@ def _check_handler(handler: object) -> None:
 
 def _is_true(condition: Callable[[], object]) -> bool:
     found = condition()
-    if inspect.isawaitable(found):  # which is always true
+    if inspect.isawaitable(found):  # an awaitable is always true
         if inspect.iscoroutine(found):
             found.close()
         raise TypeError("condition must be a plain function: what it returned has to be awaited")
@@ -294,7 +294,7 @@ def _is_true(condition: Callable[[], object]) -> bool:
 
 
 async def _wait_or_look_again(event: asyncio.Event) -> None:
-    """Wait for the event, or for a short time: the condition may depend on other state too."""
+    """Wait for the event, at most `_LOOK_AGAIN` seconds: not every change sets the event."""
     handle = asyncio.get_running_loop().call_later(_LOOK_AGAIN, event.set)
     try:
         await event.wait()
@@ -303,7 +303,7 @@ async def _wait_or_look_again(event: asyncio.Event) -> None:
 
 
 def key_of(api: type[Request[Any]] | int | None) -> int | None:
-    """Return the API key of a request class or a number. Raises TypeError for anything else."""
+    """Return the API key of a request class; return an API key or None unchanged."""
     key = api if api is None or isinstance(api, int) else getattr(api, "API_KEY", "")
     if isinstance(key, str):
         raise TypeError(f"api must be a class such as ProduceRequest, or its API key, not {api!r}")

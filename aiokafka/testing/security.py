@@ -21,23 +21,24 @@ from aiokafka.testing.sasl import (
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 
-# As in Kafka: a re-authentication within this time of the last one is rejected.
+# Least seconds between two re-authentications of a connection, as in Kafka.
 _LEAST_INTERVAL = 1.0
 
 
 class Security:
-    """SASL settings of a fake cluster. Tests may change them at any time.
+    """SASL settings of a fake cluster. Tests may change the attributes at any time.
 
     Args:
         users: Password of each user, for PLAIN and SCRAM. A copy is kept as :attr:`users`.
         mechanisms: The mechanisms that the brokers offer: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
             ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``.
         session_lifetime_ms: Time after which the client must authenticate again on the open
-            connection (KIP-368); 0 (the default) for no limit. The expiry of a JSON web token
-            shortens it.
-        accept_token: For OAUTHBEARER: returns the user of a token, None to reject it. By default
-            the subject of any unexpired JSON web token, without verifying its signature.
-        iterations: Iterations of SCRAM.
+            connection (KIP-368); 0 (the default) for no limit. An earlier expiry of the
+            client's token takes precedence.
+        accept_token: For OAUTHBEARER: a function that returns the user of a token, None to reject
+            the token. The default returns the subject of any unexpired JSON web token, without
+            verifying the signature.
+        iterations: Iterations of the SCRAM password hash.
 
     Raises:
         ValueError: unknown mechanism, or a number out of range.
@@ -127,7 +128,7 @@ _TRANSITIONS: dict[State, set[State]] = {
 class Session:
     """The logins of one connection.
 
-    Owns: the login state, the user, and when the session ends.
+    Owns: the login state, the user, and the end of the session.
     """
 
     def __init__(self, security: Security) -> None:
@@ -136,7 +137,7 @@ class Session:
         self.user = ""
         #: Whether the user logged in with a delegation token.
         self.is_by_token = False
-        #: Whether SASL tokens have no header, after SaslHandshake v0.
+        #: Whether the client sends SASL tokens without request headers (SaslHandshake v0).
         self.takes_raw_tokens = False
         self._security = security
         self._loop = asyncio.get_running_loop()
@@ -146,10 +147,10 @@ class Session:
         self._renewed_at: float | None = None
 
     def check(self, api_key: int) -> None:
-        """Check whether a request is allowed in this state.
+        """Check whether a request of an API is allowed in the present login state.
 
         Raises:
-            CloseConnectionError: Kafka closes the connection.
+            CloseConnectionError: the request is not allowed, so Kafka closes the connection.
         """
         if self.state is State.OPEN:
             if self._ends is None or self._loop.time() < self._ends or api_key == _HANDSHAKE:
@@ -162,10 +163,10 @@ class Session:
         raise CloseConnectionError
 
     def shake_hands(self, mechanism: str, version: int) -> int:
-        """Begin a login; return the error code.
+        """Handle a SaslHandshake request: begin a login; return the error code, 0 for success.
 
         Raises:
-            CloseConnectionError: the client changes the mechanism of an open connection.
+            CloseConnectionError: the client re-authenticates with another mechanism.
         """
         now = self._loop.time()
         if self.state is State.OPEN:
@@ -187,7 +188,7 @@ class Session:
         return 0
 
     def authenticate(self, token: bytes) -> Verdict:
-        """Handle one SASL token of the login in progress."""
+        """Handle one SASL token of the client; return the response."""
         conversation = self._conversation
         if self.state is not State.SPEAKING or conversation is None:
             message = "SaslAuthenticate request received after successful authentication"

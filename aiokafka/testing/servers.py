@@ -1,8 +1,9 @@
 """Servers that speak Kafka's protocol and are not Apache Kafka: the values of
 ``FakeCluster(profile=...)``.
 
-A row of :data:`SERVERS` has the differences from Apache Kafka 3.9 that clients can see, as far as
-public sources document them. To add a server, add a row; its changes to responses are functions.
+:data:`SERVERS` has the differences of each server from Apache Kafka 3.9 that clients can see, as
+far as public sources document them. To add a server, add an entry, with functions that change
+responses.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class Server:
     """The differences of a server from Apache Kafka."""
 
     apis: str
-    """``key:low-high`` of each supported API; without a range, that of Apache Kafka."""
+    """``key:low-high`` of each API; ``key`` has Kafka's range. Empty for all of Kafka's APIs."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Fixed broker settings."""
+    """Broker settings, which the `config` of :class:`FakeCluster` overrides."""
     changes: tuple[tuple[int, Change], ...] = ()
-    """API keys, and the changes to their responses."""
+    """Pairs of an API key and a function that changes the responses of this API."""
     traits: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of :class:`BrokerProfile`."""
 
@@ -87,7 +88,7 @@ def _records_without_epochs(context: RequestContext, response: Any) -> None:
 
 
 def _without_epochs(records: bytes) -> bytes:
-    """Return record batches with leader epoch -1, which the checksum does not cover."""
+    """Return record batches with leader epoch -1; the checksum does not cover this field."""
     data, position = bytearray(records), 0
     while position + 16 <= len(data):
         struct.pack_into(">i", data, position + 12, -1)
@@ -192,9 +193,9 @@ _WITHOUT_EPOCHS: tuple[tuple[int, Change], ...] = (
 )
 
 SERVERS: dict[str, Server] = {
-    # APIs: oliveigah/klife#13; their limits for Fetch and Metadata have risen since
-    # (twmb/franz-go#1312). From 15 on: Azure/azure-event-hubs-for-kafka#69 and #209.
-    # Requests and idle connections: "Apache Kafka client configurations for Azure Event Hubs".
+    # Sources for the APIs: oliveigah/klife#13, for newer versions of Fetch and Metadata
+    # twmb/franz-go#1312, for API keys from 15 on Azure/azure-event-hubs-for-kafka#69 and #209.
+    # Source for the settings: "Apache Kafka client configurations for Azure Event Hubs".
     "event-hubs": Server(
         apis="""
             0:0-7 1:4-12 2:0-8 3:0-9 8:0-8 9:0-8 10:0-4 11:0-9 12:0-4 13:0-5 14:0-5 15:0-1 16:0-1
@@ -205,22 +206,23 @@ SERVERS: dict[str, Server] = {
             "socket.request.max.bytes": "1046528",
         },
         changes=(
-            # The changelog of franz-go 1.20.6: it offers versions with epochs, and has -1 in them.
+            # Event Hubs sends leader epoch -1 in all versions (changelog of franz-go 1.20.6).
             *_WITHOUT_EPOCHS,
-            # Azure/azure-event-hubs-for-kafka#188: MaxOffset 147, LSO 146, and nothing to read.
+            # A consumer of Azure/azure-event-hubs-for-kafka#188 could read nothing with a maximum
+            # offset of 147 and a last stable offset of 146.
             (_FETCH, _end_before_the_last_record),
         ),
         traits={
-            # dpkp/kafka-python#2602, and pkg/kgo/broker.go of franz-go.
+            # Sources: dpkp/kafka-python#2602, and pkg/kgo/broker.go of franz-go.
             "closes_on_newer_clients": True,
-            # pkg/kgo/broker.go of franz-go: "it does reply to ack-0 produce requests".
+            # Source: pkg/kgo/broker.go of franz-go, "it does reply to ack-0 produce requests".
             "answers_without_acks": True,
-            # twmb/franz-go#144 has the error; goldsky-io/streamling#24 the compression types.
+            # Sources: twmb/franz-go#144 for the error, goldsky-io/streamling#24 for the types.
             "compressions": frozenset({1}),
         },
     ),
-    # APIs: src/v/kafka/server/handlers/*.h of Redpanda 24.3. "Kafka Compatibility" in its
-    # documentation.
+    # Sources: src/v/kafka/server/handlers/*.h of Redpanda 24.3, and "Kafka Compatibility" in
+    # Redpanda's documentation.
     "redpanda": Server(
         apis="""
             0:0-7 1:4-11 2:0-4 3:0-8 8:1-8 9:1-7 10:0-3 11:0-6 12:0-4 13:0-4 14:0-4 15:0-5 16:0-4
@@ -229,13 +231,14 @@ SERVERS: dict[str, Server] = {
             61 65 66:0-0
         """,
         changes=(
-            # redpanda-data/redpanda#30101: the epoch of now, with any offset.
+            # ListOffsets has the current leader epoch with any offset (redpanda#30101).
             (_LIST_OFFSETS, _current_epoch),
-            # pkg/kgo/source.go of franz-go: those in memory come before those on disk.
+            # Aborted transactions in memory precede those on disk (franz-go, pkg/kgo/source.go).
             (_FETCH, _aborted_newest_first),
         ),
     ),
-    # APIs: tchiotludo/akhq#1113. The oldest versions are missing as well.
+    # Source: tchiotludo/akhq#1113. MSK Serverless supports neither the newest nor the oldest
+    # versions.
     "msk-serverless": Server(
         apis="""
             0:7-9 1:10-12 2:5-6 3:7-11 8:6-8 9:5-7 10:2-3 11:4-7 12:2-4 13:2-4 14:2-5 15:2-5 16:2-4
@@ -243,7 +246,8 @@ SERVERS: dict[str, Server] = {
             37:1-3 42:1-2 44:0-1 47
         """,
     ),
-    # APIs: "Protocol and Feature Support" in its documentation, which names no versions.
+    # Source: "Protocol and Feature Support" in WarpStream's documentation, which names the APIs
+    # but no versions.
     "warpstream": Server(
         apis="0 1 2 3 8 9 10 11 12 13 14 15 16 17 18 19 20 22 24 25 26 28 29 30 31 32 33 36 37 42 "
         "47 60 65 66",
@@ -257,9 +261,9 @@ SERVERS: dict[str, Server] = {
         apis="",
         changes=((_FETCH, _this_broker_for_the_leader), (_PRODUCE, _this_broker_for_the_leader)),
     ),
-    # No real server, but the least that the protocol allows: -1, null and empty lists for unknown
-    # values; large broker ids; and UNKNOWN_TOPIC_OR_PARTITION for partitions without a committed
-    # offset, as in version 0 of OffsetFetch.
+    # Not a real server. Its responses have the least that the protocol allows: -1, null and empty
+    # lists for unknown values; large broker ids; and UNKNOWN_TOPIC_OR_PARTITION for partitions
+    # without a committed offset, as in version 0 of OffsetFetch.
     "bare": Server(
         apis="0:0-9 1:4-12 2:0-7 3:0-9 8 9 10 11 12 13 14 15 16 17 18 19 20 22:0-4 24:0-3 25:0-3 "
         "26:0-3 28:0-3 36 37 42 60:0-0",

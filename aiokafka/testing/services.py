@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
-_FIRST_ADDING_PARTITION = 12  # Produce versions; KIP-890
+_FIRST_ADDING_PARTITION = 12  # first Produce version that adds partitions (KIP-890)
 _FIRST_ABORTABLE_ERROR = 11
-_FIRST_VERIFYING = (3, 6)  # releases
+_FIRST_VERIFYING = (3, 6)  # since then brokers verify transactional batches (KIP-890)
 
 
 class Services:
@@ -54,21 +54,21 @@ class Services:
         self._script = script
         #: SASL settings; None without SASL.
         self.security = security
-        #: SCRAM credentials, which exist without SASL too.
+        #: SCRAM credentials, which clients may set even without SASL.
         self.credentials = ScramCredentials() if security is None else security.credentials
-        #: Delegation tokens.
+        #: Delegation tokens (KIP-48), which clients may create even without SASL.
         self.tokens = DelegationTokens() if security is None else security.tokens
-        #: Permissions of clients.
+        #: ACL entries, and permissions that tests have withdrawn.
         self.acls = Acls(state.config)
-        #: Quotas of clients.
+        #: Quotas that tests or clients have set, and the usage of clients.
         self.quotas = Quotas()
-        #: Which brokers coordinate groups and transactional ids.
+        #: The assignment of groups and transactional ids to coordinators.
         self.coordinators = Coordinators(state, random)
-        #: Client metrics.
+        #: Receiver of the metrics that clients push (KIP-714).
         self.telemetry = TelemetryReceiver(state)
-        #: The group coordinators.
+        #: All groups, their members and committed offsets.
         self.groups = Groups(state, self.coordinators, script)
-        #: The transaction coordinators.
+        #: All transactional ids and their transactions.
         self.transactions = Transactions(state, self.coordinators, self.groups, script)
         self._fetch_sessions: dict[int, FetchSessions] = {}
         self._is_closed = False
@@ -88,7 +88,7 @@ class Services:
         batch: Batch,
         transactional_id: str | None,
     ) -> None:
-        """Check with the transaction coordinator that a batch is part of an open transaction.
+        """Check that a transactional batch has an open transaction, and a plain batch has none.
 
         Brokers before 3.6 do not ask the coordinator: they accept every producer that is not
         fenced.
@@ -112,7 +112,7 @@ class Services:
         if context.profile.release < _FIRST_VERIFYING:
             return
         if partition.log.producers.is_in_transaction(batch):
-            return  # an earlier batch of the transaction was verified
+            return  # the coordinator has verified an earlier batch of the transaction
         errno = self.transactions.check_produce(
             transactional_id,
             batch.producer_id,
@@ -131,8 +131,8 @@ class Services:
         return second and context.api_version >= _FIRST_ADDING_PARTITION
 
     def cluster_changed(self) -> None:
-        """Continue reassignments, replication, transactions and waiting calls, after a decision of
-        the controller, or its start or stop.
+        """Continue reassignments, replication, transactions and waiting tests, after a change of
+        brokers, leaders or the controller.
         """
         self.reassignments.advance()
         self.replication.replicate()

@@ -36,7 +36,7 @@ BROKER_DEFAULTS: dict[str, str] = {
     "transaction.max.timeout.ms": "900000",
     "unclean.leader.election.enable": "false",
 }
-"""Broker settings. Kafka's ``group.initial.rebalance.delay.ms`` is 3000; here tests need not wait.
+"""Broker settings. Kafka's ``group.initial.rebalance.delay.ms`` is 3000; 0 makes tests faster.
 """
 
 TOPIC_DEFAULTS: dict[str, str] = {
@@ -74,17 +74,17 @@ TOPIC_DEFAULTS: dict[str, str] = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""Topic settings. Those about messages, timestamps and replicas take effect; others are stored."""
+"""Topic settings. Settings of messages, timestamps and replicas take effect, others do not."""
 
 INHERITED: dict[str, str] = {
     "max.message.bytes": "message.max.bytes",
     "min.insync.replicas": "min.insync.replicas",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""Topic settings whose default is a broker setting: topic setting to broker setting."""
+"""The broker setting that is the default of a topic setting, by topic setting."""
 
 GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
-    # name: (the broker setting that is its default, the default of that)
+    # group setting: (broker setting with its default, default of the broker setting)
     "consumer.assignment.interval.ms": ("group.consumer.assignment.interval.ms", "1000"),
     "consumer.heartbeat.interval.ms": ("group.consumer.heartbeat.interval.ms", "5000"),
     "consumer.session.timeout.ms": ("group.consumer.session.timeout.ms", "45000"),
@@ -103,7 +103,7 @@ GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
     "streams.num.standby.replicas": ("group.streams.num.standby.replicas", "0"),
     "streams.session.timeout.ms": ("group.streams.session.timeout.ms", "45000"),
 }
-"""Group settings of Kafka 4.3. They are stored; only the broker settings take effect."""
+"""Group settings of Kafka 4.3. They have no effect; only the broker settings take effect."""
 
 METRICS_DEFAULTS: dict[str, str] = {"interval.ms": "300000", "match": "", "metrics": ""}
 """Settings of a subscription to client metrics (KIP-714)."""
@@ -153,7 +153,7 @@ _MOST: dict[str, float] = {
     "compression.zstd.level": 22,
     "min.cleanable.dirty.ratio": 1,
 }
-_FIRST_WITHOUT_POLICY = (4, 0)  # releases that accept an empty cleanup.policy
+_FIRST_WITHOUT_POLICY = (4, 0)  # first release that accepts an empty cleanup.policy
 _FIRST_WITH_LARGE_SEGMENTS, _SMALLEST_SEGMENT = (4, 1), 1024 * 1024  # KIP-1030
 
 _BOOLEANS = ("true", "false")
@@ -174,7 +174,7 @@ _BROKER_WORDS = {name for name, value in BROKER_DEFAULTS.items() if value in _BO
     _BROKER_CHOICES
 )
 """Broker settings with case-insensitive values."""
-_NEVER = "connections.max.idle.ms"  # -1 disables it
+_NEVER = "connections.max.idle.ms"  # the setting that permits -1, for no limit
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
@@ -218,7 +218,7 @@ def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
 
 
 def texts(config: Mapping[str, object]) -> dict[str, str]:
-    """Convert values of settings to strings, as Kafka writes them."""
+    """Convert values of settings to strings in Kafka's format, such as ``true``."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in config.items()
@@ -247,7 +247,7 @@ def invalid_topic_setting(
 
 
 def topic_settings(config: Mapping[str, str]) -> dict[str, str]:
-    """Normalize topic settings."""
+    """Return topic settings with normalized values."""
     return {name: _as_read(name, value) for name, value in config.items()}
 
 

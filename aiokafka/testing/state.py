@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.replication import ReplicaLogs, Replication
 
 FIRST_KRAFT = (3, 0)
-"""Since this release the fake behaves like KRaft: any broker forwards to the controller."""
+"""First release that the fake runs with KRaft: any broker forwards requests to the controller."""
 
 V = TypeVar("V")
 _NEWEST = profile(RELEASES[-1])
@@ -42,7 +42,7 @@ def _collide(name: str, other: str) -> bool:
 
 @dataclass
 class Node:
-    """One broker: its address, its health, and its log directories."""
+    """One broker: its address, whether it runs, its release, and its log directories."""
 
     node_id: int
     host: str
@@ -59,15 +59,15 @@ class Node:
     profile: BrokerProfile = _NEWEST
     """The release that the broker imitates."""
     view: ClusterState | None = None
-    """The stale cluster state of a misled broker; None if the broker knows the actual state."""
+    """The stale cluster state that the broker knows; None if it knows the actual state."""
     is_forgotten: bool = False
     """Whether the broker was unregistered, and has not started since."""
     log_dirs: tuple[str, ...] = ("/fake/logs-0", "/fake/logs-1")
-    """Log directories; replicas are in the first, unless they were moved."""
+    """Log directories. Replicas are in the first directory, except those in `moved_logs`."""
     moved_logs: dict[tuple[str, int], str] = field(default_factory=dict)
-    """The directory of each partition that was moved to another one."""
+    """The log directory of each replica that was moved, by topic and partition."""
     failed_logs: dict[tuple[str, int], None] = field(default_factory=dict)
-    """Partitions on a failed disk."""
+    """Topic and partition of each replica on a failed disk."""
 
 
 @dataclass
@@ -79,15 +79,15 @@ class Partition:
     replicas: list[int]
     log: PartitionLog
     leader: int
-    """Id of the leader, -1 without one."""
+    """Broker id of the leader; -1 without a leader."""
     leader_epoch: int = 0
     in_sync: list[int] | None = None
-    """The ISR; None while the replicas share one log: then all live replicas are in sync."""
+    """The in-sync replicas. None if all replicas share one log: all live replicas are in sync."""
     replica_logs: ReplicaLogs | None = None
-    """The logs of the replicas; None while they share one log."""
+    """The log of each replica; None while all replicas share `log`."""
 
     def log_of(self, node_id: int) -> PartitionLog:
-        """Return the log of a replica."""
+        """Return the log of the replica on a broker: its own log, else the shared `log`."""
         return (
             self.log if self.replica_logs is None else self.replica_logs.logs.get(node_id, self.log)
         )
@@ -95,7 +95,7 @@ class Partition:
 
 @dataclass
 class Topic:
-    """One topic, with the settings that differ from the defaults."""
+    """One topic. `config` has only the settings that were set for this topic."""
 
     name: str
     topic_id: bytes
@@ -103,10 +103,10 @@ class Topic:
     config: dict[str, str] = field(default_factory=dict)
     is_internal: bool = False
     broker_config: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the brokers, some of which are defaults of topic settings."""
+    """Broker settings, which are the defaults of some topic settings (`INHERITED`)."""
 
     def setting(self, name: str) -> str:
-        """Return the effective value of a topic setting."""
+        """Return the topic's value of a topic setting, else the broker's, else the default."""
         default = TOPIC_DEFAULTS.get(name, "")
         if name in INHERITED:
             default = self.broker_config.get(INHERITED[name], default)
@@ -130,7 +130,7 @@ class ClusterState:
     """
 
     def __init__(self, profile: BrokerProfile, nodes: Sequence[Node]) -> None:
-        #: The oldest release of all brokers, with the finalized features.
+        #: Profile of the oldest release among the brokers, with the finalized features.
         self.profile = profile
         self.features_epoch = 1
         self.nodes = ByBroker({node.node_id: node for node in nodes})
@@ -145,13 +145,13 @@ class ClusterState:
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
         self.cluster_id = base64.urlsafe_b64encode(_clock.random_uuid().bytes).decode().rstrip("=")
         self.next_producer_id = itertools.count(1000)
-        #: The coordinators that a test has chosen, by (kind, key).
+        #: Broker ids of the coordinators that a test has chosen, by (kind, key).
         self.placed_coordinators: dict[tuple[int, str], int] = {}
         #: Whether there is a controller; see :class:`Controller`.
         self.has_controller = True
-        #: The controller that a test has chosen.
+        #: Broker id of the controller that a test has chosen, else -1.
         self.placed_controller = -1
-        #: Notified of every new partition.
+        #: The replication model, which is notified of every new partition.
         self.replication: Replication | None = None
         self._next_leader = itertools.count()
 
@@ -163,14 +163,14 @@ class ClusterState:
 
     @property
     def controller(self) -> int:
-        """The broker id of the controller in metadata; -1 without one."""
+        """The broker id of the controller in metadata; -1 without a controller."""
         if not self.has_controller and self.profile.release < FIRST_KRAFT:
             return -1  # with KRaft, metadata names any live broker, which forwards requests
         live = self.live_nodes()
         return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 
     def coordinator(self, kind: int, key: str) -> int:
-        """Return the coordinator of a group (kind 0) or transactional id (kind 1), or -1."""
+        """Return the coordinator of a group (0) or transactional id (1); -1 if no broker runs."""
         placed = self.placed_coordinators.get((kind, key))
         live = self.live_nodes()
         if placed in live:
@@ -182,26 +182,26 @@ class ClusterState:
         return next(node for node in order[first:] + order[:first] if node in live)
 
     def isr(self, partition: Partition) -> list[int]:
-        """Return the in-sync replicas."""
+        """Return the broker ids of the in-sync replicas."""
         if partition.in_sync is not None:
             return list(partition.in_sync)
         return self.live_replicas(partition)
 
     def live_replicas(self, partition: Partition) -> list[int]:
-        """Return the replicas on live brokers with a sound disk, according to the controller."""
+        """Return the replicas on registered brokers, except replicas on a failed disk."""
         place = (partition.topic, partition.index)
         nodes = (self.nodes[node_id] for node_id in partition.replicas)
         return [n.node_id for n in nodes if n.registered and place not in n.failed_logs]
 
     def can_serve(self, partition: Partition, node_id: int) -> bool:
-        """Return whether a broker runs, is not isolated, and has a sound disk for a partition."""
+        """Return whether a broker runs and is not isolated, and the partition's disk works."""
         node = self.nodes.get(node_id)
         if node is None or not node.alive or node.isolated:
             return False
         return (partition.topic, partition.index) not in node.failed_logs
 
     def snapshot(self) -> ClusterState:
-        """Return a copy for a broker whose metadata becomes stale, with the same logs."""
+        """Return a copy with the same logs, for the `view` of a broker with stale metadata."""
         seen = copy.copy(self)
         copies = {n: dataclasses.replace(node) for n, node in self.nodes.items()}
         seen.nodes = ByBroker(copies)
@@ -221,7 +221,7 @@ class ClusterState:
         return seen
 
     def set_release(self, node_id: int, release: BrokerProfile) -> None:
-        """Change the release of a broker, and with it the finalized features."""
+        """Change a broker's release. Then finalize the features of the oldest release."""
         self.nodes[node_id].profile = release
         oldest = min((n.profile for n in self.nodes.values()), key=lambda p: p.release)
         if oldest.features != self.profile.features:
@@ -239,7 +239,7 @@ class ClusterState:
     # -- elections -----------------------------------------------------------------------------
 
     def node_up(self, node_id: int) -> None:
-        """Register a broker that runs. It may become the leader of partitions without a leader."""
+        """Register a started broker, and elect leaders for its partitions without a leader."""
         self.nodes[node_id].alive = self.nodes[node_id].registered = True
         self.nodes[node_id].is_forgotten = False
         for partition in self.partitions():
@@ -256,8 +256,8 @@ class ClusterState:
                 self.replica_lost(partition, node_id)
 
     def replica_lost(self, partition: Partition, node_id: int) -> None:
-        """Remove a lost replica from the ISR, unless it is the last one in it, and elect another
-        leader if it led.
+        """Remove an unavailable replica from the ISR, unless it is the last in-sync replica. Elect
+        another leader if the replica was the leader.
         """
         in_sync = partition.in_sync
         if in_sync is not None and node_id in in_sync and len(in_sync) > 1:
@@ -275,7 +275,7 @@ class ClusterState:
             partition.replica_logs.replicate()
 
     def elect_again(self) -> None:
-        """Update all partitions after a time without a controller."""
+        """Update leaders and ISRs of all partitions, after a period without a controller."""
         for partition in self.partitions():
             live = self.live_replicas(partition)
             for node_id in partition.replicas:
@@ -285,8 +285,8 @@ class ClusterState:
                 self.replica_back(partition)
 
     def elect(self, partition: Partition) -> None:
-        """Elect the first live replica that is in sync; if the topic allows unclean elections, any
-        live replica; else no leader.
+        """Elect the first live in-sync replica as the leader. If no in-sync replica is live, elect
+        the first live replica if the topic allows unclean elections, else no leader (-1).
         """
         live = self.live_replicas(partition)
         clean = [n for n in live if partition.in_sync is None or n in partition.in_sync]
@@ -335,7 +335,7 @@ class ClusterState:
         assignment: Mapping[int, Sequence[int]] | None = None,
         is_internal: bool = False,
     ) -> Topic:
-        """Create a topic; -1 takes the broker's default.
+        """Create a topic; -1 means the broker's default number.
 
         Raises:
             TopicRefusedError: the broker rejects the topic.
@@ -417,7 +417,7 @@ class ClusterState:
     def add_partitions(
         self, topic: Topic, total: int, assignment: Sequence[Sequence[int]] = ()
     ) -> None:
-        """Add partitions up to `total`; `assignment` has the replicas of the new ones."""
+        """Add partitions up to `total`; `assignment` has the replicas of new partitions."""
         for replicas in assignment:
             self._add_partition(topic, list(replicas))
         factor = len(topic.partitions[0].replicas)
@@ -446,7 +446,7 @@ class ClusterState:
         return self.setting("default.replication.factor") if asked == -1 else asked
 
     def _spread(self, factor: int) -> list[int]:
-        """Choose consecutive live brokers as replicas; the first one rotates over all of them."""
+        """Return consecutive live brokers as replicas; each call begins one broker further."""
         live = self.live_nodes()
         first = next(self._next_leader) % len(live)
         return [live[(first + step) % len(live)] for step in range(min(factor, len(live)))]

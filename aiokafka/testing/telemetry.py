@@ -21,16 +21,16 @@ from aiokafka.testing.state import ClusterState
 __all__ = ["ACCEPTED", "TelemetryPush", "TelemetryReceiver", "has_receiver"]
 
 ACCEPTED = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNAPPY)
-"""The compression types that brokers accept, the preferred one first."""
-_METRICS = 16  # the kind of resource
+"""The compression types that brokers accept, in the order of preference."""
+_METRICS = 16  # resource type CLIENT_METRICS
 _JMX = "org.apache.kafka.common.metrics.JmxReporter"
 _KEPT = 1000
 _PAST_THROTTLING = (errors.UnknownSubscriptionId.errno, errors.UnsupportedCompressionType.errno)
 
 
 def has_receiver(state: ClusterState) -> bool:
-    """Return whether brokers have a plug-in for client metrics. Without one they do not offer the
-    APIs. Every class in ``metric.reporters`` except Kafka's own counts as such a plug-in.
+    """Return whether brokers have a plug-in for client metrics. Without a plug-in they do not offer
+    the telemetry APIs. Every class in ``metric.reporters`` except Kafka's own is a plug-in.
     """
     named = state.config["metric.reporters"].split(",")
     return any(name.strip() not in ("", _JMX) for name in named)
@@ -49,7 +49,7 @@ class TelemetryPush:
 
 
 class _Instance:
-    """State of one client instance."""
+    """Times of the last requests of one client instance, and its last error."""
 
     def __init__(self) -> None:
         self.asked_at = -1e9
@@ -59,7 +59,7 @@ class _Instance:
 
 
 class TelemetryReceiver:
-    """Receives metrics. Owns the latest pushes, and the state of each client instance."""
+    """Receives client metrics. Owns the last 1000 pushes, and the state of each client instance."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state

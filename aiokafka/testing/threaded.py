@@ -40,7 +40,7 @@ class ServedCluster:
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start the thread and the brokers, once. Raises the error of a failed start."""
+        """Start the thread and the brokers; raise their error, or RuntimeError if called again."""
         if self._thread.ident is not None:
             raise RuntimeError("a ServedCluster runs once: make another one")
         self._thread.start()
@@ -65,7 +65,7 @@ class ServedCluster:
             timeout_s: Seconds to wait for the result.
 
         Raises the exception of the function; TimeoutError of `concurrent.futures` after `timeout_s`
-        seconds, which cancel the function; RuntimeError if the cluster does not run.
+        seconds, when the function is cancelled; RuntimeError if the cluster does not run.
         """
         cluster = self._running()
 
@@ -77,7 +77,7 @@ class ServedCluster:
         try:
             return future.result(timeout_s)
         except concurrent.futures.TimeoutError:
-            if future.done():  # the function itself raised it
+            if future.done():  # the function itself raised TimeoutError
                 raise
             future.cancel()
             text = f"the function has not ended after {timeout_s:g} s"

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _TRANSACTION = 1
 _NO_EPOCH = -1
-_FIRST_SURVIVING = (4, 0)  # releases
-_LAST_EPOCH = 32766  # 32767 is kept for the coordinator's own fencing
+_FIRST_SURVIVING = (4, 0)  # since then a producer survives a transaction timeout (KIP-588)
+_LAST_EPOCH = 32766  # 32767 is reserved for fencing by the coordinator
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -57,9 +57,9 @@ class Transaction:
     timeout: float
     state: TransactionState = TransactionState.EMPTY
     last_epoch: int = _NO_EPOCH
-    """The epoch before the last bump, which a retry may still have."""
+    """The epoch before the last bump, which a retried request may have; -1 for none."""
     former_producer_id: int = -1
-    """The producer id before its epochs were exhausted."""
+    """The previous producer id, whose epochs are exhausted; -1 for none."""
     partitions: set[Place] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
     started_at_ms: int = -1
@@ -70,12 +70,12 @@ class Transaction:
     expiry: asyncio.TimerHandle | None = None
 
     def is_before_last_bump(self, producer_id: int, epoch: int) -> bool:
-        """Return whether a request may be a retry of the one that bumped the epoch."""
+        """Return whether a request has the epoch before the last bump, so may be a retry."""
         same_id = producer_id in (self.producer_id, self.former_producer_id)
         return same_id and epoch == self.last_epoch != _NO_EPOCH
 
     def bump(self, next_producer_id: Callable[[], int]) -> None:
-        """Increment the epoch; after the last epoch, take a new producer id."""
+        """Increment the epoch; after the last epoch, switch to a new producer id."""
         if self.epoch >= _LAST_EPOCH:
             self.former_producer_id, self.producer_id = self.producer_id, next_producer_id()
             self.last_epoch, self.epoch = self.epoch, 0
@@ -86,9 +86,9 @@ class Transaction:
 class Transactions:
     """All transactional ids of the cluster.
 
-    Markers are written at once. After :meth:`pause_markers`, or while a partition has no leader,
-    the transaction stays in its Prepare state, as in a slow cluster. Requests that Kafka rejects
-    raise TransactionRefusedError.
+    Transaction markers are written at once. After :meth:`pause_markers`, or while a partition has
+    no leader, a transaction stays in its Prepare state, as in a slow cluster. The methods raise
+    TransactionRefusedError for requests that Kafka rejects.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Transactions:
     def init(
         self, transactional_id: str, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """Begin a session of a transactional id, and fence the former owner.
+        """Handle InitProducerId: begin a new epoch, and fence the previous producer.
 
         Args:
-            producer_id: -1 for a new owner; else, with `epoch`, the present session of the caller.
+            producer_id: The caller's producer id, with its `epoch` (KIP-360); -1 for a new caller.
 
         Returns:
             Producer id and epoch."""
@@ -134,19 +134,19 @@ class Transactions:
             return self._renew(known, timeout, producer_id, epoch)
         self._end_open(known)
         known.bump(self._next_producer_id)
-        known.last_epoch = _NO_EPOCH  # for a new owner: retries of the former owner are rejected
+        known.last_epoch = _NO_EPOCH  # a new producer: reject retries of the previous producer
         self._reset(known, timeout)
         return known.producer_id, known.epoch
 
     def _renew(
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """Bump the epoch of an owner that recovers from an error (KIP-360)."""
+        """Bump the epoch of a producer that recovers from an error (KIP-360)."""
         ran_out = producer_id == known.former_producer_id and epoch >= _LAST_EPOCH
         if producer_id != known.producer_id and not ran_out:
             raise TransactionRefusedError(errors.ProducerFenced.errno)
-        # Before the epoch is checked: even a fenced owner aborts the transaction of the present
-        # one.
+        # Abort before checking the epoch: even a fenced producer aborts the transaction of the
+        # current producer.
         self._end_open(known)
         if producer_id == known.producer_id and epoch == known.epoch:
             known.bump(self._next_producer_id)
@@ -156,8 +156,8 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_open(self, known: Transaction) -> None:
-        """Raise CONCURRENT_TRANSACTIONS while the former session has an open transaction. The first
-        call aborts it, and the client must retry.
+        """Raise CONCURRENT_TRANSACTIONS while a transaction is open or ending. The first call
+        aborts an open transaction, and the client must retry.
         """
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
@@ -176,7 +176,7 @@ class Transactions:
     # -- the transaction -----------------------------------------------------------------------
 
     def check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        """Return the transactional id with the producer id and epoch of a request."""
+        """Return the state of a transactional id, if the producer id and epoch are current."""
         known = self.by_id.get(transactional_id)
         if known is None or producer_id != known.producer_id:
             raise TransactionRefusedError(errors.InvalidProducerIdMapping.errno)
@@ -187,18 +187,18 @@ class Transactions:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, places: Iterable[Place]
     ) -> None:
-        """Add partitions to the transaction, which begins with the first one."""
+        """Add partitions to the open transaction, or to a new transaction."""
         known = self._open(transactional_id, producer_id, epoch)
         known.partitions |= set(places)
 
     def add_group(self, transactional_id: str, producer_id: int, epoch: int, group_id: str) -> None:
-        """Add the offsets of a group to the transaction."""
+        """Add the offsets of a group to the open transaction, or to a new transaction."""
         self._open(transactional_id, producer_id, epoch).groups.add(group_id)
 
     def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         known = self.check_owner(transactional_id, producer_id, epoch)
-        # Markers of the former transaction are not written yet. They would end the records that are
-        # written before them.
+        # The markers of the previous transaction are not written yet. Records written before the
+        # markers would become part of the previous transaction.
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if known.state is not TransactionState.ONGOING:
@@ -220,8 +220,8 @@ class Transactions:
         """Commit or abort the transaction.
 
         Args:
-            bumps_epoch: The second version of transactions (KIP-890): every end bumps the epoch,
-                and an empty transaction can be aborted.
+            bumps_epoch: Transactions version 2 (KIP-890): every EndTxn bumps the epoch, and an
+                empty transaction can be aborted.
 
         Returns:
             Producer id and epoch for the next transaction."""
@@ -231,8 +231,8 @@ class Transactions:
             return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
-            # Before the bump, which may change the producer id: the marker has the producer id of
-            # the records.
+            # Compute the marker before the bump, which may change the producer id: the marker needs
+            # the producer id of the records.
             marker = (known.producer_id, known.epoch + int(bumps_epoch))
             if bumps_epoch:
                 known.bump(self._next_producer_id)
@@ -241,7 +241,7 @@ class Transactions:
         return self._end_again(known, commit=commit, bumps_epoch=bumps_epoch)
 
     def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
-        """Handle a retry of an end that was carried out and has bumped the epoch."""
+        """Handle a retried EndTxn, whose first attempt was applied and bumped the epoch."""
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
@@ -250,10 +250,10 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
-        """Handle an end without an open transaction: a retry, an error, or an empty abort."""
+        """Handle EndTxn without an open transaction: a retry, an error, or an empty abort."""
         complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        # Also for a commit during an abort and vice versa: it may be for the next transaction
-        # (KAFKA-18464).
+        # Return this error even for a commit during an abort, or an abort during a commit: the
+        # request may be for the next transaction (KAFKA-18464).
         if known.state in _PREPARING:
             raise TransactionRefusedError(errors.ConcurrentTransactions.errno)
         if bumps_epoch and not commit:
@@ -267,22 +267,22 @@ class Transactions:
     # -- markers -------------------------------------------------------------------------------
 
     def pause_markers(self) -> None:
-        """Write no markers: ending transactions stay in their Prepare state, their records stay
+        """Stop writing markers: ending transactions stay in their Prepare state, their records stay
         unstable, and requests of the producer get CONCURRENT_TRANSACTIONS.
         """
         self._paused = True
 
     def resume_markers(self) -> None:
-        """Write the delayed markers now, and later ones at once."""
+        """Write the delayed markers now, and later markers without delay."""
         self._paused = False
         self.complete_waiting()
 
     def complete_waiting(self) -> None:
-        """Complete the transactions whose partitions have a leader and whose markers are
-        replicated.
+        """Write the missing markers of ending transactions to partitions with a leader. Complete
+        each transaction whose markers are all replicated.
         """
         if self._completing:
-            return  # called by the log to which this call writes a marker
+            return  # called by a log, while an outer call writes a marker to that log
         self._completing = True
         try:
             waiting = [known for known in self.by_id.values() if known.state in _PREPARING]
@@ -323,8 +323,8 @@ class Transactions:
         )
 
     def _mark(self, known: Transaction, partition: Partition, *, commit: bool) -> bool:
-        """Write the marker to a partition, unless its leader has it; return whether all in-sync
-        replicas have it.
+        """Write the marker to a partition, unless its leader has the marker. Return whether all
+        in-sync replicas have the marker.
         """
         if partition.leader == -1:
             return False
@@ -341,13 +341,13 @@ class Transactions:
         return False
 
     def _expire(self, known: Transaction) -> None:
-        """Abort a transaction after its timeout, and fence its owner."""
+        """Abort a transaction that has timed out, and fence its producer."""
         if known.state is TransactionState.ONGOING:
             self._fence(known)
 
     def _fence(self, known: Transaction) -> None:
-        """Abort with the next epoch, so that the owner cannot write any more. In newer releases the
-        owner can still renew its session (KIP-588).
+        """Abort the transaction and bump the epoch, so that its producer cannot write any more. In
+        newer releases the producer can recover with InitProducerId (KIP-588).
         """
         survives = self._state.profile.release >= _FIRST_SURVIVING
         known.last_epoch = known.epoch if survives else _NO_EPOCH
@@ -368,8 +368,8 @@ class Transactions:
         """Return the error code for a transactional batch to a partition; 0 if it may be written.
 
         Args:
-            adds_partition: The second version of transactions (KIP-890): the write itself adds
-                the partition to the transaction.
+            adds_partition: Transactions version 2 (KIP-890): the batch itself adds the partition to
+                the transaction.
         """
         place = (partition.topic, partition.index)
         try:

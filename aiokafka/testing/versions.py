@@ -1,7 +1,7 @@
 """API versions and features of each Kafka release, for the APIs of the fake cluster.
 
-The ranges are from the ApiVersions responses of running brokers; those of 0.9, which lacks this
-API, from its protocol definition.
+The ranges are from the ApiVersions responses of running brokers. Kafka 0.9 lacks this API, so its
+ranges are from its protocol definition.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
 }
 
 _REFUSED_PRODUCE_VERSIONS = 3
-"""4.x advertises Produce from version 0 for old librdkafka (KAFKA-18659), but rejects 0 to 2."""
+"""4.x advertises Produce v0 to v2 for old librdkafka (KAFKA-18659), but rejects them."""
 
 
 @dataclass(frozen=True)
@@ -114,23 +114,23 @@ class BrokerProfile:
     name: str
     """One of :data:`RELEASES`."""
     release: tuple[int, ...]
-    """The release as numbers, to compare with."""
+    """The release as numbers, for comparisons."""
     ranges: dict[int, tuple[int, int]]
     """Lowest and highest version that ApiVersions advertises, by API key."""
     features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """(minimum supported, maximum supported, finalized level), by feature."""
 
-    # Differences of other servers: see :mod:`aiokafka.testing.servers`.
+    # Only servers other than Kafka set the fields below (:mod:`aiokafka.testing.servers`).
     changes: Mapping[int, Sequence[Callable[[Any, Any], None]]] = field(default_factory=dict)
     """Functions that change responses, by API key; called with context and response."""
     closes_on_newer_clients: bool = False
     """Whether an unsupported version of ApiVersions closes the connection."""
     answers_without_acks: bool = False
-    """Whether producers get responses with ``acks=0`` too."""
+    """Whether Produce requests with ``acks=0`` get a response."""
     any_broker_leads: bool = False
     """Whether every broker is a leader of every partition."""
     compressions: frozenset[int] | None = None
-    """The allowed compression types, besides none; None for all."""
+    """The accepted compression types, besides no compression; None if all are accepted."""
 
     def serves(self, api_key: int, version: int) -> bool:
         """Return whether the broker handles this API version."""

@@ -25,18 +25,18 @@ Wanted = Collection[TopicPartition] | None
 
 _ALL = 2**31 - 1
 
-# Decompressed bytes after which `take()` returns, because the event loop stands still meanwhile.
-# The last batch may exceed this, up to `max_decompressed_bytes`.
+# Decompressed bytes after which `take()` returns, because it blocks the event loop. The last batch
+# may exceed this limit, up to `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
-# Records taken one by one before a reader checks how long other tasks have waited. A compressed
-# record set may have tens of thousands.
+# Records returned by `next()` before a reader checks how long other tasks have waited. A compressed
+# record set may have tens of thousands of records.
 _LONGEST_RUN = 127
 
 
 class PinnedResponse:
     """The memory of one fetch response. Each unread record set is a view that keeps the whole
-    response in memory; `unread` counts these. `node` has sent the request and counts the bytes."""
+    response in memory; `unread` counts the unread record sets. `node` counts the bytes."""
 
     node: NodeFetcher
     nbytes: int
@@ -81,7 +81,7 @@ class FetchBuffer:
     call: int  # number of the latest reading call
     fast_path: bool
     is_awaited: bool  # a reader waits for records
-    awaited: Wanted  # the partitions that it waits for
+    awaited: Wanted  # the partitions that the reader waits for
     _run: int  # records that `next()` returns before the caller checks the time
     _left: int  # the rest of `_run`
     _room: int  # bytes that the current `take()` may still decompress
@@ -108,7 +108,7 @@ class FetchBuffer:
     # -- filling -----------------------------------------------------------------------------------
 
     def add(self, state: PartitionState, reader: RecordReader, response: PinnedResponse) -> None:
-        """Append a record set that follows the buffered ones of its partition."""
+        """Append a record set that follows the buffered record sets of its partition."""
         queue = self._queues.get(state)
         if queue is None:
             queue = self._queues[state] = deque()
@@ -148,8 +148,8 @@ class FetchBuffer:
     def skip(self, state: PartitionState, offset: int) -> bool:
         """Seek forward within the buffered records; return False if that is not possible.
 
-        An application that seeks past each unreadable record would otherwise wait for a fetch each
-        time, and at the end of the log for a long poll.
+        Without this, an application that seeks past each unreadable record would wait for a fetch
+        each time, and at the end of the log for a long poll.
         """
         if state in self._failures or not state.is_buffered(offset) or self._head(state) is None:
             return False
@@ -167,15 +167,15 @@ class FetchBuffer:
         return True
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all record sets and failures."""
         for state in list(self._queues):
             self.discard(state)
         self._failures.clear()
         self._current = None
 
     def unserved(self, node: NodeFetcher) -> list[PartitionState]:
-        """Return the partitions with record sets from `node` that no reader takes: withheld ones,
-        and those that the waiting reader, if any, did not ask for."""
+        """Return the partitions with record sets from `node` that no reader asks for: withheld
+        partitions and, if a reader waits, partitions that this reader did not ask for."""
         found = []
         wanted = self.awaited if self.is_awaited else None
         for state, queue in self._queues.items():
@@ -189,8 +189,8 @@ class FetchBuffer:
     # -- failures and waiting readers --------------------------------------------------------------
 
     def pop_failure(self, state: PartitionState) -> BaseException | None:
-        """Return the exception to raise for this partition, None without one. The failure then
-        counts as raised, also for other partitions with the same failure."""
+        """Return the exception to raise for this partition, None without a failure. Remove the
+        failure, also from other partitions for which the same failure was reported."""
         if state not in self._failures:
             return None
         _, failure = self._failures.pop(state)
@@ -199,20 +199,21 @@ class FetchBuffer:
         return failure()
 
     def await_records(self, wanted: Wanted) -> None:
-        """Remember that a reader of these partitions waits: buffered records of other partitions
-        may be dropped for it."""
+        """Set that a reader of these partitions waits: buffered records of other partitions may be
+        dropped to make memory available."""
         self.is_awaited = True
         self.awaited = wanted
 
     # -- taking records ----------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """Count a reading call: the application has finished the records of former calls."""
+        """Count a reading call: the application has finished the records of earlier calls."""
         self.call += 1
 
     def pace(self, share: float) -> None:
         """Set how many records `next()` returns before it returns None, so that the caller checks
-        whether other tasks must run. They have waited for `share` of the permitted time.
+        whether other tasks must run. `share`: the time since the last turn of other tasks, as a
+        part of the permitted time.
 
         The time includes the application's work on the records, which may take a thousand times
         longer than reading them.
@@ -234,7 +235,7 @@ class FetchBuffer:
         if chunk is None or not self._left or not self.fast_path:
             return None
         state = chunk.state
-        # `next_of` handles both cases.
+        # `next_of` handles void record sets and withheld partitions.
         if state.epoch != chunk.epoch or state.is_withheld:
             return None
         try:
@@ -280,8 +281,8 @@ class FetchBuffer:
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         """Return up to `limit` records (-1 = all buffered) of these partitions (None = all).
 
-        Returns fewer after decompressing 64 MiB. A served partition moves to the end of the queue.
-        Raises like `next_of()`, but only if there are no records to return.
+        Returns fewer records after decompressing 64 MiB. A served partition moves to the end of the
+        queue. Raises as `next_of()`. Records before an unreadable record are returned first.
         """
         self._raise_failure_in_turn(wanted)
         self._room = _MOST_UNPACKED
@@ -317,8 +318,8 @@ class FetchBuffer:
             except Exception:
                 if not records and not taken:
                     raise
-                # Return the records before the error. The next call raises it again, because the
-                # position is at the unreadable record.
+                # Return the records before the error. The next call raises the error again, because
+                # the position is at the unreadable record.
                 limit = 0
             if records:
                 taken[state.tp] = records
@@ -329,10 +330,11 @@ class FetchBuffer:
         return taken
 
     def _raise_failure_in_turn(self, wanted: Wanted) -> None:
-        """Raise a failure of these partitions, unless one was raised since a record set was read.
+        """Raise a failure of these partitions, unless a failure was raised since the last record
+        set was read.
 
-        A failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, would otherwise keep an
-        application from the records of all other partitions.
+        A failure that recurs at once, such as TOPIC_AUTHORIZATION_FAILED, must not block the
+        records of all other partitions.
         """
         if not self._has_raised:
             self._raise_failure(wanted)
@@ -412,14 +414,14 @@ class FetchBuffer:
                 return
 
     def _head(self, state: PartitionState) -> FetchedPartition | None:
-        """Return the partition's oldest record set if it contains the position; otherwise drop all
-        record sets of the partition."""
+        """Return the partition's oldest record set. If it does not contain the position, drop all
+        record sets of the partition, and return None."""
         queue = self._queues.get(state)
         if queue is None:
             return None
         chunk: FetchedPartition = queue[0]
-        # A set that begins after the position would skip records. That happens after `put_back`,
-        # when the set before it is already removed.
+        # A record set that begins after the position would skip records. This occurs after
+        # `put_back`, if the previous record set is already removed.
         if chunk.epoch == state.epoch and chunk.start <= state.next_offset:
             return chunk
         self.discard(state)
@@ -427,7 +429,7 @@ class FetchBuffer:
         return None
 
     def _finish(self, chunk: FetchedPartition) -> None:
-        """Remove a record set that was read to its end, and let the partition be fetched again."""
+        """Remove a record set that was read to its end, and make the partition fetchable again."""
         state = chunk.state
         if chunk is self._current:
             self._current = None
@@ -442,8 +444,8 @@ class FetchBuffer:
 
     def _drop_copy(self, chunk: FetchedPartition, error: Exception) -> bool:
         """Drop a corrupt record set if another broker may have an undamaged copy: it came from a
-        preferred replica, or the partition has moved to another broker. Return whether it was
-        dropped."""
+        preferred replica, or the partition has moved to another broker. Return whether the record
+        set was dropped."""
         state = chunk.state
         if not isinstance(error, CorruptRecordError):
             return False
@@ -455,8 +457,8 @@ class FetchBuffer:
         return True
 
     def _set_aside(self, chunk: FetchedPartition, error: Exception) -> None:
-        """Move a partition with an unreadable record to the end of the queue, and add the place to
-        the error."""
+        """Move a partition with an unreadable record to the end of the queue, and add the partition
+        and the offset after the batch to a CorruptRecordError."""
         self._current = None
         self._queues.move_to_end(chunk.state)
         chunk.is_damaged = not isinstance(error, RecordDeserializationError)
@@ -491,9 +493,10 @@ class RecordIterator:
     """The iterator of `async for record in consumer`: the fast path of `getone()`, without a
     coroutine per record.
 
-    Owns whether the fast path may be used. A program or a tracer may replace `getone` or
+    Owns: whether the fast path may be used. A program or a tracer may replace `getone` or
     `__anext__` of the consumer at any time, and then each record has to pass through the
-    replacement. It is noticed at the first record of a record set, after 128 records at the latest.
+    replacement. The iterator checks for a replacement when the fast path returns no record: at the
+    end of a record set, or after 128 records at the latest.
     """
 
     _buffer: FetchBuffer
@@ -517,15 +520,15 @@ class RecordIterator:
         self._find_next = find_next
 
     def __aiter__(self) -> RecordIterator:
-        # A loop starts. `find_next` returns its first record, and registers the reading task.
+        # A loop starts: its first record comes from `find_next`, which registers the reading task.
         self._is_plain = False
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, _Record]:
         """Return an awaitable of the next record.
 
-        It can be used like a coroutine, for example to create a task. It takes the record when it
-        is awaited, not when it is created: if it is cancelled before, as by
+        The awaitable can be used like a coroutine, for example to create a task. The record is
+        consumed when the awaitable is awaited: if it is cancelled before, as by
         `asyncio.wait_for(anext(records), 0)`, no record is consumed.
         """
         return _cpython.call(_take, _find, self)
@@ -536,7 +539,7 @@ class RecordIterator:
 
 
 def _take(iterator: RecordIterator) -> _Record | None:
-    """Return the next record by the fast path; None if that does not have it."""
+    """Return the next record by the fast path; None if the fast path has no record."""
     records = iterator
     return records._buffer.next() if records._is_plain else None
 

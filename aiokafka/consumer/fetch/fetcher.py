@@ -27,14 +27,14 @@ __all__ = ["FetchTargets", "Fetcher", "OtherTopic", "TopicIds"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# Topics that were read before and are still remembered: a rebalance may take a partition away for a
-# moment only.
+# Largest number of topics no longer in use whose ids are remembered: a rebalance may revoke a
+# partition for a moment only.
 _MOST_FORMER_TOPICS = 1000
 
-# Metadata snapshots without a leader before a warning is logged. Several can arrive in a second.
+# Metadata snapshots without a leader before a warning is logged; several can arrive in a second.
 _MISSES_TO_MENTION = 5
 
-# Seconds without preferred replicas after one has failed. The leader would name it again.
+# Seconds without preferred replicas after a replica has failed: the leader would name it again.
 _LEADERS_ONLY = 30.0
 
 
@@ -44,17 +44,17 @@ class OtherTopic(NamedTuple):
     name: str
     now: bytes
     is_new: bool
-    """True: the id was never seen, so the topic was deleted and created again. False: an outdated
-    broker has shown a former topic, or the metadata has the latest one again."""
+    """True: the id was never seen before, so the topic was deleted and created again. False: the
+    metadata of an outdated broker has a deleted topic, or later metadata the latest topic again."""
 
 
 class TopicIds:
     """The ids of the topics that are read (KIP-516).
 
-    Owns: the id of each topic in use, and all ids seen for these and for the last thousand former
-    topics.
+    Owns: the id of each topic in use, and all ids seen for these topics and for the last thousand
+    topics no longer in use.
 
-    If the group assigns topics by id (KIP-848), those ids count and not the metadata's. Another
+    If the group assigns topics by id (KIP-848), these ids take precedence over metadata: another
     topic with the same name may be assigned to another member.
     """
 
@@ -67,8 +67,8 @@ class TopicIds:
     def update(
         self, topics: Iterable[str], assigned: Mapping[str, bytes], cluster: ClusterMetadata
     ) -> Iterator[OtherTopic]:
-        """Update the ids of `topics` from the group (`assigned`), otherwise from the metadata.
-        Yield the topics in use whose id has changed in the metadata."""
+        """Update the ids of `topics`: from `assigned` (by the group) if present there, else from
+        the metadata. Yield the topics in use whose id has changed in the metadata."""
         names = dict.fromkeys(topics)
         found = ((name, assigned.get(name) or cluster.topic_id(name)) for name in names)
         self.current = {name: topic_id for name, topic_id in found if topic_id is not None}
@@ -80,8 +80,8 @@ class TopicIds:
             last, is_new = next(reversed(seen)), topic_id not in seen
             seen.pop(topic_id, None)
             seen[topic_id] = None
-            # A topic that was not in use before has no old positions. If the application has called
-            # seek(), it meant this topic.
+            # A topic that was not in use before has no outdated positions: a `seek()` of the
+            # application was for the present topic.
             if topic_id != last and name in before and name not in assigned:
                 yield OtherTopic(name, topic_id, is_new)
         for name in list(self._seen)[: -(len(self.current) + _MOST_FORMER_TOPICS)]:
@@ -89,7 +89,7 @@ class TopicIds:
 
 
 class _Leaderless:
-    """A partition without a leader: since when (loop time), and in how many snapshots."""
+    """A partition without a leader, since a loop time, and the number of such snapshots."""
 
     __slots__ = ("is_confirmed", "misses", "since")
 
@@ -97,7 +97,7 @@ class _Leaderless:
         self.since = since
         self.misses = 0
         self.is_confirmed = False
-        """Whether a broker has responded about the topic at all."""
+        """Whether the metadata has the topic, or an error for it."""
 
 
 class FetchTargets:
@@ -105,13 +105,13 @@ class FetchTargets:
     named by the leader (KIP-392).
 
     Owns: the FetchTarget of each partition, the partitions without a leader, the health of each
-    broker with partitions of ours, and until when preferred replicas are not used. `update()`
-    only changes a target and returns the former broker; the Fetcher informs the NodeFetchers.
+    target broker, and the time until which preferred replicas are not used. `update()` only changes
+    a target and returns the previous broker; the Fetcher informs the NodeFetchers.
     """
 
     def __init__(self, context: ConsumerContext) -> None:
         self.leaders_only_until = 0.0
-        """Until then (loop time) no preferred replica is asked for."""
+        """Loop time until which fetches do not request a preferred replica."""
         self._client = context.client
         self._config = context.config
         self._subscriptions = context.subscriptions
@@ -123,7 +123,7 @@ class FetchTargets:
     # -- targets -----------------------------------------------------------------------------------
 
     def update(self, state: PartitionState) -> int | None:
-        """Update the partition's target from the metadata; return the former broker."""
+        """Update the partition's target from the metadata; return the previous target."""
         target = state.target
         cluster = self._client.cluster
         leader, epoch = cluster.leader_for_partition(state.tp), cluster.leader_epoch(state.tp)
@@ -134,8 +134,8 @@ class FetchTargets:
         if target.preferred is not None and (
             target.preferred_until <= _now() or cluster.broker_metadata(target.preferred) is None
         ):
-            # The replica was used long enough, or has left the cluster. The leader names another
-            # one if there is one.
+            # The preferred read replica has expired, or has left the cluster. The leader may name
+            # another replica.
             target.preferred = None
         node_id = leader if target.preferred is None else target.preferred
         if node_id is None or node_id < 0:
@@ -149,8 +149,8 @@ class FetchTargets:
         return before
 
     def prefer_replica(self, state: PartitionState, node_id: int) -> None:
-        """Use the replica that the leader names, from the next `update()` on. An unknown replica
-        is refused."""
+        """Use the replica that the leader names, from the next `update()` on. If the replica is not
+        in the metadata, request metadata and use the leader."""
         if self._client.cluster.broker_metadata(node_id) is None:
             self._client.request_metadata(f"{state.tp}: replica {node_id} is not known")
             self.refuse_replica(state)
@@ -164,30 +164,29 @@ class FetchTargets:
         state.target.preferred = None
 
     def _on_leader_epoch(self, state: PartitionState, epoch: int) -> None:
-        """Start to validate the position (KIP-320) if the leader epoch is newer than that of the
-        last fetch. An older epoch than that of the fetched records counts as well: the topic may
-        have been deleted and created again."""
+        """Start to validate the position (KIP-320) if the leader epoch has changed and differs from
+        the epoch of the fetched records. It may be older: the topic may have been recreated."""
         cursor = state.cursor
         if epoch == cursor.leader_epoch:
             return
         if epoch < 0:
-            # The metadata no longer names an epoch, and the leader would refuse an outdated one.
+            # The metadata no longer has an epoch, and the leader would reject an outdated epoch.
             cursor.follow_leader(epoch)
             return
         is_newer = epoch > cursor.leader_epoch
         is_of_another = 0 <= cursor.offset_epoch != epoch
         if is_newer:
-            state.retry.end_wait()  # the failure was that of the former leader
+            state.retry.end_wait()  # the failure was that of the previous leader
         # The position is validated if
         # 1. the partition is READY, and the record before the position has an older epoch: the new
         #    leader may have truncated that record, or never have replicated it;
-        # 2. the partition is READY, and that record has a newer epoch: the topic is another one, or
-        #    the metadata is outdated (the leader knows which). This also happens with the first
+        # 2. the partition is READY, and that record has a newer epoch: the topic was recreated, or
+        #    the metadata is outdated, which the leader can tell. This also happens with the first
         #    known leader of a committed position;
         # 3. the partition is VALIDATING, and the leader has changed again: the response of the
-        #    former leader is void.
-        # Otherwise there is nothing to compare. Nothing was fetched yet (-1), or only from this
-        # leader; or the position is still unknown, and will come from this leader.
+        #    previous leader is void.
+        # In all other cases there is nothing to compare: the epoch of the record is unknown (-1) or
+        # the leader's own, or the position is still unknown, and will come from this leader.
         if (state.phase is Phase.READY and is_of_another) or (
             state.phase is Phase.VALIDATING and is_newer
         ):
@@ -204,12 +203,13 @@ class FetchTargets:
             absence = self._leaderless[tp] = _Leaderless(_now())
         absence.misses += 1
         cluster = self._client.cluster
-        # Before the first response about the topic an unknown leader is no reason for an alarm.
+        # Before the first response about the topic, a leader is always unknown.
         if cluster.known_partitions(tp.topic) is not None or cluster.topic_error(tp.topic):
             absence.is_confirmed = True
 
     def review_leaderless(self) -> None:
-        """Forget revoked partitions. Log once which partitions stay without a leader."""
+        """Forget revoked partitions. Log a warning about partitions that have had no leader for
+        several snapshots."""
         for tp in self._leaderless.keys() - self._subscriptions.assignment.tps:
             del self._leaderless[tp]
         lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_TO_MENTION]
@@ -220,12 +220,12 @@ class FetchTargets:
 
     @property
     def leaderless(self) -> Collection[TopicPartition]:
-        """Assigned partitions without a leader, according to a broker."""
+        """Assigned partitions without a leader, by the metadata of their topics."""
         return [tp for tp, absence in self._leaderless.items() if absence.is_confirmed]
 
     def names(self, partitions: Collection[TopicPartition]) -> str:
-        """Return the names of some partitions for a message, with the partition counts of topics
-        that do not have them."""
+        """Return the names of some partitions for a message. For topics with fewer partitions, add
+        their number of partitions."""
         counts = []
         for topic in sorted({tp.topic for tp in partitions}):
             known = self._client.cluster.known_partitions(topic)
@@ -264,8 +264,8 @@ class FetchTargets:
         return found
 
     def silent_since(self, state: PartitionState, outages: Mapping[int, Outage]) -> float | None:
-        """Return since when the partition has no leader, or its broker has an outage; None if all
-        is well. `outages` is the result of `outages()`, computed once for many partitions."""
+        """Return the loop time since which the partition has no leader, or its broker has an
+        outage; None without either. `outages`: the result of `outages()`."""
         if state.tp in self._leaderless:
             absence = self._leaderless[state.tp]
             return absence.since if absence.is_confirmed else None
@@ -305,7 +305,7 @@ class Fetcher:
         self._nodes: dict[int, NodeFetcher] = {}
 
     def start(self) -> None:
-        """Start to fetch the assigned partitions."""
+        """Start to fetch the partitions of this and later assignments."""
         self.is_running = True
         self._subscriptions.watch(self)
         self.route()
@@ -313,7 +313,7 @@ class Fetcher:
     async def close(self) -> None:
         """Drop all buffered records and free the brokers' session slots, after the tasks ended."""
         self.is_running = False
-        # The last chance to report returned records to the metrics collector.
+        # Report returned records to the metrics collector a last time.
         for state in self._subscriptions.assignment.states():
             self._context.meter.settle(state)
         self._subscriptions.watch(None)
@@ -330,7 +330,8 @@ class Fetcher:
         arrive.
         """
         refuse_reading(self._queue)
-        # Asking for more records finishes the former ones: a rebalance may be waiting for that.
+        # A reader that waits for more records has finished the earlier records: a rebalance may
+        # wait for that.
         if self._queue.polls.waiters:
             self._queue.polls.notify()
         self._on_waiting_reader(wanted)
@@ -340,7 +341,7 @@ class Fetcher:
         """Wake the readers of partitions with new records."""
         still_wanted = self._queue.announce(partitions)
         if still_wanted is not None:
-            # Another reader waits for other partitions and sleeps on.
+            # Another reader still waits, for other partitions.
             self._on_waiting_reader(still_wanted)
 
     def _on_waiting_reader(self, wanted: Wanted) -> None:
@@ -359,8 +360,8 @@ class Fetcher:
         self.resolver.update_new_partitions()
         if not self.is_running:
             return
-        # The topic ids first: a position in a deleted topic must not be fetched from the new topic
-        # with the same name.
+        # Update topic ids first: a position in a deleted topic must not be fetched from the new
+        # topic with the same name.
         self._follow_topic_ids()
         states = self._subscriptions.assignment.states()
         for state in states:
@@ -375,8 +376,8 @@ class Fetcher:
         self.targets.review_leaderless()
 
     def touch(self, state: PartitionState) -> None:
-        """Tell the buffer, readers, metrics, resolver and NodeFetcher that the partition changed:
-        its position, its phase, or whether it may be fetched."""
+        """Notify the buffer, readers, metrics, resolver and NodeFetcher of a change of the
+        partition: its position, its phase, or whether it may be fetched."""
         self._queue.touch(state)
         self._context.meter.settle(state)
         if state.needs_offset:
@@ -400,7 +401,7 @@ class Fetcher:
         self._retarget(state)
 
     def refuse_replica(self, state: PartitionState) -> None:
-        """Fetch a partition from its leader: the replica does not serve us."""
+        """Fetch a partition from its leader, because the preferred replica has failed."""
         self.targets.refuse_replica(state)
         self._retarget(state)
 
@@ -408,8 +409,8 @@ class Fetcher:
         before = self.targets.update(state)
         node_id = state.target.node_id
         if before != node_id and before is not None and before in self._nodes:
-            # The next request of the former broker leaves the partition out. A response in flight
-            # still counts: the records are the same.
+            # The next request to the previous broker omits the partition. A response in flight is
+            # still valid: the records are the same.
             self._nodes[before].touch(state)
         if node_id is not None:
             self._node(node_id).touch(state)

@@ -68,7 +68,7 @@ __all__ = ["FetchPlan", "FetchResponseHandler", "FetchSession", "NodeFetcher"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# Unread record sets per partition: the application reads one while the next is being fetched.
+# Unread record sets per partition: the application reads one set while the next set is fetched.
 QUEUED_PER_PARTITION = 2
 
 # Fetch sessions (KIP-227).
@@ -88,12 +88,12 @@ _CLOSE_TIMEOUT = 1.0
 
 
 class FetchPlan:
-    """The partitions that the next fetch to one broker asks for. Pure.
+    """The partitions of the next Fetch request to one broker. No I/O.
 
-    Owns `specs` (what to ask for, by partition), the states and epochs that the specs were made
-    for, `full` (partitions left out because they have enough unread record sets) and the
-    partitions in backoff. `update()` looks only at the partitions touched since the last call.
-    Dicts instead of sets keep the order of requests independent of hashes.
+    Owns: `specs`, the fields of the request by partition; the states and epochs that the specs were
+    made for; `full`, the partitions omitted because they have enough unread record sets; the
+    partitions in backoff. `update()` checks only the partitions touched since the last call. Dicts
+    are used as sets, so that the order of partitions does not depend on hashes.
     """
 
     def __init__(self, node_id: int, max_bytes: int, fenced_epochs: FencedEpochs) -> None:
@@ -108,12 +108,12 @@ class FetchPlan:
         self._changed: dict[TopicPartition, None] = {}
 
     def touch(self, state: PartitionState) -> None:
-        """Look at this partition in the next `update()`."""
+        """Check this partition in the next `update()`."""
         self._touched[state] = None
 
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
-        """Look at all touched partitions and at those whose backoff ended. Return whether the plan
-        has gained a partition."""
+        """Update the specs of all touched partitions, and of partitions whose backoff ended. Return
+        whether the plan has gained a partition."""
         if self._backing_off:
             self._touched.update((s, None) for s, at in self._backing_off.items() if at <= now)
         if not self._touched:
@@ -129,7 +129,7 @@ class FetchPlan:
         return min(self._backing_off.values(), default=None)
 
     def take_changed(self) -> dict[TopicPartition, None]:
-        """Return the partitions whose spec may have changed since the last call."""
+        """Return and clear the partitions whose spec may have changed since the last call."""
         changed, self._changed = self._changed, {}
         return changed
 
@@ -137,15 +137,15 @@ class FetchPlan:
         """Move the first partition to the end, for requests outside a fetch session.
 
         A broker fills its response in the order of the request, so the last partitions may never
-        fit. A single batch that is larger than the requested size leaves no space for others.
+        fit: a single batch that exceeds the requested size leaves no space for other partitions.
         """
         first = next(iter(self.specs), None)
         if first is not None:
             self.specs[first] = self.specs.pop(first)
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state that the response for `tp` applies to; None if the partition has moved
-        on since the request."""
+        """Return the state that the response for `tp` applies to; None if the response is void,
+        because the fetch offset or epoch has changed since the request."""
         made_for = self._made_for.get(tp)
         if made_for is None:
             return None
@@ -153,14 +153,14 @@ class FetchPlan:
         # A seek, reset or revocation since the request changes the epoch. The offset alone changes
         # when the buffer was dropped, or when another broker has sent the same records.
         if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
-            # In the second case only the other broker's plan was touched. Without this line the
-            # next request would ask for the same offset again, in a busy loop.
+            # If another broker has sent the records, only its plan was touched. Touch this plan,
+            # too: the next request would have the same offset again, in a busy loop.
             self.touch(state)
             return None
         return state
 
     def states(self) -> list[PartitionState]:
-        """Return the states of the partitions asked for."""
+        """Return the states of the partitions in the plan."""
         return [state for state, _ in self._made_for.values()]
 
     def _look_at(self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]) -> bool:
@@ -196,10 +196,10 @@ class FetchPlan:
 
 
 class FetchSession:
-    """Incremental fetch session with one broker (KIP-227): requests name only changes. Pure.
+    """Incremental fetch session with one broker (KIP-227): requests have only changes. No I/O.
 
-    Owns the session id, the session epoch and the partitions known to the broker, in the broker's
-    order. A full request (epoch 0) opens or replaces a session; later requests carry changes only.
+    Owns: the session id, the session epoch and the partitions in the broker's session. A full
+    request (epoch 0) opens or replaces a session; later requests have changed partitions only.
     After any error the next request is full. Brokers before 1.1, and brokers without a free
     session slot, respond with session id 0: then every request is full.
     """
@@ -229,8 +229,8 @@ class FetchSession:
 
         Args:
             wanted: All partitions to fetch.
-            changed: Partitions that may differ from the last request. An incremental request looks
-                at these only.
+            changed: Partitions that may differ from the last request. An incremental request only
+                compares these partitions.
         """
         if self._must_restart(wanted, changed):
             self.restart()
@@ -240,15 +240,15 @@ class FetchSession:
 
     def accept(self, error_code: int, session_id: int) -> bool:
         """Update the session from a response; return False if the response has an error, so that
-        its partitions mean nothing."""
+        its partitions must be ignored."""
         if error_code:
-            # After INVALID_FETCH_SESSION_EPOCH the broker still has the session: the next request
-            # names its id to replace it. After other errors there is nothing to replace.
+            # After INVALID_FETCH_SESSION_EPOCH the broker still has the session, and the next
+            # request has the session id to replace it. After other errors no session is left.
             is_kept = error_code == InvalidFetchSessionEpoch.errno
             self._reset(self.session_id if is_kept else _NO_SESSION)
             return False
         if session_id == _NO_SESSION:
-            # The broker has no sessions, or evicted this one with the response.
+            # The broker has no sessions, or evicted this session.
             self._reset(_NO_SESSION)
         else:
             self.session_id = session_id
@@ -258,7 +258,7 @@ class FetchSession:
 
     def check_full(self, responded: Container[TopicPartition]) -> None:
         """Restart if the response to a full request lacks partitions: the broker's session may lack
-        them too, and incremental requests would never name them."""
+        them too, and incremental requests would never add them."""
         if not all(tp in responded for tp in self._known):
             self.restart()
 
@@ -335,7 +335,7 @@ class FetchSession:
                             topic=tp.topic, topic_id=old.topic_id, partitions=[]
                         )
                     topic.partitions.append(tp.partition)
-            # Equal if a partition changed and changed back.
+            # The spec is unchanged if a partition changed and changed back.
             elif known.get(tp) != spec:
                 known[tp] = spec
                 self.topic_names[spec.topic_id] = tp.topic
@@ -351,16 +351,16 @@ class FetchSession:
 
 
 class NodeFetcher:
-    """Fetches the partitions that one broker serves to us. One task.
+    """Fetches the partitions whose target is one broker, in one task.
 
-    Owns the fetch session, the fetch plan, and the number of bytes pinned by unread responses.
-    At most one fetch is in flight. The broker is asked again when its pinned bytes are below half
-    its share of the buffer memory.
+    Owns: the fetch session, the fetch plan, and the number of bytes pinned by unread responses. At
+    most one fetch is in flight. The next fetch is sent when the pinned bytes are at most half of
+    the broker's share of the buffer memory.
 
-    Partitions with enough unread records are left out of a request. If the request is a long poll
-    for the other partitions, it delays the next fetch of those left out. So while partitions are
-    left out, requests use `max_wait` 0, and the next one waits until something was read or
-    `fetch_max_wait` has passed.
+    Partitions with enough unread records are omitted from a request. A long poll for the remaining
+    partitions would delay the next fetch of omitted partitions. So while partitions are omitted,
+    requests use `max_wait` 0, and the next request waits until records were read or
+    `fetch_max_wait` has passed. `_max_wait()` has exceptions for waiting readers.
     """
 
     def __init__(
@@ -389,12 +389,12 @@ class NodeFetcher:
         self._swept_at = 0.0
 
     def touch(self, state: PartitionState) -> None:
-        """Look again at a partition that is, or was, fetched from this broker."""
+        """Update the plan for a partition that is, or was, fetched from this broker."""
         self._plan.touch(state)
         self.wake()
 
     def wake(self) -> None:
-        """Decide again whether to fetch."""
+        """Make the task decide again whether to fetch."""
         if self._signal.waiters:
             self._signal.notify()
 
@@ -409,10 +409,10 @@ class NodeFetcher:
         self.wake()
 
     def retire(self) -> None:
-        """End after the fetch in flight: this broker no longer serves a partition of ours."""
+        """End after the fetch in flight: this broker is no longer the target of a partition."""
         self._is_retired = True
-        # Records that no reader takes would occupy memory that no broker's share counts. The new
-        # leader, if there is one, sends them again.
+        # Drop records that no reader asks for: no broker's share counts their memory any more. The
+        # new leader, if there is one, sends the records again.
         for state in self._buffer.unserved(self):
             if state.target.node_id is not None:
                 self._buffer.discard(state)
@@ -437,15 +437,15 @@ class NodeFetcher:
         await self.close()
 
     async def close(self) -> None:
-        """Free the broker's session slot; give up after a second.
-
-        The request uses the other connection: a long poll may be in flight on the fetch connection.
-        """
+        """Close the fetch session (KIP-227), to free its slot in the broker's cache; give up after
+        a second. The request is sent on the default connection to the broker, because a long poll
+        may be in flight on the fetch connection."""
         request = self._session.closing_request()
         if request is None:
             return
         try:
-            # A throttled broker restarts the request's own timeout with each response before it.
+            # The timeout of the request itself restarts with each earlier response of a throttled
+            # broker.
             async with timeout(_CLOSE_TIMEOUT):
                 await self._context.client.send_nowait(self.node_id, request)
         except (KafkaError, OSError, asyncio.TimeoutError) as error:
@@ -460,14 +460,14 @@ class NodeFetcher:
         longest = self._context.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
             return None
-        # At half the share the next response arrives while the application reads the rest.
+        # Fetch at half of the share: the response arrives while the application reads the rest.
         if self._is_over_low_water() and not self._make_room():
             return None
         if not plan.full:
             return longest
-        # A reader waits for partitions without buffered records, so a fetch for it is worthwhile.
-        # But another reader may take the records of a partition that was left out, and its next
-        # fetch must not wait behind a long poll: only if all of them are idle.
+        # A reader waits for partitions without buffered records, so fetch for this reader. Use a
+        # long poll only if all omitted partitions are idle: another reader may read an omitted
+        # partition, whose next fetch must not wait behind a long poll.
         if self._buffer.is_awaited:
             # A list, not a generator: `is_idle` must start the clock of each partition.
             are_idle = [state.is_idle(now, longest) for state in plan.full]
@@ -475,29 +475,29 @@ class NodeFetcher:
                 return longest
             if now >= self._fetched_at + min(_PACE, longest):
                 return 0.0
-        # Fetch at once only if the request covers at least half of the partitions. Otherwise each
-        # partition that is read to its end would cost a request of its own.
+        # Fetch at once only if the request has at least half of the partitions: each partition that
+        # is read to its end would cost a separate request in the end.
         if self._plan_has_gained and len(plan.specs) >= len(plan.full):
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
 
     def _make_room(self) -> bool:
-        """Drop buffered records that no reader takes; return whether the broker may be asked
-        again."""
+        """Drop buffered records that no reader asks for; return whether enough memory is free for
+        another fetch."""
         now, longest = self._loop.time(), self._context.config.fetch_max_wait
         if not self._buffer.is_awaited and now < self._swept_at + longest:
             return False
         self._swept_at = now
-        # The memory is full of records of paused partitions, or of partitions that the waiting
+        # The memory is full with records of paused partitions, or of partitions that the waiting
         # reader did not ask for.
         for state in self._buffer.unserved(self):
             if not state.is_withheld:
                 if not state.is_idle(now, longest):
                     continue
-                # Fetch it again later, after the partitions that a reader waits for.
+                # Fetch the partition again later, after the partitions that a reader waits for.
                 state.retry.wait_until(now + longest)
-            # Also if the partition has moved to another broker: that one does not count this
-            # memory, so it has no reason to drop it.
+            # Also if the partition has moved to another broker, whose NodeFetcher does not count
+            # this memory, and so does not drop it.
             self._buffer.discard(state)
             state.changed()
         return not self._is_over_low_water()
@@ -513,15 +513,15 @@ class NodeFetcher:
         return self._contact.error_at + longest + OUTDATED
 
     def _maybe_forget_outage(self, now: float) -> None:
-        """Forget an old outage if there is nothing to ask the broker for: partitions are paused, or
+        """Forget an old outage if no request to the broker is needed: partitions are paused, or
         buffered records have to be read first."""
-        # The resolver may have a request for positions in flight.
+        # Keep the outage while a request is in flight: the resolver may have sent one.
         is_asked = self._contact.is_asked or now < self._not_before
         if not is_asked and self._contact.failing_since is not None and now >= self._outdated_at:
             self._contact.forget()
 
     def _next_look(self, now: float) -> float | None:
-        """Return when to decide again without a wake-up (loop time)."""
+        """Return when to decide again without a wake-up (loop time); None for no limit."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
         longest = self._context.config.fetch_max_wait
         if self._contact.failing_since is not None:
@@ -559,8 +559,8 @@ class NodeFetcher:
                     request,
                     version=connection.pick(type(request), self._session.max_version),
                     timeout=limit,
-                    # Called when the response is read, one loop turn before this task resumes: so
-                    # readers run before this task makes the next request.
+                    # Called when the response is read, one loop turn before this task resumes, so
+                    # that readers run before this task makes the next request.
                     on_response=partial(self._on_response, sent_at),
                 )
             except KafkaError as error:
@@ -573,14 +573,14 @@ class NodeFetcher:
         share = self._fetcher.share
         room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
         config = self._context.config
-        # A response also has headers, and must fit into `receive_message_max_bytes` with them.
+        # The whole response, with its headers, must fit into `receive_message_max_bytes`.
         fits = max_record_bytes(config.client.max_response_bytes, len(self._plan.specs))
         return max(1, min(room, config.fetch_max_bytes, fits, 2**31 - 1))
 
     def _on_response(self, sent_at: float, response: FetchResponse) -> None:
         self._context.meter.responded(sent_at, response.throttle_time_ms)
         self._contact.succeed()
-        # The session first: after a session error the partitions in the response mean nothing.
+        # Check the session first: after a session error, the partitions must be ignored.
         session = self._session
         was_full = session.is_full
         if not session.accept(response.error_code, response.session_id):
@@ -594,7 +594,7 @@ class NodeFetcher:
             session.check_full({tp for tp, _ in responded})
         for tp, data in responded:
             state = self._plan.state_for(tp)
-            # An error of this broker is irrelevant for a partition that has moved to another one.
+            # Ignore an error of this broker for a partition that has moved to another broker.
             is_here = state is not None and state.target.node_id == self.node_id
             if state is not None and (is_here or not data.error_code):
                 handler.handle(state, data)
@@ -602,8 +602,8 @@ class NodeFetcher:
         handler.finish(response)
 
     def _on_session_error(self, error: type[BrokerResponseError]) -> None:
-        """Back off: the broker has lost the session, or had an error of its own. The next request
-        is a full one."""
+        """Handle an error of the whole response, such as a lost session. The next request is full.
+        Back off after the second error in a row."""
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         # No backoff the first time: brokers evict sessions in favour of other clients.
         if self._backoff.failures:
@@ -620,13 +620,13 @@ class NodeFetcher:
             self._context.queue.report_all(self._plan.states(), lambda: error(text))
 
     def _on_failed(self, error: KafkaError) -> None:
-        """Back off and look for new leaders, as there is no response; report an error that a retry
-        cannot fix."""
+        """Back off and request metadata after a fetch without a response. Report an error that is
+        not retriable to readers."""
         was_full = self._session.is_full
         # The broker may have processed the request or not, so its session epoch is unknown.
         self._session.restart()
         if isinstance(error, UnsupportedVersionError) and not was_full:
-            # The broker was restarted in an older version without sessions; nothing was sent.
+            # The broker was downgraded to a version without sessions; nothing was sent.
             return
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
@@ -639,16 +639,15 @@ class NodeFetcher:
         self._context.meter.fetch_failed([state.tp for state in self._plan.states()], error)
 
     def _leave_replica(self) -> None:
-        """Read the partitions that prefer this replica from their leaders: they have the same
-        records."""
+        """Fetch the partitions whose preferred replica is this broker from their leaders."""
         for state in self._context.subscriptions.assignment.states():
-            # Also the partitions left out of this fetch, or each would fail in its turn.
+            # Include partitions omitted from this fetch, because their fetches would fail as well.
             if state.target.preferred == self.node_id:
                 self._fetcher.refuse_replica(state)
 
     def _too_large(self) -> Callable[[], KafkaError]:
-        """Return the error for a response above the size limit. A request is limited to less, so a
-        single batch is too large: a broker sends the first batch whatever its size."""
+        """Return a function that makes the error for a response above the size limit. Requests have
+        a lower limit, but brokers send the first batch even if it is larger."""
         names = some_names([state.tp for state in self._plan.states()])
         limit = self._context.config.client.max_response_bytes
         text = (
@@ -689,7 +688,7 @@ class FetchResponseHandler:
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
 
     def handle(self, state: PartitionState, data: PartitionData) -> None:
-        """Apply one partition's part, which is for the offset of the partition's cursor."""
+        """Apply one partition's part of the response, fetched from the cursor's offset."""
         if data.error_code:
             # `finish()` applies the leaders: the metadata changes once per response.
             leader = named_leader(data)
@@ -705,7 +704,7 @@ class FetchResponseHandler:
             )
             self._context.meter.fetched(state, data.records, self._sent_at)
         found = read_partition(state.tp, state.cursor.offset, data)
-        # Unreadable records come again with each fetch, so they are no success: backoff grows.
+        # Unreadable records are no success: each fetch returns them again, so the backoff grows.
         is_whole = isinstance(found, Fetched) and found.scan.end >= 0
         if is_whole or isinstance(found, NoRecords):
             state.retry.succeed()
@@ -735,7 +734,7 @@ class FetchResponseHandler:
 
     def _buffer(self, state: PartitionState, found: Fetched) -> None:
         if self._pinned is None:
-            # A view of one record set keeps the whole response in memory.
+            # Count the whole response: a view of one record set keeps all of it in memory.
             self._pinned = self._node.pin(found.response_bytes)
         config = self._context.config
         reader = RecordReader(
@@ -753,8 +752,8 @@ class FetchResponseHandler:
         self._context.queue.buffer.add(state, reader, self._pinned)
         self._arrived[state.tp] = None
         if found.scan.end < 0:
-            # Reading raises the error of the first batch. The offset after it is unknown, so
-            # nothing more can be fetched.
+            # Reading raises the error of the first batch. The offset after this batch is unknown,
+            # so no later batch can be fetched.
             self._postpone(state)
         else:
             state.cursor.advance(found.scan.end, found.scan.spans)
@@ -762,8 +761,8 @@ class FetchResponseHandler:
     # -- errors ------------------------------------------------------------------------------------
 
     def _on_preferred_replica(self, state: PartitionState, replica: int) -> None:
-        """Read from the replica that the leader names (KIP-392). Only a leader may name one, and
-        not itself."""
+        """Fetch from the replica that the leader names (KIP-392). Back off if a follower names a
+        replica, or the leader names itself."""
         if replica == self._node.node_id or state.target.preferred is not None:
             text = f"{state.tp}: broker {self._node.node_id} names {replica} to read from"
             log.debug("%s", text)
@@ -793,7 +792,7 @@ class FetchResponseHandler:
         ahead of the reader, or the position is not in the log."""
         cursor = state.cursor
         if state.target.preferred is not None:
-            # A replica may lag behind; the leader knows.
+            # The replica may lag: ask the leader.
             self._postpone(state, OffsetOutOfRangeError)
             self._fetcher.refuse_replica(state)
         elif cursor.queued:
@@ -819,7 +818,7 @@ class FetchResponseHandler:
     def _fail(self, state: PartitionState, failure: Failure) -> None:
         self._postpone(state)
         if state.target.preferred is not None:
-            # The leader may have an undamaged copy, and learns of new permissions by itself.
+            # The leader may have an undamaged copy, or newer ACLs.
             self._fetcher.refuse_replica(state)
             return
         self._context.queue.report(state, failure)

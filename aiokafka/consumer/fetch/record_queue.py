@@ -15,7 +15,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 
 __all__ = ["RecordQueue"]
 
-# Errors kept for an application that does not read.
+# Largest number of errors kept for an application that does not read.
 _MOST_ERRORS = 10
 
 # A reader that asks for more partitions than this is woken by records of any partition.
@@ -25,7 +25,7 @@ _MOST_KEYS = 8
 class _Readers(Signal):
     """The waiting readers. A reader may ask for certain partitions.
 
-    With one reader for each of many partitions, records of one partition must not wake all.
+    With one reader for each of many partitions, records of one partition must not wake all readers.
     """
 
     __slots__ = ("_by_partition", "_wanted")
@@ -56,8 +56,8 @@ class _Readers(Signal):
                     finish(waiter, True)
 
     def unserved(self) -> Collection[TopicPartition] | None:
-        """Return the partitions of the first reader of certain partitions that was not woken; None
-        if there is none."""
+        """Return the partitions of the first reader that asks for certain partitions and was not
+        woken; None without such a reader."""
         for waiter, wanted in self._wanted.items():
             if not waiter.done():
                 return wanted
@@ -92,19 +92,19 @@ class RecordQueue:
     """Returns fetched records to readers, or raises the errors that are due.
 
     Owns: the FetchBuffer; the errors that the next call raises; the waiting readers; whether
-    records are held back: during a rebalance, after the end of a membership, or while interceptors
-    process records. Knows neither brokers nor the group: fetchers announce new records, the group
-    holds and releases.
+    records are withheld from readers: during a rebalance, after the end of a membership, or while
+    interceptors process records. Does not use brokers or the group: fetchers call `announce()`, and
+    the group calls `hold()` and `release()`.
 
-    `next` is the fast path of `getone()`, the buffer's method. The fast path is closed while
-    records are held back, while there is an error to raise, and with interceptors.
+    `next` is the fast path of `getone()`: `FetchBuffer.next`. The fast path is closed while records
+    are withheld, while there is an error to raise, and with interceptors.
     """
 
     def __init__(self) -> None:
         self.buffer = FetchBuffer()
         self.next = self.buffer.next
         self.positions = Signal()
-        """Notified when a position became known, or looking it up failed."""
+        """Notified when a position became known, or its look-up failed."""
         self.polls = Signal()
         """Notified when the application asks for records, or has committed."""
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
@@ -121,8 +121,8 @@ class RecordQueue:
     # -- for readers -------------------------------------------------------------------------------
 
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
-        """Return the next record of these partitions (None = all). Return None if there is none, or
-        records are held back. Raises the errors that are due."""
+        """Return the next record of these partitions (None = all); None if no record is buffered,
+        or records are withheld. Raises an error of `fail_next_call()`, or as the buffer does."""
         if self._errors:
             self._raise_error()
         return None if self._is_held or self._is_intercepting else self.buffer.next_of(wanted)
@@ -130,8 +130,9 @@ class RecordQueue:
     def take(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Return up to `limit` records (-1 = all) of these partitions (None = all). Return none if
-        records are held back. Raises the errors that are due."""
+        """Return up to `limit` records (-1 = all) of these partitions (None = all); {} if no record
+        is buffered, or records are withheld. Raises an error of `fail_next_call()`, or as the
+        buffer does."""
         if self._errors:
             self._raise_error()
         return {} if self._is_held or self._is_intercepting else self.buffer.take(wanted, limit)
@@ -142,7 +143,7 @@ class RecordQueue:
         return await self._readers.wait_for(wanted, deadline)
 
     async def yield_turn(self) -> None:
-        """Let other tasks run once; the caller still counts as a reader."""
+        """Let other tasks run once; the caller counts as a reader in this time."""
         self._yielding += 1
         try:
             await asyncio.sleep(0)
@@ -150,8 +151,8 @@ class RecordQueue:
             self._yielding -= 1
 
     async def wait_for_release(self, deadline: float | None) -> bool:
-        """Wait while records are held back. Return False if they still are: at `deadline`, or when
-        the consumer stops or fails."""
+        """Wait while records are withheld. Return False if records are still withheld at
+        `deadline`, or when the consumer stops or fails."""
         while self._is_held and not self._is_over:
             if not await self._readers.wait(deadline):
                 break
@@ -159,7 +160,7 @@ class RecordQueue:
 
     @property
     def has_readers(self) -> bool:
-        """Whether a reader waits for records, or is in `yield_turn()` before it looks for them."""
+        """Whether a reader waits for records, or is in `yield_turn()` before it reads."""
         return bool(self._readers) or self._yielding > 0
 
     @property
@@ -195,7 +196,7 @@ class RecordQueue:
         self.wake_readers()
 
     def withdraw_errors(self, errors: Collection[BaseException]) -> None:
-        """Drop those of these errors that no call has raised yet: their cause is gone."""
+        """Drop those of `errors` that no call has raised yet, because their cause has ended."""
         if self._errors:
             self._errors = [each for each in self._errors if not any(each is e for e in errors)]
             self._update_fast_path()
@@ -209,8 +210,8 @@ class RecordQueue:
 
     @contextmanager
     def intercepting(self) -> Iterator[None]:
-        """Return no records to other readers during the block. If interception fails, the position
-        moves back, and later records that were returned meanwhile would be returned again."""
+        """Return no records to other readers during the `with` block: if interception fails, the
+        position moves back, and records returned meanwhile would be returned again."""
         self._is_intercepting = True
         try:
             yield
@@ -225,15 +226,15 @@ class RecordQueue:
     # -- for fetchers ------------------------------------------------------------------------------
 
     def announce(self, partitions: Iterable[TopicPartition]) -> Wanted:
-        """Wake the readers of partitions with new records. Return the partitions of another reader
-        that sleeps on; None if there is none."""
+        """Wake the readers of partitions with new records. Return the partitions of a reader that
+        was not woken; None without such a reader."""
         self._readers.notify_of(partitions)
         return self._readers.unserved()
 
     def touch(self, state: PartitionState) -> None:
         """Drop the partition's data if a change of the partition made it void; wake its readers."""
         self.buffer.discard_stale(state)
-        # This runs for each partition of a response, so only if a task waits.
+        # Notify only if a task waits, because this runs for each partition of a response.
         if self.positions.waiters and not state.needs_offset:
             self.positions.notify()
         if self._readers:
@@ -251,7 +252,7 @@ class RecordQueue:
     def report_all(
         self, states: Iterable[PartitionState], failure: Callable[[], KafkaError]
     ) -> None:
-        """Report one failure of many partitions. It is raised once."""
+        """Report one failure of many partitions. The next reader of any of them raises it, once."""
         for state in states:
             self.report(state, failure)
 
@@ -262,12 +263,12 @@ class RecordQueue:
     # -- for the end of the consumer or of its membership ------------------------------------------
 
     def wake_readers(self) -> None:
-        """Make every waiting reader look again."""
+        """Make every waiting reader check for records and errors again."""
         self._readers.notify()
 
     def wake_all(self) -> None:
-        """Wake all tasks that wait for records or positions: background work has failed or ended,
-        which they check for."""
+        """Wake all tasks that wait for records or positions, because background work has failed or
+        ended. The tasks check for the failure."""
         self._is_over = True
         self.wake_readers()
         self.positions.notify()

@@ -31,13 +31,14 @@ _METHODS = ("assign", "metadata", "on_assignment", "on_generation_assignment")
 class GroupAssignors:
     """The assignors in the order of preference, one instance of each.
 
-    `is_cooperative`: whether the member keeps its partitions during a rebalance (KIP-429). All
-    assignors have to support it: with a list of both kinds a group can migrate from one to the
-    other.
+    `is_cooperative`: whether the member keeps its partitions during a rebalance (KIP-429). It is
+    true only if all assignors are cooperative: with a mixed list, a group can migrate from eager to
+    cooperative rebalances.
 
-    Owns: the last assignment and its generation. A cooperative member reports them in the metadata
-    of each assignor. Assignors cannot do that: only the chosen one learns of the assignment, and
-    the next choice may be another one, whose leader would assign the partitions to other members.
+    Owns: the last assignment and its generation. A cooperative member reports both in the metadata
+    of each assignor. The assignors cannot report them, because only the assignor that the group
+    chose gets the assignment: if the group chose another assignor next, its leader would assign the
+    owned partitions to other members.
     """
 
     def __init__(self, strategies: Iterable[Any], rack: str | None = None) -> None:
@@ -54,8 +55,8 @@ class GroupAssignors:
         """Return the name and encoded subscription of each assignor for a JoinGroup. A `generation`
         other than -1 is included, so that the metadata differs from that of earlier joins."""
         if not self.is_cooperative:
-            # An eager member has revoked everything. A cooperative leader would leave claimed
-            # partitions with it, and wait in vain for its rejoin.
+            # An eager member has revoked everything. A cooperative leader would wait in vain for it
+            # to revoke claimed partitions and rejoin.
             self.forget()
         names = frozenset(topics)  # as in aiokafka: assignors of programs compute with it
         found = [(each.name, self._with_claims(each.metadata(names))) for each in self._assignors]
@@ -65,7 +66,7 @@ class GroupAssignors:
         ]
 
     def _with_claims(self, metadata: Any) -> Any:
-        """Add the owned partitions, if this member keeps them during the join."""
+        """Return a copy of `metadata` with the owned partitions, if the member is cooperative."""
         if not self.is_cooperative or not isinstance(metadata, ConsumerProtocolMemberMetadata):
             return metadata
         copied = copy.copy(metadata)
@@ -75,8 +76,8 @@ class GroupAssignors:
         return copied
 
     def _with_rack(self, metadata: Any) -> Any:
-        """Add the rack: Java's assignors prefer partitions with a replica in the member's rack
-        (KIP-881)."""
+        """Return a copy of `metadata` with the rack, if there is one: Java's assignors prefer
+        partitions with a replica in the member's rack (KIP-881)."""
         if self._rack is None or not isinstance(metadata, ConsumerProtocolMemberMetadata):
             return metadata
         copied = copy.copy(metadata)
@@ -113,7 +114,7 @@ class GroupAssignors:
         return assignment
 
     def forget(self) -> None:
-        """Claim no partitions in the next join: the member has lost everything."""
+        """Claim no partitions in the next join: the member has no partitions any more."""
         self._assigned, self._generation = (), -1
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
@@ -129,8 +130,8 @@ class GroupAssignors:
 def subscriptions_of(
     members: Mapping[str, bytes], instances: Mapping[str, str]
 ) -> tuple[dict[str, ConsumerProtocolMemberMetadata], dict[str, KafkaProtocolError]]:
-    """Return the subscriptions of the members, and the errors of malformed ones, which count as
-    empty. `instances`: the instance ids of static members."""
+    """Return the subscription of each member, and the errors of malformed subscriptions, which are
+    returned as empty. `instances`: the instance ids of static members."""
     found: dict[str, ConsumerProtocolMemberMetadata] = {}
     malformed: dict[str, KafkaProtocolError] = {}
     for member, data in members.items():
@@ -147,9 +148,10 @@ def subscriptions_of(
 def _in_two_steps(
     shares: Mapping[str, Any], members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> dict[str, Any]:
-    """Leave out partitions that other members claim. Those members first revoke them, and rejoin.
+    """Return the assignment without partitions that other members claim (KIP-429). Those members
+    first revoke the partitions, and rejoin.
 
-    CooperativeStickyAssignor has left them out already; an assignor of a program may not.
+    CooperativeStickyAssignor omits such partitions itself; an assignor of a program may not.
     """
     claims = claims_of(members)
     known = {
@@ -183,7 +185,7 @@ def partitions_of(data: bytes) -> frozenset[TopicPartition]:
 
 
 class _Member(NamedTuple):
-    """A member in the form that assignors of kafka-python take."""
+    """A member in the form that assignors of kafka-python expect."""
 
     member_id: str
     metadata: ConsumerProtocolMemberMetadata
@@ -213,8 +215,8 @@ def _is_of_kafka_python(assignor: Any) -> bool:
 
 
 def _instance(strategy: Any) -> Any:
-    """Return an instance of a class. A class that has only class methods is used as it is: they
-    keep their state on the class, and call each other there."""
+    """Return an instance of a class. Return an object, and a class with class methods only,
+    unchanged: such methods keep their state on the class."""
     if not isinstance(strategy, type) or _is_of_class_methods(strategy):
         return strategy
     try:
@@ -233,7 +235,8 @@ def _is_of_class_methods(strategy: type[Any]) -> bool:
 
 
 def _with_generation(generation: int, metadata: Any) -> Any:
-    """Add the generation to a subscription, unless that has one, or has another type."""
+    """Return a copy of a subscription with at least this generation. Return metadata of another
+    type unchanged, and any metadata if `generation` is -1."""
     if generation < 0 or not isinstance(metadata, ConsumerProtocolMemberMetadata):
         return metadata
     copied = copy.copy(metadata)

@@ -60,7 +60,8 @@ _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
 _STABLE = "Stable"
 
-# The coordinator completes a join a moment after the rebalance timeout.
+# Seconds of the request timeout beyond the rebalance timeout: the coordinator completes a join
+# slightly later.
 _JOIN_SLACK = 5.0
 # A heartbeat is sent a second time after this part of the session timeout.
 _PART_OF_SESSION = 1 / 3
@@ -75,12 +76,12 @@ class JoinedGeneration(NamedTuple):
     members: dict[str, bytes]
     """The subscription of each member; empty unless this member is the leader."""
     instances: dict[str, str]
-    """The instance ids of static members."""
+    """The instance ids of static members by member id."""
     keeps_assignment: bool = False
-    """Whether the assignment stands, so that the leader makes no other (KIP-814)."""
+    """Whether the assignment stays valid, so that the leader must not assign (KIP-814)."""
     is_restarted_leader: bool = False
-    """Whether this is a restarted static leader. Brokers before 3.2 name such a leader by its
-    former id, so it does not know that it leads, and makes no assignment."""
+    """Whether this is a restarted static leader. Brokers before 3.2 return the previous member id
+    of such a leader as the leader's id, and expect no assignment from it."""
     is_assigned_by_broker: bool = False
     """Whether no member leads, because the coordinator assigns: the group has members of the
     consumer protocol, or had them until this member joined (KIP-848)."""
@@ -92,9 +93,10 @@ class DescribedAssignments(NamedTuple):
     topics: frozenset[str]
     """The topics that any member subscribes to."""
     partitions: frozenset[TopicPartition]
-    """The assigned partitions whose member subscribes to their topic."""
+    """The assigned partitions of members that subscribe to the topic."""
     unwanted: frozenset[TopicPartition]
-    """The assigned partitions whose member was restarted with other topics."""
+    """The assigned partitions of members that do not subscribe to the topic, because they were
+    restarted with other topics."""
 
 
 class ClassicMember(Member):
@@ -112,8 +114,8 @@ class ClassicMember(Member):
         self.generation = -1
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> JoinedGeneration:
-        """Join the next generation; the response waits for the other members. Raises the error of
-        the response."""
+        """Join the next generation, and return it when the other members have joined. Raises errors
+        of the connection and of the response."""
         response = await self._join_once(protocols, reason)
         if response.error_code == MemberIdRequired.errno:
             self.member_id = response.member_id  # KIP-394: join again with this id
@@ -133,7 +135,8 @@ class ClassicMember(Member):
         )
 
     def _is_former_id(self, member_id: str) -> bool:
-        """Return whether this is an id of this static member: its instance id and a UUID."""
+        """Return whether `member_id` consists of this member's instance id and a UUID, as an id of
+        an earlier process of this static member."""
         name, unique = member_id[:-_UUID_LENGTH], member_id[-_UUID_LENGTH:]
         return name == f"{self._instance_id}-" and unique.count("-") == _UUID_DASHES
 
@@ -161,11 +164,11 @@ class ClassicMember(Member):
     async def sync(
         self, joined: JoinedGeneration, assignments: Mapping[str, bytes], is_owner: bool
     ) -> bytes:
-        """Return this member's assignment in the generation. Raises the error of the response.
+        """Return this member's encoded assignment. Raises errors of the connection and response.
 
         Args:
-            assignments: The assignments of all members, if this one is the leader.
-            is_owner: Whether no other member can have the former partitions of this member before
+            assignments: The assignments of all members if this member is the leader, else empty.
+            is_owner: Whether no other member can have the previous partitions of this member before
                 the response.
         """
         config = self._config
@@ -187,31 +190,31 @@ class ClassicMember(Member):
         response = await self.coordinator.send(request, limit, patience=rebalance_timeout)
         is_over = response.error_code == RebalanceInProgressError.errno
         if is_over and is_owner and self.generation >= 0:
-            # The group begins the next generation without an assignment in this one. Until then,
-            # commits for the former partitions need this generation.
+            # The group begins another generation without an assignment in this one. Until then,
+            # commits of the previous partitions need this generation.
             self.generation = joined.generation
         self.coordinator.check(response.error_code)
-        # Not before: between JoinGroup and SyncGroup there is no assignment in the new generation
-        # for heartbeats or commits.
+        # Not before the check: between JoinGroup and SyncGroup, heartbeats and commits cannot use
+        # the new generation, because it has no assignment.
         self.generation = joined.generation
         return bytes(response.assignment)
 
     async def heartbeat(self) -> None:
-        """Send a heartbeat. Raises the error of the response."""
+        """Send a heartbeat. Raises errors of the connection and of the response."""
         request = HeartbeatRequest(
             group_id=self._group_id, generation_id=self.generation, member_id=self.member_id
         )
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         session = self._config.session_timeout
-        # At most the session timeout: an unresponsive broker must not consume more than that.
+        # At most the session timeout: after that the group has removed this member anyway.
         limit = min(self._config.client.request_timeout, session)
         response = await self.coordinator.send_in_time(request, limit, session * _PART_OF_SESSION)
         self.coordinator.check(response.error_code)
 
     async def describe_assignments(self) -> DescribedAssignments | None:
-        """Return the assignments of all members; None during a rebalance. Raises the error of the
-        response."""
+        """Return the assignments of all members; None during a rebalance. Raises errors of the
+        connection and of the response."""
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
         request = DescribeGroupsRequest(groups=[self._group_id])
         for group in (await self.coordinator.send(request, limit)).groups:
@@ -222,12 +225,12 @@ class ClassicMember(Member):
         return None
 
     async def leave(self, reason: str) -> None:
-        """Leave the group, unless a static member, whose session expires. Raises errors of the
-        connection and of the response.
+        """Leave the group. A static member sends no request: the group keeps it until its session
+        expires. Raises errors of the connection and of the response.
 
-        A pending JoinGroup blocks its connection, so LeaveGroup uses another one.
+        A pending JoinGroup blocks its connection, so LeaveGroup uses another connection.
         """
-        # Before the request: from now on nothing may be sent with this identity.
+        # Before the request: from here on no other request may have this identity.
         member_id = self.member_id
         self.forget_member()
         if self._instance_id is not None:
@@ -264,20 +267,20 @@ def _described(members: Iterable[DescribedGroupMember]) -> DescribedAssignments:
 
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
-# Part of the rebalance timeout. More than half of the timeout is for the application and the last
-# commit.
+# Part of the rebalance timeout for the metadata refresh before a join. More than half of the
+# timeout is for the application and the last commit.
 _PART_TO_LOOK = 0.2
 
 
 class ClassicProtocol(GroupProtocol):
-    """Joins the group whenever there is a reason, until the members agree. For brokers of all
-    versions.
+    """Joins the group whenever there is a reason, and rejoins until the assignment is complete. For
+    brokers of all versions.
 
-    Owns: the topics and partitions that this member assigned as leader; whether an eager member
-    has revoked everything for a pending join; whether a join is in progress; whether this member
-    leads the group, as far as it knows; whether a static member has restarted, and must check for
-    partitions without a reader; whether the next join is for such partitions; whether the
-    coordinator assigned the partitions.
+    Owns: the topics and partition numbers that this member watches as leader; whether an eager
+    member has revoked everything for a pending join; whether a join is in progress; whether this
+    member led the group in the last known generation; whether a static member has restarted, and
+    must check for partitions that no member reads; whether the next join is for such partitions;
+    whether the coordinator assigned the partitions.
     """
 
     member: ClassicMember
@@ -299,25 +302,25 @@ class ClassicProtocol(GroupProtocol):
 
     @property
     def keeps_partitions(self) -> bool:
-        """Whether the member keeps its partitions during a join: a cooperative one does."""
+        """Whether the member keeps its partitions during a join, as cooperative members do."""
         return self._assignors.is_cooperative
 
     @property
     def is_joining(self) -> bool:
-        """Whether a JoinGroup or SyncGroup is in flight, so that commits will need the generation
-        of its response."""
+        """Whether a JoinGroup or SyncGroup is in flight, so that later commits will need the
+        generation in the response."""
         return self._is_joining
 
     @property
     def is_awaited(self) -> bool:
-        """Whether other members wait for this one to complete its join, even during `stop()`: it is
-        a static member that joins as the leader, or may become the leader.
+        """Whether `stop()` must complete the pending join, because other members may wait for the
+        assignment of this member: it is a static member, and was the leader or is the leader now.
 
         1. The member joins, and is stopped. A static member sends no LeaveGroup.
-        2. All members have joined. This member does not know yet that it has to assign: the
-           response is in flight, or metadata for the assignment is missing.
-        3. If it ended now, the others would wait for the assignment until it is restarted, or its
-           session expires.
+        2. All members have joined. This member has not assigned yet: the response to JoinGroup is
+           in flight, or metadata for the assignment is missing.
+        3. If the member ended now, the others would wait for the assignment until the member is
+           restarted, or its session expires.
         """
         is_static = self._config.group_instance_id is not None
         return self._is_joining and is_static and self._is_leader
@@ -327,19 +330,20 @@ class ClassicProtocol(GroupProtocol):
         return self._state.reason is not None
 
     def on_metadata(self) -> None:
-        """Rejoin if this member is the leader and the topics that it assigned have changed."""
+        """Rejoin if the partitions of a watched topic have changed: only the leader watches."""
         for topic, numbers in self._assigned_topics.items():
             found = self._client.cluster.known_partitions(topic)
             if self._state.is_joined and found is not None and found != numbers:
                 self._state.request_join(f"partitions of {topic} changed")
 
     def on_subscribed(self) -> None:
-        """Do nothing: the pending join includes the new subscription."""
+        """Do nothing: the join that a new subscription requests includes the new topics."""
 
     # -- joining -----------------------------------------------------------------------------------
 
     async def advance(self) -> None:
-        """Join, and retry until it succeeds or is no longer wanted."""
+        """Join until no reason to join is left, or the member may not proceed; retry after errors
+        that are retriable."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         try:
@@ -349,12 +353,12 @@ class ClassicProtocol(GroupProtocol):
                     await self._join()
                     delays.reset()
                 except KafkaError as error:
-                    # Even if only the assignment was malformed: without a reason the member would
-                    # keep it until something else makes it join.
+                    # Even after a malformed assignment: without a reason the member would not join
+                    # again, and would have no assignment.
                     self._state.restore_reason(reason)
                     self._on_join_failed(error)
                     if isinstance(error, _LOST) and self._state.may_proceed():
-                        # Before the pause: other members already read these partitions.
+                        # Drop partitions before the pause: other members read them already.
                         await self._prepare()
                     await asyncio.sleep(delays.next())
         finally:
@@ -368,19 +372,19 @@ class ClassicProtocol(GroupProtocol):
     async def _join(self) -> None:
         """Join one generation: revoke, JoinGroup, SyncGroup, assign.
 
-        1. `_prepare()`: an eager member revokes everything; a cooperative one keeps all it has.
+        1. `_prepare()`: an eager member revokes all its partitions; a cooperative member keeps all.
            With a pattern, the metadata is refreshed.
-        2. The reason is taken. A later reason leads to another join.
+        2. The reason to join is cleared. A later reason leads to another join.
         3. JoinGroup and SyncGroup, whose responses wait for the other members. Commits are
            suspended: on this connection they would wait behind the join.
         4. The application may have changed the subscription meanwhile. Then the assignment is not
-           applied, and the next join claims the partitions that are assigned in fact. During
-           `stop()` it is not applied either: the generation was needed for the last commit only,
-           or for other members. An eager member has no partitions then, and other members may have
-           its former ones, so their commits fail. A waiting commit may be sent later if this
+           applied, and the next join claims the partitions that the member has in fact. During
+           `stop()` the assignment is not applied either: the generation was only needed for the
+           last commit, or for other members. Commits of an eager member's previous partitions fail,
+           because other members may have these partitions. A waiting commit is kept if this
            generation assigned the partition to the member again (`_end_commits()`).
-        5. `_adopt()`: a cooperative member revokes what it has lost, and joins again so that other
-           members can get it; an eager one assigns everything.
+        5. `_adopt()`: a cooperative member revokes the partitions that it no longer has, and joins
+           again so that other members can get them; an eager member assigns all its partitions.
         """
         await self._prepare()
         await self._refresh_metadata()
@@ -391,16 +395,16 @@ class ClassicProtocol(GroupProtocol):
         topics = self._subscriptions.topics
         before = self.member.generation
         self._state.invalidate_assignment()
-        # From here on no heartbeats: JoinGroup renews the session, and on the same connection a
-        # heartbeat would time out behind it.
+        # Send no heartbeats from here on: JoinGroup renews the session, and on the same connection
+        # a heartbeat would time out behind JoinGroup.
         self._is_joining = True
         self._commits.suspend()
         generation = self.member.generation if self._rejoins_for_unread else -1
         joined = await self.member.join(self._assignors.protocols(topics, generation), reason)
         assignments = await self._assign(joined)
         follows = joined.generation in (before, before + 1)
-        # If a leader has missed no generation and its assignment is late, then no member has got
-        # partitions since: there was no other leader.
+        # If this member missed no generation and is the leader, no other member has got partitions
+        # since: there was no other leader that could assign them.
         is_owner = self.keeps_partitions or (follows and bool(assignments))
         data = await self.member.sync(joined, assignments, is_owner)
         self._is_joining = self._rejoins_for_unread = False
@@ -419,7 +423,7 @@ class ClassicProtocol(GroupProtocol):
             return
         is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
-            # No other member may get the partitions that this one still has.
+            # Claim the partitions that this member still has: other members must not get them.
             data = assignment_of(self._rebalance.owned)
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if is_wanted:
@@ -428,11 +432,12 @@ class ClassicProtocol(GroupProtocol):
         self._is_assigned_by_broker = joined.is_assigned_by_broker
 
     def _end_commits(self, follows: bool, data: bytes) -> None:
-        """Fail the commits of an eager member's former partitions, unless they are assigned to it
-        again. `follows`: whether this is its former generation or the next one. In a generation
-        that it has missed, another member may have committed later offsets."""
+        """Fail the commits of an eager member's previous partitions, unless they are assigned to it
+        again. `follows`: whether the member missed no generation, in which another member may have
+        committed later offsets."""
         self._rebalance.forget_unsubscribed()
-        # After `unsubscribe()` these commits have failed already, and manual ones continue.
+        # After `unsubscribe()` the group's commits have failed already, and commits of a manual
+        # assignment continue.
         if self._subscriptions.is_by_group:
             continues = follows and not self._state.is_stopping
             self._commits.revoke_all_but(partitions_of(data) if continues else frozenset())
@@ -441,9 +446,9 @@ class ClassicProtocol(GroupProtocol):
         """Refresh the metadata before a join by pattern.
 
         1. A topic is created. One member finds it and joins.
-        2. The other members join because of that. Without the topic in their subscriptions they get
-           none of its partitions.
-        3. When each of them finds it, the group rebalances again.
+        2. The other members join because of this rebalance. Members that do not subscribe to the
+           topic yet get none of its partitions.
+        3. Whenever one of these members finds the topic, the group rebalances again.
 
         During `start()` the metadata is fresh.
         """
@@ -457,12 +462,12 @@ class ClassicProtocol(GroupProtocol):
             self._group.on_metadata()
 
     async def _prepare(self) -> None:
-        """Revoke partitions before a join: lost ones, and all those of an eager member."""
-        # Each branch acts once for a join, however often that is retried (`_is_revoked`).
+        """Before a join, drop lost partitions, and revoke all partitions of an eager member."""
+        # Each branch acts once for a join, however often the join is retried (`_is_revoked`).
         if self.member.generation < 0:
             # Even if no partition is owned: the application may have unsubscribed since the group
-            # removed the member. Other members would wait for the revocation of claimed partitions
-            # (KIP-429).
+            # removed the member. Claims of partitions that the member does not own would make other
+            # members wait for their revocation (KIP-429).
             self._assignors.forget()
             if self._rebalance.owned and not self._is_revoked:
                 await self._rebalance.lose_all()
@@ -482,11 +487,11 @@ class ClassicProtocol(GroupProtocol):
             self._is_revoked = True
 
     async def _assign(self, joined: JoinedGeneration) -> dict[str, bytes]:
-        """Return the assignment of each member, if this one is the leader; {} otherwise."""
+        """Return the assignment of each member, or {} if this member need not assign."""
         was_leader, self._assigned_topics = bool(self._assigned_topics), {}
         self._is_leader = bool(joined.members) or joined.is_restarted_leader
         if joined.is_restarted_leader:
-            # When its topics grow it joins, and then the coordinator asks it to assign.
+            # When these topics get more partitions, this member rejoins, and then has to assign.
             self._watch(self._subscriptions.topics)
             return {}
         if not joined.members:
@@ -495,8 +500,8 @@ class ClassicProtocol(GroupProtocol):
             return {}
         members, malformed = subscriptions_of(joined.members, joined.instances)
         for member, error in malformed.items():
-            # Not an error of this member: the other members need an assignment, and another leader
-            # would have the same problem.
+            # Do not fail this member: the other members need an assignment, and another leader
+            # could not read the subscription either.
             self._log.warning(
                 "Member %s gets nothing, as what it says cannot be read: %s", member, error
             )
@@ -506,21 +511,21 @@ class ClassicProtocol(GroupProtocol):
         # No await until the assignment: `_watch` must see the same metadata.
         self._watch(topics)
         if joined.keeps_assignment:
-            # A restarted static leader: the assignment stands, and it only watches the topics.
+            # A restarted static leader only watches the topics: the assignment stays valid.
             return {}
         return self._assignors.assign(joined.protocol, self._client.cluster, members)
 
     async def _learn(self, topics: set[str]) -> None:
-        """Fetch metadata of unknown topics: other members may subscribe to other topics than this
-        one, or may have found a new topic that matches a pattern first."""
+        """Fetch metadata of unknown topics, at most for half the session timeout: other members may
+        subscribe to other topics, or may know a new topic that matches a pattern."""
         if self._subscriptions.pattern is None:
             known = self._client.set_topics(topics | self._subscriptions.topics)
         elif all(self._client.cluster.known_partitions(topic) for topic in topics):
             return
         else:
             known = self._client.force_metadata_update()
-        # All members wait for this one, and their sessions must not expire. A topic that is not
-        # known in time is left out; `on_metadata()` rejoins when it appears.
+        # All members wait for the leader, and their sessions must not expire. A topic that is not
+        # known in time is not assigned; `on_metadata()` rejoins when the topic appears.
         await asyncio.wait([known], timeout=self._config.session_timeout / 2)
 
     def _watch(self, topics: Iterable[str]) -> None:
@@ -529,7 +534,7 @@ class ClassicProtocol(GroupProtocol):
         self._assigned_topics = {topic: cluster.known_partitions(topic) for topic in topics}
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
-        # Before the revocation, which commits finished records in the new generation.
+        # Before `revoke_all_but()`, which commits finished records in the new generation.
         self._commits.resume()
         self._is_revoked = False
         if self._assignors.is_cooperative:
@@ -544,11 +549,11 @@ class ClassicProtocol(GroupProtocol):
         self._complete_join()
 
     def _on_join_failed(self, error: KafkaError) -> None:
-        """Handle an error that another attempt may not meet; raise any other."""
+        """Handle an error that a later attempt may not meet; raise any other error."""
         is_news = str(error) != str(self._state.join_error)
         if is_news and isinstance(error, KafkaProtocolError):
-            # A retry does not change a malformed assignment, but another leader may write a valid
-            # one soon.
+            # A retry does not change a malformed assignment, but another leader may soon send a
+            # valid assignment.
             self._log.warning("Not joined: %s", error)
         self._state.set_join_error(error)
         if isinstance(error, _LOST):
@@ -579,8 +584,8 @@ class ClassicProtocol(GroupProtocol):
             is_idle = self._state.current is MembershipState.IDLE
             if self.member.generation < 0 or self._is_joining or is_idle:
                 continue
-            # A join may bring the next generation before the response. An error of the former one
-            # is ignored then.
+            # A join may bring the next generation before the heartbeat response. Then an error for
+            # the previous generation is ignored.
             generation = self.member.generation
             sent_at = loop.time()
             try:
@@ -594,33 +599,33 @@ class ClassicProtocol(GroupProtocol):
             except KafkaError as error:
                 if generation == self.member.generation and not self._is_joining:
                     self._on_heartbeat_failed(error)
-                    # Sooner than usual, because the session is running out.
+                    # Retry sooner than after the interval, before the session expires.
                     delay = min(interval, delays.next())
 
     async def _check_unread(self) -> None:
-        """Rejoin if no member reads some partition of the group's topics.
+        """Rejoin if a partition of the group's topics is read by no member.
 
-        1. A static member that restarts in time gets its former assignment, without a rebalance
+        1. A static member that restarts in time gets its previous assignment, without a rebalance
            (KIP-345).
-        2. The rebalance that its former process had begun does not take place: other members do not
-           get the partitions that it had revoked for them (KIP-429). New partitions from the time
-           without a leader are in no assignment (KIP-814). If the member has restarted with other
-           topics, its assignment does not fit them.
-        3. So this member asks for the assignments, once, and rejoins, which makes the leader assign
-           again. The group rebalances for another member than the leader only if its metadata has
-           changed; the generation is such a change (KIP-792), as in Java's members.
+        2. A rebalance that its previous process had begun does not take place: other members do not
+           get the partitions that this process had revoked for them (KIP-429). Partitions that were
+           added while there was no leader are in no assignment (KIP-814). If the member was
+           restarted with other topics, it has an assignment of the previous topics.
+        3. So this member requests the assignments, once, and rejoins if needed, which makes the
+           leader assign again. For a member that is not the leader, the group rebalances only if
+           the member's metadata has changed, so it includes the generation (KIP-792), like Java.
 
-        In a group with members of both protocols, it may have replaced the last member of the
-        consumer protocol. Then the coordinator has converted the group to the classic protocol,
-        possibly without a rebalance: no member knows that it leads, and a member that waits for
-        partitions does not learn of them.
+        In a group with members of both protocols, this member may have replaced the last member of
+        the consumer protocol. Then the coordinator has converted the group to the classic protocol,
+        possibly without a rebalance: no member knows that it is the leader, and a member that waits
+        for partitions gets none.
         """
         generation = self.member.generation
         try:
             described = await self.member.describe_assignments()
         except KafkaError as error:
             self._log.debug("The assignments of the group are not known: %s", error)
-            # Retry with the next heartbeat if the error may pass. Malformed metadata stays.
+            # Retry with the next heartbeat if the error is retriable, and not malformed metadata.
             is_malformed = isinstance(error, KafkaProtocolError)
             is_retriable = error.retriable and not is_malformed
             self._must_check_unread = self._must_check_unread and is_retriable
@@ -639,7 +644,7 @@ class ClassicProtocol(GroupProtocol):
             self._state.request_join(f"no member has {some_topics(unread)}")
 
     def _unread(self, described: DescribedAssignments) -> list[str]:
-        """Return the topics with a partition that no member reads, as far as is known."""
+        """Return the topics with a known partition that no member reads."""
         cluster = self._client.cluster
         unwanted = {tp.topic for tp in described.unwanted}
         return [
@@ -663,8 +668,8 @@ class ClassicProtocol(GroupProtocol):
     def _lose_membership(self, error: BaseException) -> None:
         """Join again without partitions: the group has removed the member."""
         if isinstance(error, IllegalGenerationError):
-            # The group still has the member id, and has only begun another generation. With the id
-            # the member gets its former place, which saves the group a rebalance.
+            # The group has only begun another generation, and still knows the member id. Joining
+            # with this id adds no second member for this consumer.
             self.member.forget_generation()
         else:
             self.member.forget_member()
@@ -679,8 +684,8 @@ class ClassicProtocol(GroupProtocol):
         cause = error.__cause__
         is_outdated = isinstance(cause, (IllegalGenerationError, RebalanceInProgressError))
         if self._is_joining and is_outdated:
-            # `stop()` sent it during a join. All members have joined since, and the response to
-            # JoinGroup brings the generation for the next attempt.
+            # `stop()` sent the commit during a join. All members have joined since, and the
+            # response to JoinGroup brings the generation for the next attempt.
             self._commits.suspend()
         elif isinstance(cause, (*_LOST, GroupIdNotFound)):
             self._lose_membership(cause)
@@ -690,8 +695,8 @@ class ClassicProtocol(GroupProtocol):
             self._end_with(cause)
 
     async def await_generation(self, limit: float) -> None:
-        """Wait, at most `limit` seconds, for the end of a join. It brings the generation for a
-        commit, and the leader's assignment for the other members."""
+        """Wait for the end of a pending join, at most `limit` seconds. The join brings the
+        generation for a commit, and sends the leader's assignment to the other members."""
         deadline = asyncio.get_running_loop().time() + limit
         while self._is_joining and await self._state.signal.wait(deadline):
             pass

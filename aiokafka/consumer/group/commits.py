@@ -46,14 +46,14 @@ TopicIds = Mapping[str, bytes]
 
 
 class QueuedCommit:
-    """One call that commits. Written by `CommitQueue`, except `revoked` and `in_flight`."""
+    """A commit in the queue. `CommitQueue` writes its fields, except `revoked` and `in_flight`."""
 
     __slots__ = ("_removed", "before", "in_flight", "partitions", "revoked")
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = frozenset(partitions)
         self.before: dict[TopicPartition, QueuedCommit] = {}
-        """The commit to wait for, by partition; empty at the head of the queue."""
+        """The earlier commit of each partition, if any; empty once this commit may be sent."""
         self.revoked: frozenset[TopicPartition] = frozenset()
         """Partitions that were revoked since the call, even if they were assigned again."""
         self.in_flight: Collection[TopicPartition] = ()
@@ -67,7 +67,7 @@ class QueuedCommit:
         return await self._removed.wait(deadline)
 
     def wake_waiters(self) -> None:
-        """Wake the commits that wait for this one."""
+        """Wake the commits that wait for this commit."""
         if self._removed is not None:
             self._removed.notify()
 
@@ -75,8 +75,9 @@ class QueuedCommit:
 class CommitQueue:
     """The order of commits: one at a time for each partition.
 
-    Owns: the unfinished commits, and the last of them for each partition. A commit waits for these
-    predecessors only, so its end wakes few others, even if an application commits each record.
+    Owns: the unfinished commits, and the last unfinished commit of each partition. A new commit
+    waits for the last commits of its partitions only, so the end of a commit wakes few others, even
+    if an application commits each record.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class CommitQueue:
 
     async def wait(self, queued: QueuedCommit, deadline: float | None) -> bool:
         """Return True when `queued` is the first commit of each of its partitions, False at
-        `deadline`."""
+        `deadline` (loop time)."""
         # A commit waits for earlier commits only, so there is no deadlock.
         while (other := self._first_before(queued)) is not None:
             if not await other.wait_until_removed(deadline):
@@ -110,7 +111,7 @@ class CommitQueue:
         return True
 
     def remove(self, queued: QueuedCommit) -> None:
-        """Let the next commits proceed: `queued` has ended, or its wait was cancelled."""
+        """Remove a commit that has ended or was cancelled, and wake the commits behind it."""
         del self._all[queued]
         for tp in queued.partitions:
             if self._last[tp] is queued:
@@ -138,8 +139,9 @@ class CommitQueue:
 # -- What is known of a partition's commits
 
 
-# Brokers delete old offsets: those of a group without members (KIP-211), and before Kafka 2.1 all
-# of them, after a day by default before 2.0.
+# Seconds after which an unchanged offset is committed again, because brokers delete old offsets:
+# in groups without members (KIP-211), and before Kafka 2.1 in all groups. Before Kafka 2.0 the
+# default retention is one day.
 _LONGEST_REST = 3600.0
 
 
@@ -148,15 +150,16 @@ class LastCommit(NamedTuple):
 
     entry: CommittedOffset
     epoch: int
-    """Epoch of the PartitionState at that time; -1 if the partition was not assigned."""
+    """Epoch of the PartitionState when the commit was sent; -1 if the partition was not assigned
+    any more when the response arrived."""
     at: float
     """Loop time of the response."""
 
     def offset_for(self, state: PartitionState) -> int:
-        """Return the offset; -1 if a later `seek()` or reset has made it meaningless.
+        """Return the offset; -1 if a later `seek()` or reset has moved the position before it.
 
-        An application may commit beyond its position. But after it has gone back, by `seek()` or
-        because the topic was recreated, the records that it reads now are not committed.
+        Without a seek or reset, an offset beyond the position is valid: an application may commit
+        any offset. After a seek back, the records from the new position on are not committed.
         """
         offset, position = self.entry.offset, state.position
         is_void = self.epoch != state.epoch and position is not None and offset > position
@@ -167,8 +170,8 @@ class LastCommit(NamedTuple):
         return state.epoch == self.epoch and _now() - self.at > _LONGEST_REST
 
     def is_before_seek(self, state: PartitionState) -> bool:
-        """Return whether the position was sought or reset since, and the partition is still
-        assigned."""
+        """Return whether the position was sought or reset after this commit, and the partition is
+        still assigned."""
         return state.epoch != self.epoch and state.phase is not Phase.RETIRED
 
 
@@ -176,13 +179,13 @@ class RevokedInHand(NamedTuple):
     """Records of a revoked partition that the application had not committed."""
 
     call: int
-    """Number of the call that returned them."""
+    """Number of the application's call that returned the records."""
     position: int
-    """The position after them."""
+    """The position after the records."""
 
 
 class RevokedAssignment(NamedTuple):
-    """An assignment that has ended, and the ids that its topics had at that time."""
+    """An assignment that has ended, and the ids that its topics had when it ended."""
 
     assignment: Assignment
     topic_ids: TopicIds
@@ -193,17 +196,19 @@ def _now() -> float:
 
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
-# A heartbeat response brings the generation or epoch for the next attempt.
+# A commit is retried after these errors: a join or a heartbeat brings the new generation or epoch.
 _RETRIED = (RebalanceInProgressError, StaleMemberEpoch)
 
-# In seconds. With an auto-commit interval of 0, commits are made at least so far apart.
+# Shortest interval between auto-commits in seconds, used with `auto_commit_interval_ms=0`.
 _SHORTEST_INTERVAL = 0.01
-# With an interval of 0, an application that always finds records gives no signal: check at least so
-# often for finished records.
+# Longest time in seconds between two checks for finished records, with an interval of 0: an
+# application that always finds buffered records does not notify `polls`.
 _LONGEST_LOOK = 0.1
-# The wait before the last check for late commits.
+# Seconds that `stop()` waits before its last check whether a timed-out OffsetCommit was applied
+# late, over a newer one.
 _LAST_LOOK = 1.0
-# Shortest timeout of an auto-commit, however short the interval: a coordinator may be slow.
+# Shortest timeout of an auto-commit in seconds: a slow coordinator may take longer than a short
+# auto-commit interval.
 _SHORTEST_ATTEMPT = 1.0
 
 
@@ -212,30 +217,30 @@ class GroupCommits:
 
     A commit during a rebalance, in `_commit()`:
 
-    1. The member begins to join: `suspend()`. Commits wait from here on. The old generation is
-       rejected once the new one begins, and in the new one the partitions may belong to another
-       member.
+    1. The member begins to join: `suspend()`. Commits wait from here on. The coordinator rejects
+       the old generation once the new generation begins, in which another member may own the
+       partitions.
     2. A commit that was sent just before may be rejected with REBALANCE_IN_PROGRESS or a stale
        generation. The group protocol learns of the error, and joins. The commit waits again.
     3. The assignment arrives: `resume()`. Each waiting commit is checked against the assignment. A
-       commit of a partition that another member has now fails here, before it is sent.
-    4. The other commits are sent in the new generation. This member has had their partitions all
-       the while, so no other member has committed a later offset.
+       commit of a partition that is no longer assigned fails here, before it is sent.
+    4. The remaining commits are sent in the new generation. This member kept their partitions
+       during the rebalance, so no other member has committed a later offset.
     5. A partition may go to another member and come back while a commit waits or is retried. The
        other member may have committed a later offset. So a commit that was called before the
        revocation fails even if the partition is assigned again (`revoke_all_but()`).
     6. If the group removes the member (`on_removed()`), all commits called so far fail: another
        member may have read and committed the same records.
 
-    Commits of one partition are sent one after the other, in the order of the calls. Otherwise a
-    retried commit could overwrite a later one.
+    Commits of one partition are sent one after the other, in the order of the calls. In parallel, a
+    retried commit could overwrite a later commit.
 
-    When the consumer stops, unfinished commits end before the member leaves (`close()`). After
-    LeaveGroup they would be commits of a client that is no member. The coordinator accepts those
-    when the group is empty, whatever its members have committed before.
+    When the consumer stops, unfinished commits end before the member leaves (`close()`). A commit
+    after LeaveGroup would come from a client that is no member. If the group is empty, the
+    coordinator accepts such a commit, even if it overwrites a later offset.
 
-    With `assign()` no member has the partitions. When such partitions are unassigned, auto-commit
-    commits their finished records in a task; only `stop()` waits for it.
+    Partitions of `assign()` belong to no member. When they are unassigned, auto-commit commits
+    their finished records in a task; only `stop()` waits for this task.
 
     Owns: the last commit of each partition; the queue of commits; the revoked partitions with
     uncommitted records; the last manual assignment; the tasks of its commits; the task that checks
@@ -280,7 +285,7 @@ class GroupCommits:
         return self._is_removed
 
     def suspend(self) -> None:
-        """Make commits wait: a join begins."""
+        """Make commits wait until `resume()`: a join begins, or the member has to leave."""
         self._is_suspended = True
 
     def resume(self) -> None:
@@ -289,7 +294,7 @@ class GroupCommits:
         self._changed.notify()
 
     def close(self) -> None:
-        """Send no more commits. Waiting ones raise ConsumerStoppedError."""
+        """Send no more commits. Waiting commits raise ConsumerStoppedError."""
         self._is_closed = True
         self._manual_tasks.cancel()
         self.resume()
@@ -297,40 +302,42 @@ class GroupCommits:
     def on_removed(self) -> None:
         """Fail all commits called so far: the group has removed the member, and other members read
         the same records."""
-        # Manual assignments are not lost, and earlier subscriptions ended with `unsubscribe()`.
+        # Commits of a manual assignment stay valid, because its partitions belong to no member.
+        # Commits of earlier subscriptions have failed with `unsubscribe()`.
         if self._subscriptions.is_by_group:
             self._is_removed = True
             self._removals += 1
             self._changed.notify()
-            # A revocation may wait for a commit of the application, which fails now.
+            # Wake `Rebalance.revoke()`: it may wait for a commit of the application that fails now.
             self._queue.polls.notify()
 
     def clear_removal(self) -> None:
-        """Accept commits again: they are for partitions that the group has not assigned."""
+        """Accept commits again after `unsubscribe()` or `assign()`: new commits are not for the
+        partitions that the removed member had."""
         self._is_removed = False
 
     def follow_subscription(self) -> None:
-        """Fail the commits of partitions that a new subscription has ended. Auto-commit the
-        finished records of unassigned manual partitions."""
+        """Fail pending commits of partitions that a new subscription has unassigned, and
+        auto-commit the finished records of unassigned manual partitions."""
         self.revoke_all_but(self._subscriptions.assignment.tps)
         self._commit_unassigned()
 
     def revoke_all_but(self, kept: frozenset[TopicPartition]) -> None:
-        """Fail the commits called so far for other partitions, even if these are assigned again
-        before the commit is sent."""
+        """Fail pending commits of all partitions except `kept`, even if a partition is assigned
+        again before its commit is sent."""
         self._committer.forget_all_but(kept)
         for queued in self._commits:
             queued.revoked |= queued.partitions - kept
 
     def forget_committed(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget the last commits of partitions that are about to be revoked or assigned: other
-        members may commit for them. Remember which of them have uncommitted records."""
+        members may commit for them. Remember which partitions have uncommitted records."""
         call = self._queue.buffer.call
-        # Those of an earlier call no longer matter: see `refuse_revoked()`.
+        # Records of an earlier call no longer matter: see `refuse_revoked()`.
         self._revoked_in_hand = {
             tp: in_hand for tp, in_hand in self._revoked_in_hand.items() if in_hand.call == call
         }
-        # A reader that waits for records has finished those before.
+        # A reader that waits for records has finished all records that it got before.
         is_done = self._queue.has_readers
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
@@ -340,7 +347,7 @@ class GroupCommits:
             self._committed.pop(tp, None)
 
     def _uncommitted_position(self, state: PartitionState) -> int | None:
-        """Return the position if records before it were returned and are not committed."""
+        """Return the position if the application got uncommitted records before it, else None."""
         # `call` is 0 if no record of the partition was returned.
         position = state.position if state.call else None
         return None if position is None or self._last_committed(state) >= position else position
@@ -349,8 +356,8 @@ class GroupCommits:
         """Raise CommitFailedError, once, if partitions were revoked with uncommitted records."""
         in_hand, self._revoked_in_hand = self._revoked_in_hand, {}
         call = self._queue.buffer.call
-        # With a later call the application has finished these records without a commit, so this
-        # commit cannot be meant for them.
+        # After a later call, the application has finished the revoked records without a commit, so
+        # the present commit is not meant for them.
         lost = [tp for tp, revoked in in_hand.items() if revoked.call == call]
         if lost:
             raise CommitFailedError(
@@ -369,10 +376,11 @@ class GroupCommits:
     ) -> None:
         """Commit `offsets` after all earlier commits of the same partitions.
 
-        Raises as `OffsetCommitter.commit`, and CommitFailedError when a partition was revoked.
-        `optional` partitions are left out then.
+        Raises as `OffsetCommitter.commit`, and CommitFailedError when a partition was revoked. A
+        revoked partition in `optional` is omitted without an error.
         """
-        # Read before any wait: the offsets belong to the assignment and the topics of the call.
+        # Read removals and topic ids before any wait: the offsets belong to the assignment and the
+        # topics at the time of the call.
         removals = self._removals
         topic_ids = self._committer.topic_ids(offsets)
         async with self._turn(offsets, deadline) as queued:
@@ -385,8 +393,8 @@ class GroupCommits:
             await self._commit(queued, still_assigned, deadline, removals)
 
     async def commit_positions(self, offsets: Offsets, deadline: float) -> None:
-        """Commit positions, as `commit()`. Partitions without uncommitted records are optional: if
-        they are revoked, no other member reads a record again."""
+        """Commit positions like `commit()`, but omit a revoked partition without uncommitted
+        records: its new owner reads no record again."""
         states = self._subscriptions.assignment.states()
         optional = {state.tp for state in states if self._uncommitted_position(state) is None}
         await self.commit(offsets, deadline, optional)
@@ -397,8 +405,9 @@ class GroupCommits:
         return bool(self._commits)
 
     def pause(self) -> AbstractAsyncContextManager[object]:
-        """Return a block during which the assigned partitions are not committed. Raises
-        KafkaTimeoutError."""
+        """Return a context manager that delays commits of the assigned partitions until its exit.
+        Entering it waits for earlier commits, and raises KafkaTimeoutError if they take too long.
+        """
         deadline = _now() + self._config.default_api_timeout
         return self._turn(self._subscriptions.assignment.tps, deadline)
 
@@ -406,7 +415,8 @@ class GroupCommits:
     async def _turn(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> AsyncIterator[QueuedCommit]:
-        """Wait for the earlier commits of these partitions; later ones wait for the block."""
+        """Wait for earlier commits of these partitions; later commits wait for the `with` block.
+        Raises KafkaTimeoutError at `deadline` (loop time)."""
         queued = self._commits.add(partitions)
         try:
             if queued.before and not await self._wait_for_turn(queued, deadline):
@@ -418,7 +428,7 @@ class GroupCommits:
                 self._changed.notify()
 
     async def _wait_for_turn(self, queued: QueuedCommit, deadline: float) -> bool:
-        # The cause is logged by the commit that this one waits for.
+        # The earlier commit logs the cause of its delay.
         what = f"an earlier commit of group {self._committer.group_id!r}"
         reason = "it is still tried"
         with self._waits.on(what, queued.partitions, reason, is_logged=lambda: True):
@@ -444,7 +454,7 @@ class GroupCommits:
         """Commit the offsets that `choose` returns just before each request is sent.
 
         `removals`: how often the group had removed the member when the commit was called. Raises
-        CommitFailedError if the group has removed it since.
+        CommitFailedError if the group has removed the member since.
         """
         what = f"OffsetCommit of group {self._committer.group_id!r}"
         with self._waits.on(what, why=self._why_waiting) as waiting:
@@ -465,7 +475,8 @@ class GroupCommits:
             if self._is_closed:
                 raise ConsumerStoppedError("the consumer was stopped meanwhile")
             # No await until the identity is read: offsets of one assignment must not be sent with
-            # the identity of another one. The coordinator rejects an identity that changes later.
+            # the identity of another assignment. If the identity changes later, the coordinator
+            # rejects the commit.
             if self._is_removed_since(removals):
                 raise CommitFailedError(f"{ALREADY_REBALANCED}: it removed this member")
             offsets, topic_ids = choose()
@@ -481,8 +492,8 @@ class GroupCommits:
                 self._maybe_check_late_commits()
                 return
             except CommitFailedError as error:
-                # The identity was rejected. If it has changed since, by a join that is in progress
-                # or complete, the next attempt has the new identity.
+                # The coordinator rejected the identity. If a join is in progress or has changed the
+                # identity since, the next attempt has the new identity.
                 is_same = identity == self._identity() and not self._is_suspended
                 if is_same:
                     if identity.generation >= 0:
@@ -492,7 +503,7 @@ class GroupCommits:
                 refusal = error
                 waiting.note(error)
             finally:
-                # In any other case than a retry, `_turn()` notifies of this at once.
+                # Without a retry, `_turn()` ends now and notifies the waiters of this change.
                 queued.in_flight = ()
             self._changed.notify()
             if delays is None:
@@ -501,20 +512,20 @@ class GroupCommits:
             await self._pause(delays.next(), deadline, refusal)
 
     def _identity(self) -> Identity:
-        """Return the member's identity; that of no member for a manual assignment."""
+        """Return the member's identity; an empty identity for a manual assignment."""
         return self._member.identity if self._subscriptions.is_by_group else Identity()
 
     def _note_stored(self, offsets: Offsets) -> Callable[[TopicPartition], None]:
-        """Return a function that records that an offset is committed. Auto-commit must not commit
-        an earlier offset, even if other partitions of the same commit failed."""
+        """Return a function that records the committed offset of one partition, even if other
+        partitions of the commit fail: auto-commit must not commit an earlier offset later."""
         assignment = self._subscriptions.assignment
-        # Epochs at the time of the request: after a seek or reset the position is another one.
+        # Epochs before the request: a seek or reset during the request changes the epoch.
         epochs = {tp: assignment.state_value(tp).epoch for tp in offsets}
 
         def note(tp: TopicPartition) -> None:
             entry, is_ours = offsets[tp], tp in self._subscriptions.assignment.tps
             self._committed[tp] = LastCommit(entry, epochs[tp] if is_ours else -1, _now())
-            # The partition was assigned again, and its records are committed after all.
+            # Revoked records are committed after all, because the partition was assigned again.
             in_hand = self._revoked_in_hand.get(tp)
             if in_hand is not None and entry.offset >= in_hand.position:
                 del self._revoked_in_hand[tp]
@@ -534,14 +545,14 @@ class GroupCommits:
             ) from refusal
 
     def _is_removed_since(self, removals: int) -> bool:
-        """Return whether the group has removed the member since there were so many removals."""
-        # The count is needed: the group may have removed the member, and given it the same
-        # partitions again, which clears `_is_removed`. Other members had them in between.
+        """Return whether the group has removed the member since `removals` was read."""
+        # `_is_removed` is not enough: the next assignment clears it, even if other members had the
+        # same partitions in between.
         return self._is_removed or removals != self._removals
 
     async def _wait_for_assignment(self, deadline: float, removals: int) -> None:
         while self._is_suspended and not self._is_removed_since(removals):
-            # A listener would wait for a commit that waits for the listener.
+            # Refuse a commit in a rebalance listener: the assignment waits for the listener.
             refuse_in_listener(self._queue, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
@@ -549,10 +560,11 @@ class GroupCommits:
                     "the group is rebalancing"
                 )
 
-    # -- late commits: an earlier request that the coordinator processes after a later one ---------
+    # -- late commits: OffsetCommits that the coordinator processes after a newer OffsetCommit -----
 
     def _maybe_check_late_commits(self) -> None:
-        """Start a task that checks that the confirmed commit is not overwritten."""
+        """Start the task that restores offsets that a late commit has overwritten, if a late commit
+        is possible and the task is not running."""
         is_checking = self._late_check is not None and not self._late_check.done()
         if self._committer.to_look_up and not is_checking and not self._tasks.is_stopping:
             self._late_check = self._tasks.start(self._check_late_commits(), name="late-commits")
@@ -563,8 +575,8 @@ class GroupCommits:
             await self.restore_overwritten(_now() + self._config.client.request_timeout)
 
     async def check_late_commits_once_more(self, deadline: float) -> None:
-        """Check for late commits a moment before the consumer stops. Needed where the generation
-        does not end with it, so that the coordinator would still accept them."""
+        """Wait a moment, and check for late commits. `stop()` calls it without a generation and for
+        static members, when the coordinator would still accept late commits."""
         left = deadline - _now()
         if self._committer.to_look_up and left > 0:
             await asyncio.sleep(min(_LAST_LOOK, left / 2))
@@ -582,8 +594,8 @@ class GroupCommits:
             if not self._committer.overwritten(found):
                 return
             async with self._turn(partitions, deadline) as queued:
-                # Computed again, now that no other commit is in flight. Partitions that were
-                # revoked since are not included, and a new generation rejects the late commit.
+                # Compare again, now that no other commit is in flight. Partitions that were revoked
+                # meanwhile are excluded. In a new generation the late commit is rejected.
                 offsets = self._committer.overwritten(found)
                 if not offsets or self._is_suspended or self._is_removed or self._is_closed:
                     return
@@ -606,7 +618,7 @@ class GroupCommits:
         """Auto-commit every `auto_commit_interval`, until cancelled. With an interval of 0, commit
         whenever records are finished."""
         interval = self._config.auto_commit_interval
-        # A slow attempt ends after one interval, so that the next one includes newer records.
+        # A slow attempt ends after one interval, so that the next attempt includes newer records.
         limit = min(self._config.client.request_timeout, max(interval, _SHORTEST_ATTEMPT))
         self._commit_unassigned()
         while True:
@@ -618,14 +630,14 @@ class GroupCommits:
                 await self.commit_finished(limit)
 
     async def commit_finished(self, timeout: float) -> None:
-        """Commit finished records. Errors are logged."""
+        """Commit the offsets after the finished records. Errors are logged."""
         partitions = self._subscriptions.assignment.tps
         if not self._finished(self._subscriptions.assignment):
             return
 
         def finished() -> tuple[Offsets, TopicIds]:
-            # Computed when it is sent: an earlier commit may have stored these offsets or later
-            # ones, and another assignment has other positions.
+            # Compute the offsets when the request is sent: an earlier commit may have stored the
+            # same or later offsets meanwhile, and a new assignment has other positions.
             found = self._finished(self._subscriptions.assignment)
             kept = {tp: entry for tp, entry in found.items() if tp in partitions}
             return kept, self._committer.topic_ids(kept)
@@ -633,15 +645,15 @@ class GroupCommits:
         deadline = _now() + timeout
         try:
             async with self._turn(partitions, deadline) as queued:
-                # An earlier removal does not matter, because the offsets are computed later.
+                # Earlier removals do not matter, because `finished()` reads the new assignment.
                 await self._commit(queued, finished, deadline, self._removals)
             self._is_failing = False
         except (KafkaError, ConsumerStoppedError) as error:
             self.log_failure(error)
 
     async def finish(self, deadline: float, *, auto: bool) -> None:
-        """Wait until all commits have ended, at most until `deadline` (loop time). `auto`: first
-        commit finished records."""
+        """Wait until all commits have ended, at most until `deadline` (loop time). With `auto`,
+        first commit finished records. Last, restore offsets that a late commit has overwritten."""
         if auto:
             await self.commit_finished(deadline - _now())
         while self._commits and await self._changed.wait(deadline):
@@ -649,7 +661,7 @@ class GroupCommits:
         await self.restore_overwritten(deadline)
 
     def log_failure(self, error: Exception) -> None:
-        """Log that an auto-commit failed: as a WARNING the first time, until one succeeds."""
+        """Log a failed auto-commit: as a WARNING if the last attempt had not failed, else DEBUG."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         self._log.log(level, "auto-commit failed: %s", error)
@@ -660,7 +672,7 @@ class GroupCommits:
         """Commit the finished records of an assignment that the application has ended, after the
         in-flight commits of its partitions. Raises as `OffsetCommitter.commit`.
 
-        Commits that wait for an assignment are not waited for: they wait for this commit.
+        Suspended commits have no request in flight, and proceed only after this commit.
         """
         deadline = _now() + timeout
         partitions = revoked.assignment.tps
@@ -685,12 +697,12 @@ class GroupCommits:
             self._manual_tasks.start(self._commit_manual(revoked), name="commit")
 
     async def _commit_manual(self, revoked: RevokedAssignment) -> None:
-        """Commit the finished records of an ended manual assignment. Errors are logged."""
+        """Commit the finished records of unassigned manual partitions. Errors are logged."""
         deadline = _now() + self._config.client.request_timeout
         try:
             async with self._turn(revoked.assignment.tps, deadline):
                 await self._wait_for_assignment(deadline, self._removals)
-                # Partitions that are assigned again may have been committed, or sought.
+                # Skip partitions that were assigned again: they may have been committed or sought.
                 again = self._subscriptions.assignment.tps
                 found = self._finished(revoked.assignment)
                 finished = {tp: entry for tp, entry in found.items() if tp not in again}
@@ -702,13 +714,13 @@ class GroupCommits:
 
     def as_revoked(self, assignment: Assignment) -> RevokedAssignment:
         """Return an assignment that ends now, with the present ids of its topics: its positions do
-        not follow later changes of the topics."""
+        not apply to a topic that is recreated later."""
         topic_ids = self._committer.topic_ids(assignment, assignment.topic_ids)
         return RevokedAssignment(assignment, topic_ids)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets before the records of the latest call, where they differ from the last
-        commit; and old commits that are due again."""
+        """Return the offsets to auto-commit: the offset after the finished records, if it is not
+        committed, or the last committed offset, if it is due again (`LastCommit.is_due`)."""
         call = self._queue.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
@@ -716,12 +728,13 @@ class GroupCommits:
             if offset < 0:
                 continue
             committed = self._last_committed(state)
-            # The application may have committed a later offset, up to its position.
+            # Accept a later offset that the application has committed, up to its position.
             most = committed if state.position is None else state.position
             last = self._committed[state.tp] if offset <= committed <= most else None
             if last is not None and last.is_due(state):
                 finished[state.tp] = last.entry
-            # The same offset in a recreated topic: the former commit was deleted with the topic.
+            # After a seek or reset, commit even the same offset: in a recreated topic, the previous
+            # commit was deleted with the old topic.
             elif last is None or (offset == committed and last.is_before_seek(state)):
                 metadata = "" if last is None else last.entry.metadata
                 epoch = state.epoch_before(offset)
@@ -732,7 +745,7 @@ class GroupCommits:
         """Return whether the application may still process records of these partitions: its latest
         call has returned them, and they are not committed."""
         call = self._queue.buffer.call
-        # No record was ever returned, and call 0 would match every partition.
+        # Before the first call no record was returned, and call 0 would match every partition.
         if not call:
             return False
         for tp in partitions:
@@ -746,13 +759,13 @@ class GroupCommits:
         return False
 
     def _last_committed(self, state: PartitionState) -> int:
-        """Return the last committed offset of a partition; -1 if there is none."""
+        """Return the last committed offset of a partition; -1 if unknown, or void after a seek."""
         last = self._committed.get(state.tp)
         return -1 if last is None else last.offset_for(state)
 
 
 def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:
-    """Raise CommitFailedError if there are any."""
+    """Raise CommitFailedError if `foreign` is not empty."""
     if foreign:
         names = some_names(foreign)
         raise CommitFailedError(f"{ALREADY_REBALANCED}: not this member's any more: {names}")

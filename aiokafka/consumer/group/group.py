@@ -42,22 +42,24 @@ __all__ = ["GroupMembership", "GroupView", "LeaveGroup", "make_committer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# In seconds: the time of stop() for background work, the timeout of LeaveGroup, and the time to
-# learn the generation of the last commit.
+# Limits in seconds: for the end of the background tasks in `stop()`, for LeaveGroup, and for the
+# response that brings the generation of the last commit.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
 _CATCH_UP_TIMEOUT = 3.0
-# The broker completes a join a moment after the rebalance timeout.
+# `start()` waits for this multiple of the rebalance timeout: the broker completes a join slightly
+# after the timeout.
 _JOIN_SHARE = 1.25
-# Parts of the remaining time of stop().
+# Parts of the remaining time of `stop()`: for the last generation or epoch, and for LeaveGroup.
 _PART_TO_CATCH_UP, _PART_TO_LEAVE = 0.3, 0.2
 
 
 class LeaveGroup:
-    """Leaves the group. The request of `stop()` continues when that call is cancelled, and the next
-    call waits for it: otherwise the group would miss the member only when its session expires.
+    """Leaves the group. The request of `stop()` continues when `stop()` is cancelled, and the next
+    `stop()` waits for it: a cancelled request would keep the member in the group until its session
+    expires.
 
-    Owns: the task of this request; the event that an in-flight request sets at its end.
+    Owns: the task of this request; the event that is set when an in-flight request has ended.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class LeaveGroup:
         return self._in_flight is not None
 
     async def leave(self, reason: str, deadline: float | None = None) -> None:
-        """Leave if this is a member, and end the membership. Errors are logged."""
+        """If this consumer is a member, leave the group and forget the membership; log errors."""
         if not self._member.is_member:
             return
         limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
@@ -89,7 +91,7 @@ class LeaveGroup:
             in_flight.set()
 
     async def leave_uncancelled(self, reason: str, deadline: float) -> None:
-        """Do as `leave()`, in a task that continues if this call is cancelled."""
+        """Call `leave()` in a task that continues if this call is cancelled."""
         if self._owner.is_stopping:
             await self.leave(reason, deadline)
         else:
@@ -114,8 +116,8 @@ class GroupMembership(CoordinatorNames):
 
     One task, `run()`, makes all changes of the membership and the assignment, one after the other,
     by the state of its MembershipStateMachine. A second task sends heartbeats, and wakes the first
-    one. Partitions of `assign()` belong to no member: any client with the group's name may commit
-    for them.
+    task. Partitions of `assign()` belong to no member: any client with the group's name may commit
+    offsets of these partitions.
     """
 
     def __init__(
@@ -149,12 +151,12 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def member_id(self) -> str:
-        """Name of this member within the group, "" outside it."""
+        """The member id of this consumer, "" while it is not a member."""
         return self._member.member_id if self._member.is_member else ""
 
     @property
     def generation(self) -> int:
-        """The group's generation, or the member's epoch; -1 outside it."""
+        """The group's generation, or the member's epoch (KIP-848); -1 without membership."""
         return self._member.generation
 
     @property
@@ -174,7 +176,7 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def reason(self) -> str:
-        """Why the member joins, "" if it does not."""
+        """Why the member has to join, "" if it has not."""
         return self.state.reason or ""
 
     @property
@@ -184,11 +186,11 @@ class GroupMembership(CoordinatorNames):
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that ended the membership."""
+        """The error that ended the membership, None if it has not failed."""
         return self.state.failure
 
     def check(self) -> None:
-        """Raise the error that ended the membership."""
+        """Raise the error that ended the membership, if it has failed."""
         if (failure := self.state.failure) is not None:
             raise renewed(failure) from failure
 
@@ -202,7 +204,8 @@ class GroupMembership(CoordinatorNames):
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self.poll_timer.restart()
-        # Before the tasks start: from here on `start()` raises their errors, not a reader.
+        # Before the tasks start: until `finish_start()`, `start()` raises their errors, and the
+        # application's next call does not.
         self.state.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
@@ -215,8 +218,8 @@ class GroupMembership(CoordinatorNames):
         self.check()
 
     async def _wait_until_joined(self) -> None:
-        # A join waits for the slowest member, which may be dead: for this member's rebalance
-        # timeout and a moment. Other clients use the poll interval as rebalance timeout.
+        # A join waits for a dead member until its rebalance timeout, which is
+        # `max.poll.interval.ms` for other clients.
         rebalance = _JOIN_SHARE * (self._config.rebalance_timeout or 0.0)
         limit = max(self._config.default_api_timeout, self._config.max_poll_interval, rebalance)
         deadline = asyncio.get_running_loop().time() + limit
@@ -231,8 +234,8 @@ class GroupMembership(CoordinatorNames):
                 )
 
     async def stop(self, deadline: float) -> None:
-        """End the background tasks, auto-commit, and leave the group unless a static member; until
-        `deadline` (loop time) at most."""
+        """End the background tasks, auto-commit, and leave the group; take until `deadline` (loop
+        time) at most. A static member keeps its place in the group until its session expires."""
         self.state.begin_stop()
         loop = asyncio.get_running_loop()
         # The order of these steps:
@@ -240,12 +243,12 @@ class GroupMembership(CoordinatorNames):
         # 2. Commit during a join: see `_commit_while_joining()`.
         # 3. Complete a join that other members wait for.
         # 4. End the membership task, so that no more partitions are revoked or assigned.
-        # 5. Repeat a heartbeat that was cancelled: it may have raised the epoch for commits.
-        # 6. Finish an `unsubscribe()` that was called just before, and leave for it: until then the
-        #    group rejects commits of partitions that were assigned manually since.
+        # 5. Repeat a cancelled heartbeat: it may have raised the epoch, which commits need.
+        # 6. Complete a pending `unsubscribe()` by leaving the group: the coordinator rejects
+        #    commits of manually assigned partitions while this consumer is a member.
         # 7. Commit finished records, and wait for the commits of other tasks, while this is a
         #    member. A join may have suspended these commits.
-        # 8. Leave last: from then on the group rejects commits, and other members read on.
+        # 8. Leave last: afterwards the group rejects commits, and other members get the partitions.
         await self._wait_for_leave(deadline)
         join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
         await self._commit_while_joining(join_by)
@@ -253,7 +256,7 @@ class GroupMembership(CoordinatorNames):
             await self._protocol.await_generation(join_by - loop.time())
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         left = deadline - loop.time()
-        # Without LeaveGroup: the group removes this member when its session expires.
+        # No time is left for LeaveGroup: the group removes this member when its session expires.
         if left <= 0:
             self._member.forget_member()
             return
@@ -281,10 +284,10 @@ class GroupMembership(CoordinatorNames):
         3. The protocol suspends commits again. So the membership task must not end yet: it
            completes JoinGroup and SyncGroup, and applies no assignment.
         4. The commit is sent in the new generation, in which this member still has the partitions:
-           the group gives them away only after a later join that does not claim them.
+           other members get them only after a later join in which this member does not claim them.
 
-        An eager member has revoked its partitions to join. In the new generation they may belong to
-        another member, which has committed later offsets. It commits in the old generation only.
+        Do nothing for an eager member, which revoked its partitions before the join: in the new
+        generation another member may have committed later offsets.
         """
         has_partitions = self.generation >= 0 and self._protocol.keeps_partitions
         is_late = deadline <= asyncio.get_running_loop().time()
@@ -297,8 +300,8 @@ class GroupMembership(CoordinatorNames):
             await self.commits.finish(deadline, auto=self._may_commit_finished())
 
     async def _commit_unsubscribed_while_joining(self, deadline: float) -> None:
-        """Commit the finished records of ended subscriptions in the same way: in step 1, or after
-        the join with the other work of `unsubscribe()`."""
+        """Commit the finished records of ended subscriptions during the join, as in step 1. If that
+        fails, wait for the end of the join: `stop()` then commits in the new generation."""
         try:
             async with timeout_at(deadline):
                 await self.rebalance.commit_unsubscribed(self._member.identity)
@@ -325,7 +328,7 @@ class GroupMembership(CoordinatorNames):
             self._log.warning("Stopped before its listener had returned")
 
     async def close(self, deadline: float | None = None) -> None:
-        """End the background tasks after a `stop()` that was cancelled, or late."""
+        """End the background tasks that still run after `stop()` was cancelled or timed out."""
         self.commits.close()
         await self._tasks.stop(deadline)
 
@@ -337,9 +340,9 @@ class GroupMembership(CoordinatorNames):
 
     def _fail(self, error: BaseException) -> None:
         """End the membership, and wake readers and commits."""
-        # 1. The state first: woken tasks look at it.
-        # 2. Commits that wait for an assignment would wait until their deadline.
-        # 3. Readers last, and held before: they must find the failure, not a buffered record.
+        # 1. Change the state first, because woken tasks check the state.
+        # 2. Resume commits, which would wait for an assignment until their deadline.
+        # 3. Hold readers and then wake them: they must raise the failure, not return a record.
         self.state.fail(error)
         self.commits.resume()
         self._queue.hold()
@@ -348,7 +351,7 @@ class GroupMembership(CoordinatorNames):
     # -- subscription and metadata -----------------------------------------------------------------
 
     def on_subscribed(self) -> None:
-        """Follow a new subscription."""
+        """Follow a new subscription, or the end of the subscription."""
         self.poll_timer.restart()
         self._follow_subscription()
         self.state.signal.notify()
@@ -411,12 +414,12 @@ class GroupMembership(CoordinatorNames):
                 # because of it should not find its own listener running.
                 await self.rebalance.lose_all()
                 self._fail(error)
-                # A manual assignment since then continues.
+                # A manual assignment that was made during the failure stays valid.
                 if not self._subscriptions.is_by_group:
                     self._follow_subscription()
             while self.state.current is MembershipState.FAILED:
                 await self.state.signal.wait()
-            # A failed member starts again as a new one.
+            # A failed member joins again as a new member.
             self._member.forget_member()
 
     async def _follow_states(self) -> None:
@@ -437,8 +440,8 @@ class GroupMembership(CoordinatorNames):
                 await state.signal.wait()
 
     async def _stay_outside(self) -> None:
-        """Wait for a subscription. Leave first if `unsubscribe()` was called during the first join,
-        whose response has made this consumer a member since."""
+        """Wait for a subscription. Leave first if `unsubscribe()` was called during the first join:
+        the response to JoinGroup has made this consumer a member."""
         self.state.take_reason()
         if self.state.current is MembershipState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
@@ -450,12 +453,12 @@ class GroupMembership(CoordinatorNames):
     async def _revoke_and_leave(self) -> None:
         """Revoke the partitions of an ended subscription, and leave. Join again if there is another
         subscription by now."""
-        # The listener and the last commit come first: both need the membership.
+        # Before LeaveGroup: the last auto-commit and commits of the listener need the membership.
         if self._config.enable_auto_commit:
             await self._protocol.await_generation(_CATCH_UP_TIMEOUT)
         await self.rebalance.revoke_unsubscribed(self._member.identity)
-        # Before LeaveGroup: the application's part is complete, and it may subscribe to other
-        # topics while the request is in flight.
+        # Before LeaveGroup: the application's part is complete, and the application may subscribe
+        # to other topics while the request is in flight.
         self.state.finish_leaving()
         self.rebalance.release()
         if self._member.is_member:
@@ -468,7 +471,7 @@ class GroupMembership(CoordinatorNames):
         """Leave the group until the application polls again."""
         if self._member.is_member or self.rebalance.owned:
             await self._leave_with_nothing("the application did not ask for records in time")
-            # After LeaveGroup, which only a member can send.
+            # Not before LeaveGroup, which only a member can send.
             self._member.become_stale()
             await self.rebalance.lose_all()
             self.rebalance.release()
@@ -483,8 +486,8 @@ class GroupMembership(CoordinatorNames):
         self._protocol.forget_assignment()
 
     async def _leave_with_nothing(self, reason: str) -> None:
-        # Before LeaveGroup, after which other members have the partitions: from here on readers
-        # must get no record of them, and no commit may overwrite theirs.
+        # Before LeaveGroup, because other members get the partitions after it. From here on readers
+        # must get no records of these partitions, and commits must not overwrite later offsets.
         self.commits.on_removed()
         self._queue.hold()
         self._forget_assignment()
@@ -519,12 +522,12 @@ class GroupMembership(CoordinatorNames):
 
 
 class GroupView:
-    """Tells a transactional producer which offsets this consumer may commit. Owns nothing.
+    """Checks for a transactional producer which offsets this consumer may commit. Owns nothing.
 
     Brokers fence offsets in transactions by generation only, and rebalances happen in the
     background: when an application commits, its consumer may be a valid member of a generation in
-    which another member has the partition. So the returned records are compared with the present
-    assignment.
+    which another member has the partition. So this class compares the partitions of returned
+    records with the present assignment.
     """
 
     def __init__(self, context: ConsumerContext, group: GroupMembership) -> None:
@@ -545,12 +548,12 @@ class GroupView:
 
     @property
     def member_id(self) -> str:
-        """The id within the group, "" outside it."""
+        """The member id of the consumer, "" while it is not a member."""
         return self._group.member_id
 
     def metadata(self) -> ConsumerGroupMetadata:
         """Return the present identity of the consumer; only the group's name for a manual
-        assignment. Raises CommitFailedError when the group does not have it as a member."""
+        assignment. Raises CommitFailedError if the consumer is not a member."""
         if not self._subscriptions.is_by_group:
             return ConsumerGroupMetadata(self.group_id)
         generation = self._group.generation
@@ -573,9 +576,9 @@ class GroupView:
         return self._is_valid and partition in self._subscriptions.assignment.tps
 
     def may_commit(self, partition: TopicPartition, offset: int) -> bool:
-        """Return whether this consumer may commit an offset: it returned records of the partition
-        in this assignment, or the offset is its position and the application has no records of an
-        earlier assignment in hand.
+        """Return whether this consumer may commit an offset: the consumer has returned records of
+        the partition in this assignment, or the offset is its position and the application's latest
+        call returned no records of the partition in an earlier assignment.
 
         The position alone is not enough:
 
@@ -585,8 +588,8 @@ class GroupView:
         4. The application commits 10, in a transaction with its results of the records 0 to 9.
            These results would count twice.
 
-        With its next call for records the application has finished them. From then on its position
-        is as valid as that of any member.
+        When the application calls for more records, it has finished the records 0 to 9. From then
+        on the position of this consumer is as valid as that of any member.
         """
         state = self._subscriptions.assignment.get(partition)
         if state is None or not self._is_valid:
@@ -597,8 +600,8 @@ class GroupView:
         return state.position == offset and revoked_call != self._buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
-        """Return whether the partition was revoked after records of it were returned, though it may
-        be assigned again, or the membership has ended since."""
+        """Return whether the partition was revoked, or the membership has ended, after records of
+        the partition were returned. True even if the partition is assigned again."""
         if partition in self._subscriptions.given_up:
             return True
         state = self._subscriptions.assignment.get(partition)
@@ -628,8 +631,8 @@ class GroupView:
         cluster, assignment = self._client.cluster, self._subscriptions.assignment
         foreign = sorted(tp for tp in offsets if assignment.is_foreign(tp.topic, cluster))
         if foreign:
-            # Committed by name, the offset would belong to the topic that has the name now. Or the
-            # metadata is outdated, and names a former topic.
+            # The topic was recreated, and a commit by name would apply to the new topic; or the
+            # metadata is outdated, and has the id of a deleted topic.
             text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may be another one by now"
             self._client.doubt_metadata(text)
             raise CommitFailedError(
@@ -650,7 +653,7 @@ def make_committer(context: ConsumerContext, group_id: str) -> OffsetCommitter:
     )
     coordinator = GroupCoordinatorClient(client, context.config, group_id, contact, context.meter)
     member: ClassicMember | Kip848Member
-    # Only the configured protocol is imported.
+    # Import only the configured protocol.
     if context.config.group_protocol == "classic":
         from aiokafka.consumer.group.classic import ClassicMember
 

@@ -63,7 +63,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 class TopicNames:
     """Finds the names of topic ids: in the metadata, or by a request to a broker.
 
-    Owns: the names of the ids of the last call, so that a deleted topic keeps its name while it is
+    Owns: the names found by the last `learn()`, so that a deleted topic keeps its name while it is
     assigned.
     """
 
@@ -73,14 +73,14 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
-        """Return the name; None if it is not known."""
+        """Return the topic's name; None if it was not found by the last `learn()`."""
         return self._names.get(topic_id)
 
     async def learn(self, topic_ids: Iterable[bytes]) -> set[bytes]:
         """Find the names of these ids, and forget all other names. Return the ids without a known
         name."""
         cluster = self._client.cluster
-        # Known names first: metadata forgets a deleted topic before the group revokes it.
+        # Prefer names found before: metadata drops a deleted topic before the group revokes it.
         found = ((i, self._names.get(i) or cluster.topic_name(i)) for i in topic_ids)
         names = dict(found)
         self._names = {i: name for i, name in names.items() if name is not None}
@@ -113,23 +113,23 @@ TopicIdPartitions = frozenset[tuple[bytes, int]]
 
 _NO_PARTITIONS: TopicIdPartitions = frozenset()
 
-# Special epochs.
+# Special member epochs in requests.
 _JOINING = 0
 _LEAVING = -1
 _LEAVING_FOR_A_WHILE = -2
 
 _FIRST_REGEX_VERSION = 1
 
-# Heartbeat interval in seconds before the first response, and the shortest one accepted.
+# Heartbeat interval in seconds before the first response, and the shortest accepted interval.
 _DEFAULT_INTERVAL = 5.0
 _SHORTEST_INTERVAL = 0.01
-# Shortest timeout of a heartbeat in seconds; otherwise two intervals, because the coordinator
-# responds at once.
+# Shortest timeout of a heartbeat in seconds. The usual timeout is two intervals, because the
+# coordinator responds at once.
 _SHORTEST_LIMIT = 5.0
-# Operating systems try to deliver the bytes of a closed connection for so many seconds.
+# Seconds for which operating systems try to deliver the bytes of a closed connection.
 _LONGEST_WAY = 900.0
 
-# Errors by which the coordinator says that this is no member.
+# With these errors the coordinator reports that it does not count this consumer as a member.
 _NOT_IN = (UnknownMemberIdError, GroupIdNotFound, FencedInstanceId)
 _NOT_IN_CODES = frozenset(error.errno for error in _NOT_IN)
 
@@ -162,7 +162,8 @@ _TRANSITIONS = {
     _S.FATAL: {_S.UNSUBSCRIBED},
 }
 _IN_GROUP = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
-# In these states the coordinator waits for a heartbeat.
+# In these states the next heartbeat is sent at once: it joins the group, or acknowledges an
+# assignment.
 _URGENT = frozenset({_S.JOINING, _S.ACKNOWLEDGING})
 
 
@@ -174,24 +175,24 @@ class Interest(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """The contents of the last heartbeat with a response, which the next one need not repeat."""
+    """The contents of the last heartbeat with a response. The next heartbeat omits equal fields."""
 
     interest: Interest
     owned: TopicIdPartitions
     is_acknowledgement: bool
-    """Whether it acknowledged an assignment."""
+    """Whether the heartbeat acknowledged an assignment."""
 
 
 class Kip848Member(Member):
     """A member of the consumer protocol.
 
-    Owns: `state`; `member_id`, which is made here and kept for the life of the consumer (KIP-1082),
-    except when an earlier leave request may arrive after the next join; the member epoch; `target`,
-    the assignment by the coordinator; `owned`, the partitions that heartbeats report; `interval`,
-    the seconds between heartbeats; until when requests without a response may reach the
-    coordinator; whether the coordinator may still count this member when it joins: a static member,
-    or one whose leave request had no response, or whose join was rejected for its epoch; whether
-    the coordinator may have a regular expression of this member.
+    Owns: `state`; `member_id`, generated here and kept for the life of the consumer (KIP-1082),
+    unless `_take_back()` replaces the id; the member epoch; `target`, the assignment by the
+    coordinator; `owned`, the partitions that heartbeats report; `interval`, the seconds between
+    heartbeats; the time until which requests without a response may reach the coordinator; whether
+    the coordinator may still count this consumer as a member before a join: it is a static member,
+    its leave request got no response, or its last join was rejected for its epoch; whether the
+    coordinator may have a regular expression of this member.
     """
 
     is_named_in_fetches = True
@@ -206,9 +207,10 @@ class Kip848Member(Member):
         self.interval = _DEFAULT_INTERVAL
         self._epoch = _JOINING
         self._sent: _Sent | None = None
-        # Counts memberships: a late response belongs to a former one.
+        # Counts memberships, to recognize a late response that belongs to an earlier membership.
         self._life = 0
-        # Of the consumer, not of one membership: all have the same member id.
+        # Kept across memberships, unlike the fields that `_forget()` resets: all memberships use
+        # the same member id, so a late heartbeat of an earlier one affects the current one.
         self._late_until = 0.0
         self._may_be_counted = False
         self._may_have_regex = config.group_instance_id is not None
@@ -226,20 +228,20 @@ class Kip848Member(Member):
         """Return whether to send a heartbeat before the end of the interval."""
         if not self.is_member:
             return False
-        # If the last heartbeat has no response (None), the next one has full contents and is sent
-        # at the usual time.
+        # `_sent` is None if the last heartbeat has no response: the next heartbeat has full
+        # contents, and is sent at the usual time.
         return self.state in _URGENT or (self._sent is not None and self._sent[0] != interest)
 
     # -- changes -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Join with the next heartbeat."""
+        """Begin a membership: the next heartbeat joins the group."""
         self._transition(MemberState.JOINING)
         self._forget(_JOINING)
 
     def fence(self) -> None:
-        """End the membership: the group has removed the member. It joins again after all partitions
-        are revoked."""
+        """End the membership: the group has removed the member. The consumer joins again after the
+        membership task has dropped all partitions."""
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
@@ -249,8 +251,8 @@ class Kip848Member(Member):
         return self.owned.issuperset(partitions)
 
     def claim_only(self, owned: TopicIdPartitions) -> None:
-        """Report exactly these partitions as owned from the next heartbeat on. The other partitions
-        of the target cannot be assigned before the next response."""
+        """Report exactly these partitions as owned from the next heartbeat on. Other partitions of
+        the target must not be assigned before another response repeats them."""
         self.owned = owned
 
     def reconciled(self, owned: TopicIdPartitions) -> None:
@@ -297,33 +299,32 @@ class Kip848Member(Member):
 
         What may happen while it is in flight:
 
-        1. `_sent` is None from the first step on: it is unknown what the coordinator knows.
-        2. The member reconciles, and `reconciled()` changes `owned`. The request has the former
-           partitions. It was no acknowledgement, so its response confirms nothing; the next request
+        1. `_sent` is None until the response: the coordinator may have processed the request.
+        2. The member reconciles, and `reconciled()` changes `owned`. The request has the previous
+           partitions and is no acknowledgement, so its response confirms nothing. The next request
            has the new partitions.
-        3. The membership ends, and the next one may begin: `_life` has changed. The response or
-           error belongs to the former membership and is dropped. Its epoch would otherwise be used
-           in the new one.
+        3. The membership ends, and the next membership may begin: `_life` has changed. The response
+           or error belongs to the earlier membership and is dropped: its epoch must not be used in
+           the new membership.
         4. The response arrives: `_accept()` applies target, epoch and interval. The next request
            has only the differences to `sent`.
-        5. An acknowledgement always has the owned partitions, even unchanged ones. Partitions may
-           have been assigned and revoked while the listener was running: the coordinator waits for
-           the report that this member does not own them before it assigns them to another member.
-        6. There is no response. The coordinator may have processed the request, so the next one has
-           full contents (`_next_request()`).
-        7. The coordinator processes the request late, after the next one: its connection was
+        5. An acknowledgement always has the owned partitions, even if they are unchanged. Other
+           partitions may have been assigned and revoked while the listener was running: before the
+           coordinator assigns these to another member, it waits for a report without them.
+        6. There is no response. The coordinator may have processed the request, so the next request
+           has full contents (`_next_request()`).
+        7. The coordinator processes the request late, after the next request: its connection was
            closed, but its bytes were still delivered. The coordinator may assign partitions in a
-           response that is lost, and repeats them only to a request with full contents. So while
-           that can happen, each request has full contents.
-        8. The request was the first one of a static member. The coordinator rejects another one
-           while it counts the member, so the member first leaves for a while (`_take_back()`). It
-           also does so when it joins again after a leave request without a response, or because of
-           an outdated epoch: the coordinator still counts it.
-        9. The request was a leave request. It may arrive after the next join, and remove the new
-           member. So the member leaves once more before it joins, and joins under another id, which
-           the first leave request does not affect. With another id alone, the former partitions
-           would be free only when the former session expires. It also does so if its join was
-           rejected for its epoch: brokers before KAFKA-19233 do that while they count the member.
+           response that is lost, and repeats them only to a request with full contents. So until
+           `_late_until`, each request has full contents.
+        8. A join of a static member gets no response. The coordinator rejects another join while it
+           counts the member, so the member first leaves temporarily (`_take_back()`).
+        9. A leave request gets no response. It may arrive after the next join, and remove the new
+           member. So before the next join, `_take_back()` sends another leave request, and the
+           member joins under a new id, which the first leave request does not affect. With a new id
+           alone, the previous partitions would stay assigned until the previous session expires.
+        10. A join is rejected for its epoch: brokers before KAFKA-19233 do that while they count
+           the member. `_take_back()` precedes the next join in this case, too.
         """
         life = self._life
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
@@ -344,14 +345,15 @@ class Kip848Member(Member):
             self._accept(response, sent)
 
     async def _take_back(self, limit: float) -> None:
-        """Leave, if the coordinator counts this member, so that it can join again."""
+        """Leave the group before a join, because the coordinator may still count this member, and
+        generate a new member id. Raises as `leave()`."""
         with contextlib.suppress(*_NOT_IN):
             await self._exchange(self._request(self._leave_epoch), limit)
         self.member_id = _new_id()
 
     @property
     def _leave_epoch(self) -> int:
-        """The epoch of a leave request: for good, or for a while if a static member."""
+        """The epoch of a leave request: to leave for good, or temporarily if a static member."""
         return _LEAVING if self._instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
@@ -360,7 +362,7 @@ class Kip848Member(Member):
         return self.is_member and self.generation >= 0 and self._sent is None
 
     async def leave(self, reason: str) -> None:
-        """Leave the group: for good, or for a while if a static member. Raises errors of the
+        """Leave the group: for good, or temporarily if a static member. Raises errors of the
         connection and of the response.
 
         The request uses the connection of the heartbeats, so it cannot overtake a join.
@@ -375,7 +377,7 @@ class Kip848Member(Member):
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
         was_counted = self._may_be_counted
-        # Until there is a response, which a cancelled wait never gets.
+        # Set this before the response, because a cancelled wait never gets a response.
         self._may_be_counted = self._instance_id is not None or request.member_epoch < 0
         try:
             response = await self.coordinator.send(request, limit, pick=_pick)
@@ -404,7 +406,7 @@ class Kip848Member(Member):
         return request
 
     def _next_request(self, next_sent: _Sent) -> ConsumerGroupHeartbeatRequest:
-        """Return a heartbeat with full contents, or with the differences to the last one."""
+        """Return a heartbeat with full contents, or with the differences to the last heartbeat."""
         request = self._request(self._epoch)
         may_be_late = asyncio.get_running_loop().time() < self._late_until
         sent = None if may_be_late else self._sent
@@ -413,14 +415,15 @@ class Kip848Member(Member):
             timeout = config.rebalance_timeout or config.max_poll_interval
             request.rebalance_timeout_ms = round(timeout * 1000)
             request.server_assignor = config.group_remote_assignor
-            # None for "", which the coordinator rejects.
+            # Send null for "", which the coordinator rejects.
             request.rack_id = config.client.client_rack or None
         if sent is None or sent.interest.topics != next_sent.interest.topics:
             request.subscribed_topic_names = sorted(next_sent.interest.topics)
         regex = next_sent.interest.regex
         self._may_have_regex |= regex is not None
-        # A regular expression remains until it is replaced by "". It is unknown whether it was,
-        # and a restarted static member still has the one of its former process.
+        # The coordinator keeps a regular expression until a request replaces or removes it (by "").
+        # Without `sent`, it may still have an expression, also from an earlier process of a static
+        # member.
         may_differ = self._may_have_regex if sent is None else regex != sent.interest.regex
         if may_differ:
             request.subscribed_topic_regex = regex or ""
@@ -456,14 +459,14 @@ class Kip848Member(Member):
             self._claim_target()
 
     def _claim_target(self) -> None:
-        """Report the target as owned from the next heartbeat on, because the application is about
-        to get it.
+        """Report the partitions of the target as owned from the next heartbeat on, because the
+        application is about to get them.
 
-        1. Reconciling takes as long as the listener, or has not begun. A heartbeat with full
-           contents is due, since the coordinator has moved or a response was lost.
-        2. Without the target in it, the coordinator would take the target for revoked, and assign
-           it to another member at once.
-        3. The application then gets the target, and both members read its records.
+        1. A reconciliation takes as long as the listener. Meanwhile a heartbeat with full contents
+           is due, because the coordinator has moved or a response was lost.
+        2. If the heartbeat lacked the partitions of the target, the coordinator would regard these
+           partitions as revoked, and assign them to another member at once.
+        3. The application then gets the same partitions, and both members read their records.
         """
         self.owned |= self.target
 
@@ -507,7 +510,7 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
     is_old = version < _FIRST_REGEX_VERSION
     if is_old and isinstance(request, ConsumerGroupHeartbeatRequest):
         if not request.subscribed_topic_regex:
-            request.subscribed_topic_regex = None  # an old broker has none to replace
+            request.subscribed_topic_regex = None  # an old broker has no expression to replace
             return version
         raise UnsupportedVersionError(
             f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
@@ -521,11 +524,11 @@ def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
-# Heartbeats in a session, by the defaults of the broker, which does not report its session timeout.
+# Heartbeat intervals in a session timeout by the broker's defaults: brokers do not report theirs.
 _BEATS_IN_A_SESSION = 9
 
-# In seconds. The first members of a classic group wait for others, 3 s by the broker's default, and
-# again for each one that joins meanwhile.
+# Seconds for the first rebalance of a classic group: the coordinator waits for more members, 3 s by
+# default, and again after each member that joins meanwhile.
 _FIRST_REBALANCE = 15.0
 
 
@@ -538,30 +541,30 @@ class Kip848Protocol(GroupProtocol):
        commits, and its listener is called. The member keeps its epoch, so the commits are accepted.
     3. New partitions of the target are assigned, and the listener is called.
     4. A heartbeat reports the owned partitions (ACKNOWLEDGING). Only then the coordinator assigns
-       the revoked ones to other members.
-    5. The response confirms it (STABLE).
+       the revoked partitions to other members.
+    5. The response confirms the assignment (STABLE).
 
     Heartbeats continue all the time, so the following may happen in between:
 
-    - The target changes during the reconciliation. Heartbeats report the former partitions and
-      those being assigned. After the acknowledgement the next target is reconciled.
+    - The target changes during the reconciliation. Heartbeats report the previous partitions and
+      the new targets. After the acknowledgement the latest target is reconciled.
     - A heartbeat has no response. The coordinator may have raised the epoch, so the next heartbeat
-      has full contents (`Kip848Member.heartbeat`), and the last commit waits for it
+      has full contents (`Kip848Member.heartbeat`), and the last commit waits for its response
       (`await_generation`).
     - The coordinator fences the member (FENCED). Steps 2 to 4 end, all partitions are lost, and the
       member joins again.
     - The application unsubscribes. `_may_go_on()` is checked after each await.
 
-    Owns: when to send the next heartbeat, and whether one is in flight; the topic ids of the
+    Owns: when to send the next heartbeat; whether a heartbeat is in flight; the topic ids of the
     assigned partitions; when the member began to join.
     """
 
     member: Kip848Member
 
     keeps_partitions = True
-    """The member keeps its partitions until it reports otherwise."""
+    """The member keeps its partitions during a rebalance, as a cooperative classic member does."""
     is_joining = False
-    """There is no join: the epoch for commits comes with a heartbeat, see `await_generation()`."""
+    """There is no JoinGroup: heartbeats bring the epoch for commits, see `await_generation()`."""
     is_awaited = False
     """No other member waits for this one, because the coordinator assigns."""
 
@@ -593,7 +596,7 @@ class Kip848Protocol(GroupProtocol):
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
         # One unauthorized topic makes the broker reject the whole heartbeat. Readers get the error
-        # of the topic from the metadata. Without any other topic, the broker's error reports it.
+        # of the topic from the metadata. If all topics are unauthorized, the broker reports that.
         allowed = subscription.topics - self._client.cluster.unauthorized_topics
         return Interest(allowed or subscription.topics)
 
@@ -617,10 +620,9 @@ class Kip848Protocol(GroupProtocol):
         )
 
     async def advance(self) -> None:
-        """Take one step towards membership, or towards the target."""
+        """Drop the partitions of a fenced member, begin to join, or reconcile the target."""
         if self.member.state is MemberState.FENCED:
-            # In this order: all partitions are lost, and the listener was called for them, before
-            # the next membership begins.
+            # Drop all partitions and call the listener before the next membership begins.
             await self._rebalance.lose_all()
             self._ids.clear()
             self._rebalance.release()
@@ -656,8 +658,8 @@ class Kip848Protocol(GroupProtocol):
             await self._state.signal.wait(now + self._name_delays.next())
             return
         if not self.member.has_claimed((topic_id, tp.partition) for tp, topic_id in wanted.items()):
-            # A heartbeat after `claim_only()` has reported them as not owned, so another member may
-            # have them by now. The next response has the valid target.
+            # A heartbeat after `claim_only()` has not reported some wanted partitions as owned, so
+            # other members may have them by now. The next response has the valid target.
             self._hurry()
             await self._state.signal.wait()
             return
@@ -675,7 +677,7 @@ class Kip848Protocol(GroupProtocol):
 
     async def _while_reconciling(self, call: Coroutine[Any, Any, object]) -> None:
         """Await a call that may take long, but only while the reconciliation is valid: a removed
-        member must revoke its partitions at once, because other members read them."""
+        member must drop its partitions at once, because other members read the same records."""
         await unless(self._until_invalid(), call)
 
     async def _until_invalid(self) -> None:
@@ -683,8 +685,8 @@ class Kip848Protocol(GroupProtocol):
             await self._state.signal.wait()
 
     def _named(self, partitions: TopicIdPartitions) -> dict[TopicPartition, bytes]:
-        """Return the partitions of topics with known names, with their topic ids. After a topic was
-        deleted and recreated, two ids have one name: the id of the metadata takes precedence."""
+        """Return the partitions of topics with known names, with their topic ids. If the target has
+        a deleted topic and its recreation, under one name, the id in metadata takes precedence."""
         found: dict[TopicPartition, bytes] = {}
         cluster = self._client.cluster
         for topic_id, number in sorted(
@@ -700,17 +702,17 @@ class Kip848Protocol(GroupProtocol):
         return frozenset((self._ids[tp], tp.partition) for tp in partitions)
 
     async def _apply(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Revoke all other partitions, and assign these."""
+        """Revoke partitions that are not wanted, and assign `wanted` (topic ids by partition)."""
         await self._follow_topics(wanted)
         if not self._may_go_on():
             return
-        # A recreated topic has a new id: the positions of the former one are meaningless.
+        # A recreated topic has a new id: positions in the deleted topic are meaningless.
         kept = (tp for tp in self._rebalance.owned if self._ids.get(tp) == wanted.get(tp))
         await self._rebalance.revoke_all_but(frozenset(kept))
         if self._may_go_on():
             await self._await_ids(wanted)
         if self._may_go_on():
-            # Not before: until they are revoked, partitions keep the ids of their assignment.
+            # Not before the revocation: until then, partitions keep the ids of their assignment.
             self._ids = wanted
             ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
             # Before the listener is called, which may commit for its new partitions.
@@ -723,19 +725,19 @@ class Kip848Protocol(GroupProtocol):
         topics = frozenset(tp.topic for tp in wanted)
         if self._subscriptions.take_topics(topics):
             known = self._client.set_topics(topics)
-            # Metadata has the leaders. What is late is found later: the coordinator waits for this
-            # member, and other members wait for the coordinator.
+            # Wait for the leaders in metadata, but briefly: the coordinator waits for this member,
+            # and other members wait for the coordinator. Missing leaders are found later.
             await self._while_reconciling(asyncio.wait([known], timeout=self.member.interval))
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Wait until metadata shows no former topic under one of the names: leaders are found by
-        name, and asked for positions by name."""
+        """Wait until metadata has no other id under the name of a wanted topic, at most for one
+        heartbeat interval: leaders and positions are looked up by topic name."""
         ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
 
         def is_up_to_date(cluster: ClusterMetadata) -> bool:
             return all(cluster.topic_id(name) in (None, topic_id) for name, topic_id in ids.items())
 
-        # Not longer: the coordinator waits for this member.
+        # No longer than one interval, because the coordinator waits for this member.
         deadline = asyncio.get_running_loop().time() + self.member.interval
         try:
             why = "the group's coordinator assigned a topic with another id"
@@ -774,7 +776,7 @@ class Kip848Protocol(GroupProtocol):
             await self._beats.wait(due)
 
     async def _beat_once(self) -> None:
-        # Before the request: a commit that is rejected meanwhile requests another heartbeat.
+        # Before the request: a commit that is rejected during the request sets the flag again.
         self._is_hurried = False
         self._last_beat = asyncio.get_running_loop().time()
         self._is_beating = True
@@ -784,8 +786,8 @@ class Kip848Protocol(GroupProtocol):
             self._delays.reset()
             self._errors.clear()
         except KafkaError as error:
-            # For urgent heartbeats, too: a coordinator that rejects each of them would otherwise
-            # get them without pause.
+            # Delay urgent heartbeats, too: a coordinator that rejects each urgent heartbeat must
+            # not get them without a pause.
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)
         finally:
@@ -798,8 +800,9 @@ class Kip848Protocol(GroupProtocol):
         self._beats.notify()
 
     async def await_generation(self, limit: float) -> None:
-        """Wait, at most `limit` seconds, for the response to a heartbeat, or repeat a heartbeat
-        without a response. It may have raised the epoch, which a commit needs."""
+        """Wait for the response to an in-flight heartbeat, and repeat a heartbeat that got no
+        response, for at most `limit` seconds. A heartbeat may raise the epoch, which commits need.
+        """
         deadline = asyncio.get_running_loop().time() + limit
         while self._is_beating and await self._state.signal.wait(deadline):
             pass
@@ -815,8 +818,8 @@ class Kip848Protocol(GroupProtocol):
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         is_joining = self.member.state is MemberState.JOINING
-        # For a member, GROUP_ID_NOT_FOUND means that the group was deleted. For a joining one it
-        # means a group of the classic protocol, and is not retriable.
+        # For a member, GROUP_ID_NOT_FOUND means that the group was deleted. For a joining member,
+        # the error means a group of the classic protocol, and is not retriable.
         if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
             self._lose_membership(error)
         elif is_joining and isinstance(error, UnknownError) and self._is_early():
@@ -827,8 +830,8 @@ class Kip848Protocol(GroupProtocol):
             self._end_with(_with_hint(error))
 
     def _is_early(self) -> bool:
-        """Return whether a classic group may be in its first rebalance, if it began when this
-        member did."""
+        """Return whether a classic group that was created when this member began to join may still
+        be in its first rebalance."""
         now = asyncio.get_running_loop().time()
         return now < self._began_to_join + _FIRST_REBALANCE
 
@@ -856,7 +859,7 @@ class Kip848Protocol(GroupProtocol):
 
 
 def _with_hint(error: KafkaError) -> KafkaError:
-    """Return the error with a hint about its cause."""
+    """Return the error with a hint about its cause, if there is a hint."""
     if isinstance(error, UnreleasedInstanceId):
         hint = (
             "another member has this group_instance_id, or had it and was not stopped in order: "

@@ -49,7 +49,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
 
-# The broker has not processed a request that it rejects with one of these.
+# The broker has not processed a request that it rejects with one of these errors.
 _NOT_READY = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -102,11 +102,10 @@ class GroupCoordinatorClient:
 
         Args:
             limit: Timeout of the request in seconds.
-            patience: Seconds for which the coordinator may hold the response back.
+            patience: Seconds for which the coordinator may delay the response.
             pick: Chooses the version; by default the newest common one.
-            search: Timeout of the coordinator lookup in seconds; None for the request timeout. An
-                unresponsive broker takes a part of it.
-            connections: The connection to use.
+            search: Timeout of the coordinator lookup in seconds; None for the request timeout.
+            connections: Selects the connection to the coordinator.
 
         Raises errors of the connection.
         """
@@ -122,24 +121,25 @@ class GroupCoordinatorClient:
                 self._contact.note(error)
                 self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
                 raise
-        # The response may be old: this process may have been suspended. It only proves membership
-        # at the time of the request. The session does not expire while the coordinator holds the
-        # response back.
+        # A response proves membership at the time of the request only, because this process may
+        # have been suspended since. A session does not expire while the coordinator delays the
+        # response.
         self._counted_at = loop.time() if patience else sent_at
         self._meter.coordinated(type(request), sent_at)
         return response
 
     async def send_in_time(self, request: Request[R], limit: float, after: float) -> R:
-        """Return the response to `request`. If there is none `after` so many seconds, send the
-        request a second time, to a coordinator that is looked up again. Raises errors of the
-        connection after `limit` seconds.
+        """Return the response to `request`. Without a response `after` so many seconds, look the
+        coordinator up again and send the request a second time. Raises errors of the connection
+        after `limit` seconds.
 
-        1. A network drops all packets of a connection, or the coordinator has moved and its former
-           broker does not respond. A heartbeat that waits for the whole session timeout leaves no
-           time for another one.
-        2. A shorter timeout would give up a slow connection just before its response, each time.
-        3. So the first request keeps its time. The second one goes to the coordinator that other
-           brokers name, on another connection. The first response of the two counts.
+        1. A network drops all packets of a connection, or the coordinator has moved and its
+           previous broker does not respond. A heartbeat that waits for the whole session timeout
+           leaves no time for a second heartbeat.
+        2. With a shorter timeout, heartbeats on a slow connection could fail each time, just before
+           the response.
+        3. So the first request keeps its timeout. The second request goes to the coordinator that
+           other brokers name, on another connection. The earlier of the two responses is returned.
         """
         deadline = asyncio.get_running_loop().time() + limit
 
@@ -149,7 +149,7 @@ class GroupCoordinatorClient:
         return await with_second(self.send(request, limit, search=limit), after, send_again)
 
     async def _send_elsewhere(self, request: Request[R], deadline: float) -> R:
-        """Look the coordinator up and send it a request on another connection, repeatedly until
+        """Look the coordinator up and send the request on another connection, repeatedly until
         there is a response. Raises the last error at `deadline` (loop time)."""
         loop, client = asyncio.get_running_loop(), self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
@@ -160,7 +160,7 @@ class GroupCoordinatorClient:
             left = deadline - loop.time()
             try:
                 return await self.send(
-                    # Half of the time: a reused connection may be dead, and need a successor.
+                    # Half of the time: a reused connection may be dead, and need a replacement.
                     request,
                     max(left / 2, 0.0),
                     search=left,
@@ -172,7 +172,8 @@ class GroupCoordinatorClient:
             await asyncio.sleep(pause)
 
     async def send_past_join(self, make: Callable[[BrokerConnection], Request[R]]) -> R:
-        """Send the request that `make` returns, on a connection without a pending JoinGroup."""
+        """Return the response to the request that `make` returns, which is sent on a connection
+        without a pending JoinGroup."""
         node_id = await self._find_coordinator()
         try:
             connection = await self._client.connection(node_id)
@@ -183,8 +184,8 @@ class GroupCoordinatorClient:
             raise
 
     async def retry_until_ready(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `call`. Repeat it while the coordinator is loading or has moved. The
-        caller limits the time."""
+        """Return the result of `call`. Repeat the call while the coordinator is loading or has
+        moved. The caller limits the time."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         while True:
@@ -207,7 +208,7 @@ class GroupCoordinatorClient:
         return node_id
 
     def check(self, error_code: int, message: str | None = None) -> None:
-        """Raise the error of a response."""
+        """Raise the error of a response; without one, record that this consumer is a member."""
         if not error_code:
             self._contact.succeed()
             self.refusal = None
@@ -219,7 +220,7 @@ class GroupCoordinatorClient:
         subject = ": ".join(part for part in parts if part)
         failure = error(self.group_id if is_authorization else subject)
         self._contact.note(failure)
-        # Other errors change the state of the membership, which then has its own reason.
+        # Errors that are not retriable change the state of the membership, which has the error.
         self.refusal = renewed(failure) if error.retriable else None
         # The coordinator asks for a rejoin, so it counts this consumer as a member.
         if error is RebalanceInProgressError:
@@ -228,7 +229,7 @@ class GroupCoordinatorClient:
         raise failure
 
     def _hint(self, error: type[BrokerResponseError]) -> str:
-        """Return the option that the error is about, with its value."""
+        """Return a hint with the option that the error concerns and its value, "" without one."""
         if error is FencedInstanceId:
             return (
                 f"another member joined with group_instance_id={self._config.group_instance_id!r}"
@@ -258,9 +259,9 @@ class Member:
     """
 
     held_requests: tuple[type[Request[Any]], ...] = ()
-    """Requests whose response the coordinator holds back until other members have sent theirs."""
+    """Requests whose response the coordinator delays until other members have sent theirs."""
     is_named_in_fetches = False
-    """Whether OffsetFetch has fields for this member."""
+    """Whether OffsetFetch has the id and epoch of this member (KIP-848)."""
 
     def __init__(self, config: ConsumerConfig, coordinator: GroupCoordinatorClient) -> None:
         self.coordinator = coordinator
@@ -272,7 +273,7 @@ class Member:
 
     @property
     def identity(self) -> Identity:
-        """The fields of OffsetCommit that name this member, with its instance id (KIP-345)."""
+        """The fields of OffsetCommit that identify this member; empty without membership."""
         if self.generation < 0:
             return Identity()
         return Identity(self.generation, self.member_id, self._instance_id)
@@ -302,7 +303,7 @@ class Member:
 class PollTimer:
     """Makes the member leave if the application does not poll within `max_poll_interval_ms`.
 
-    Owns: the number of the application's latest call, and the time at which it was seen.
+    Owns: the number of the application's latest known call, and when the interval began.
     """
 
     def __init__(self, context: ConsumerContext, state: MembershipStateMachine) -> None:
@@ -321,14 +322,14 @@ class PollTimer:
     def check(self) -> None:
         """Move to IDLE if the application is late.
 
-        From then on only `wait_for_poll()` looks for a call. The member may still await a listener;
-        a call that was counted here meanwhile would look like an old one there.
+        In IDLE, only `wait_for_poll()` checks for a call. A call while the member still awaits a
+        listener would be missed if `check()` counted it before `wait_for_poll()` begins.
         """
         state = self._state
         if state.current is MembershipState.IDLE:
             return
         is_polling = self._queue.buffer.call != self._call or self._queue.has_readers
-        # A call that still waits for records keeps the interval from running out.
+        # A call that still waits for records counts as polling.
         if is_polling or state.is_starting:
             self.restart()
         late = asyncio.get_running_loop().time() - self._polled_at
@@ -348,8 +349,8 @@ class PollTimer:
 # -- Errors that a later attempt may not meet
 
 
-# An administrator may remove the cause of these while the consumer waits, or the broker does not
-# explain them. The application gets the error, and the member tries again.
+# Errors whose cause an administrator may remove while the consumer waits, or which the broker does
+# not explain. The application gets the error, and the member tries again.
 _RECOVERABLE = (
     *REFUSALS,
     GroupAuthorizationFailedError,
@@ -361,8 +362,8 @@ _RECOVERABLE = (
 class RecoverableErrors:
     """Reports errors to the application while the member keeps trying.
 
-    Owns: the errors that it reported last, by type. Errors of a listener are not among them, though
-    they may have the same type.
+    Owns: the errors that this object reported last, by type. Errors of a listener are not included,
+    even if they have the same type.
     """
 
     def __init__(self, context: ConsumerContext, state: MembershipStateMachine) -> None:
@@ -372,13 +373,15 @@ class RecoverableErrors:
         self._reported: dict[type[KafkaError], BaseException] = {}
 
     def clear(self) -> None:
-        """Withdraw the reported errors: the coordinator counts this consumer as a member."""
+        """Withdraw reported errors that no call has raised yet: the coordinator counts this
+        consumer as a member."""
         self._queue.withdraw_errors(self._reported.values())
         self._reported.clear()
 
     def report(self, error: KafkaError) -> bool:
-        """Report an error that a retry may clear. Return False for any other error, and during
-        `start()`, which raises the error itself."""
+        """Return whether the member may try again after `error`. The application's next call raises
+        an error in `_RECOVERABLE`. During `start()`, return False for these errors and timeouts:
+        `start()` raises them."""
         self._state.set_join_error(error)
         if self._state.is_starting and isinstance(error, (*_RECOVERABLE, KafkaTimeoutError)):
             return False
@@ -421,8 +424,8 @@ class GroupProtocol:
         self._rebalance.release()
         self._errors.clear()
         self._state.complete_join()
-        # After the state has changed: metadata is not compared with the assignment during a join,
-        # so changes from that time are found now.
+        # After the state has changed: during a join, metadata is not compared with the assignment,
+        # so changes during the join are found now.
         self._group.on_metadata()
         self._meter.rebalanced()
 

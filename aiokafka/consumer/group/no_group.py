@@ -29,7 +29,8 @@ class GroupPhase(enum.Enum):
     IDLE = "the member left, because the application does not poll"
 
 
-# Partitions of missing topics to remember; most of these topics have been deleted.
+# Largest number of partitions of missing topics whose positions are kept: most of these topics have
+# been deleted.
 _MOST_POSITIONS = 1000
 
 
@@ -43,18 +44,18 @@ class _LastPosition(NamedTuple):
 
 
 class NoGroup:
-    """Assigns every partition of the subscribed topics, and new ones as they appear. Has the
+    """Assigns every partition of the subscribed topics, and new partitions as they appear. Has the
     interface of GroupMembership for a consumer without a group. Rebalance listeners are not called,
-    since no partition moves.
+    because there are no rebalances.
 
     With a pattern, a topic may disappear and return:
 
-    1. A broker with outdated metadata lists all topics, and lacks some. After several such
-       responses in a row the topics are removed: a deleted topic has to go.
-    2. The client asks another broker, and the topic is there again.
-    3. If it has the same id (Kafka 2.8), its partitions continue at their last positions. The reset
-       policy would skip the records of the meantime, or return all records again. Without an id
-       the topic may be another one of that name, so the reset policy applies.
+    1. A broker with outdated metadata omits topics from its list of all topics. After several such
+       responses in a row the topics are removed, as deleted topics must be.
+    2. The client asks another broker, and the response has the topics again.
+    3. If a topic has the same id (Kafka 2.8), its partitions continue at their last positions. The
+       reset policy would skip the records written meanwhile, or return all records again. Without
+       an id the topic may have been recreated, so the reset policy applies.
 
     Owns: the ids of the topics whose partitions are assigned; the last positions in missing topics.
     """
@@ -81,7 +82,7 @@ class NoGroup:
 
     @property
     def _metadata_snapshot(self) -> dict[str, int]:
-        """The number of partitions of each topic in use, which Faust reads."""
+        """The number of partitions of each subscribed topic. Faust reads this property."""
         return self._topics.partition_counts
 
     async def start(self, tasks: TaskOwner) -> None:
@@ -89,10 +90,10 @@ class NoGroup:
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
 
     def on_subscribed(self) -> None:
-        """Follow a new subscription."""
+        """Follow a new subscription, or the end of the subscription."""
         self._topics.request()
         self.on_metadata()
-        # Positions of the former subscription do not apply to a later one.
+        # Positions of an earlier subscription do not apply to a later subscription.
         self._last_positions.clear()
 
     def on_metadata(self) -> None:
@@ -110,10 +111,10 @@ class NoGroup:
         """Do nothing: there is no group to leave."""
 
     async def close(self, deadline: float | None = None) -> None:
-        """Do nothing: the background work is the consumer's."""
+        """Do nothing: the consumer ends the metadata task."""
 
     def abandon(self) -> None:
-        """Do nothing: the background work is the consumer's."""
+        """Do nothing: the consumer cancels the metadata task."""
 
     def _assign(self) -> None:
         """Assign all known partitions. Keep a partition that is missing in the metadata, unless the
@@ -123,8 +124,8 @@ class NoGroup:
         cluster = self._client.cluster
         before = self._topic_ids
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
-        # A topic with the same id can only lack a partition for a moment. A recreated topic may
-        # have fewer partitions.
+        # A partition of a topic with the same id can only be missing for a moment. A recreated
+        # topic may have fewer partitions.
         same = {n for n, i in self._topic_ids.items() if before.get(n) in (None, i)}
         wanted = {
             TopicPartition(topic, number)
@@ -164,5 +165,5 @@ class NoGroup:
 
 
 def no_group(call: str) -> IllegalOperation:
-    """Return the error of a call that needs a group."""
+    """Return the error of a consumer method that requires `group_id`."""
     return IllegalOperation(f"Requires group_id: {call}() is for consumers with a group")

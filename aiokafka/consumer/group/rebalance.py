@@ -27,7 +27,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 Partitions = frozenset[TopicPartition]
 
-# Parts of the rebalance timeout. After it the group removes members that have not joined.
+# Parts of the rebalance timeout, after which the group removes members that have not joined.
 _WAIT_FOR_APPLICATION = 0.5
 _WAIT_FOR_COMMIT = 0.1
 
@@ -38,27 +38,27 @@ class Rebalance:
 
     A partition goes to another member in these steps; `revoke()` takes steps 1 to 4:
 
-    1. `hold()`: readers get no more records. Otherwise the application could get records after its
-       last commit, and the new owner would read them again.
+    1. `hold()`: readers get no more records. The application must not get records after its last
+       commit, because the new owner would read the same records again.
     2. The application finishes its records: it asks for more, or commits. The wait ends early
-       enough for the member to join in time, otherwise the group would remove it.
+       enough for the member to join before the group would remove the member.
     3. Auto-commit commits the finished records. The coordinator accepts the member's old identity
        until the next generation begins.
-    4. The listener is called. It may commit, too. An unanswered earlier commit must not overwrite
-       these commits, so the committed offsets are checked.
-    5. Only then the assignment changes, and the member tells the group. Another member can get the
-       partition from here on. Late fetch responses and commits of the partition are dropped
+    4. The listener is called, and may commit, too. An earlier commit without a response must not
+       overwrite these commits, so the committed offsets are checked.
+    5. Only then the assignment changes, and the member reports the change to the group. Another
+       member can get the partition from here on. Late fetch responses and commits are dropped
        (`PartitionState.retire()`, `GroupCommits.forget_committed()`).
     6. `release()`: readers get records of the remaining partitions again.
 
     A member that the group has removed cannot take steps 2 and 3: other members may have the
     partitions already. So `lose_all()` first drops the assignment, and then calls the listener. If
-    the group removes the member during step 2 or 3, `revoke()` ends, and leaves the rest to
+    the group removes the member during step 2 or 3, `revoke()` returns False, and the caller calls
     `lose_all()`.
 
-    Owns: the partitions that a listener was called for and has to be called for again, and this
-    listener; the listener that was called for a revocation and waits for the next assignment; the
-    last assignment by the group, and its copy at the time of `unsubscribe()`.
+    Owns: the listener of the last assignment, and the partitions whose revocation or loss was not
+    reported to it yet; the listener that was called for a revocation and waits for the next
+    assignment; the last assignment by the group, and its copy at the time of `unsubscribe()`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Rebalance:
 
     @property
     def is_call_due(self) -> bool:
-        """Whether a listener has to be called for the end of its partitions."""
+        """Whether the revocation or loss of partitions has to be reported to a listener."""
         return bool(self._listener_partitions)
 
     async def revoke(self, revoked: Partitions) -> bool:
@@ -106,8 +106,8 @@ class Rebalance:
 
     async def begin_join(self) -> None:
         """Call the listener before an eager member joins without partitions, as aiokafka does
-        before each join. Skip the call if the listener was called for `unsubscribe()` or lost
-        partitions since its last assignment: calls come in pairs."""
+        before each join. Skip the call if the listener was called for a revocation or loss since
+        its last assignment: calls come in pairs."""
         listener = self._subscriptions.listener
         if listener is not None and listener is not self._revoked_listener:
             self._revoked_listener = listener
@@ -129,8 +129,8 @@ class Rebalance:
     def on_unsubscribed(self) -> None:
         """Keep the last assignment with the present ids of its topics, for `revoke_unsubscribed()`.
 
-        The copy is used once, even without a membership to commit it in: in a later membership
-        other members may have committed later offsets.
+        The kept assignment is used once, and dropped if there is no membership to commit in: before
+        a later membership, other members may have committed later offsets.
         """
         self._unsubscribed = self._commits.as_revoked(self._assigned)
         self._assigned = Assignment({}, -1)
@@ -140,8 +140,8 @@ class Rebalance:
         the listener."""
         self._queue.hold()
         gone = self._listener_partitions
-        # The group has removed the member since, so other members may have the partitions: commit
-        # nothing, and report them as lost.
+        # The group has removed the member, so other members may have the partitions: commit
+        # nothing, and report the partitions as lost.
         if identity.generation < 0:
             self.forget_unsubscribed()
             await self._call_lost(gone)
@@ -161,28 +161,28 @@ class Rebalance:
         self.forget_unsubscribed()
 
     def forget_unsubscribed(self) -> None:
-        """Commit nothing more of the last assignment: it would overwrite the commits of other
-        members."""
+        """Drop the assignments to commit after `unsubscribe()`: a commit could overwrite commits of
+        other members."""
         self._assigned = Assignment({}, -1)
         self.on_unsubscribed()
 
     # -- assignments of the group ------------------------------------------------------------------
 
     async def assign_only(self, assigned: Partitions) -> None:
-        """Assign exactly these partitions, none with a position: eager rebalances."""
+        """Assign exactly these partitions after an eager rebalance, all without a position."""
         if self._assign(assigned, keep=False):
             await self._call_assigned(assigned)
 
-    # The next two keep the state of partitions that stay assigned (KIP-429).
+    # `revoke_all_but` and `assign_all` keep the state of partitions that stay assigned (KIP-429).
 
     async def revoke_all_but(self, kept: Partitions) -> bool:
-        """Revoke all other partitions. Return whether there were any, which the group can now
-        assign to other members."""
+        """Revoke all partitions except `kept`. Return whether there were others, even if the group
+        removed the member meanwhile."""
         owned = self.owned
         revoked = owned - kept
         if revoked and await self.revoke(revoked):
-            # `kept` may include partitions that `assign_all()` adds later. And fewer may be owned
-            # by now: none after `unsubscribe()`, even after another `subscribe()`.
+            # `kept` may include partitions that `assign_all()` adds later. Read `owned` again: it
+            # is empty after `unsubscribe()`, even if the application has subscribed again.
             ids = self._subscriptions.assignment.topic_ids
             self._assign(self.owned & kept, keep=True, topic_ids=ids)
         return bool(revoked)
@@ -190,8 +190,8 @@ class Rebalance:
     async def assign_all(
         self, assigned: Partitions, topic_ids: Mapping[str, bytes] | None = None
     ) -> None:
-        """Assign these partitions, which include all that are assigned now. `topic_ids`: the ids by
-        which the group assigned them."""
+        """Assign `assigned`, which includes all partitions that are assigned now. `topic_ids`: the
+        topic ids by which the group assigned the partitions, if known."""
         added = assigned - self.owned
         if self._assign(assigned, keep=True, topic_ids=topic_ids):
             await self._call_assigned(added)
@@ -205,16 +205,16 @@ class Rebalance:
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
         return min(limit, self._config.client.request_timeout)
 
-    # The listener that was called for an assignment is called for its end, even if the application
-    # has subscribed with another listener since.
+    # The listener that got `on_partitions_assigned()` also gets `on_partitions_revoked()` or
+    # `on_partitions_lost()`, even if the application has subscribed with another listener since.
 
     async def _call_assigned(self, added: Partitions) -> None:
         self._log.info("Assigned %s", _names(added))
         self._listener, self._revoked_listener = self._subscriptions.listener, None
         if self._listener is not None:
-            # Before the call: a listener that raises half-way is called for the end all the same.
+            # Before the call: a listener that raises is called for the revocation all the same.
             self._listener_partitions |= added
-            # The listener may seek. Readers must get no record of the position before that.
+            # The listener may seek: readers must get no records from the position before the seek.
             self._queue.hold()
             await self._call(self._listener.on_partitions_assigned, added)
 
@@ -240,8 +240,8 @@ class Rebalance:
     ) -> bool:
         """Write the assignment. Return False if the subscription has ended."""
         before = self.owned
-        # Before the states of revoked partitions are gone, which know the records in hand. Added
-        # partitions may have been assigned before, and other members have committed for them since.
+        # Before the states of revoked partitions are dropped, which have the uncommitted positions.
+        # Added partitions may have been assigned before, and committed by other members since.
         self._commits.forget_committed(before ^ partitions if keep else before | partitions)
         if not self._subscriptions.is_by_group:
             return False
@@ -272,8 +272,8 @@ class Rebalance:
         try:
             await call_listener(self._queue, method, partitions)
         except asyncio.CancelledError as error:
-            # Either this task is cancelled, or something that the listener awaited. The second case
-            # must not end the membership silently.
+            # Either this task was cancelled, or a task or future that the listener awaited. The
+            # second case must not end the membership silently.
             if self._tasks.is_ending_us():
                 raise
             name = getattr(method, "__qualname__", repr(method))

@@ -80,8 +80,8 @@ _TRANSITIONS: dict[MembershipState, dict[MembershipState, str]] = {
 
 
 class RejoinFuture:
-    """Makes the future that is done when the member has to join. A program may set its result to
-    make the member join."""
+    """Makes futures that are done when the member has to join. A program may set the result of a
+    future to make the member join."""
 
     def __init__(self, request_join: Callable[[str], None]) -> None:
         self._request_join = request_join
@@ -100,7 +100,7 @@ class RejoinFuture:
     def resolve(self) -> None:
         """Set the result: the member has to join."""
         if self._future is not None and not self._future.done():
-            # The callback is for results that a program sets.
+            # The callback must only run for results that a program sets.
             self._future.remove_done_callback(self._on_done)
             self._future.set_result(None)
 
@@ -112,10 +112,11 @@ class RejoinFuture:
 class MembershipStateMachine:
     """The state of the membership, the reason to join, and the error that ended the membership.
 
-    Owns: `current`, the state; `reason`, why the member has to join, None if it does not; `error`,
-    why the membership fails or has failed; `failure`, the same once it has failed; `join_error`,
-    the last error of a join that is not complete; whether `start()` waits for the first assignment;
-    whether `stop()` was called. `signal` wakes the membership task and `start()` after each change.
+    Owns: `current`, the state; `reason`, why the member has to join, None without a reason;
+    `error`, why the membership fails or has failed; `failure`, the same error once the state is
+    FAILED; `join_error`, the last error of an incomplete join; whether `start()` waits for the
+    first assignment; whether `stop()` was called. `signal` wakes the membership task and `start()`
+    after changes.
     """
 
     def __init__(self, context: ConsumerContext) -> None:
@@ -136,7 +137,7 @@ class MembershipStateMachine:
     # -- questions ---------------------------------------------------------------------------------
 
     def may_proceed(self) -> bool:
-        """Return whether the member may go on towards its assignment. Checked after each await."""
+        """Return whether the member may continue to join or rebalance. Checked after each await."""
         is_active = self.current is _S.JOINING or self.current is _S.JOINED
         return is_active and not self.is_stopping and self._subscriptions.is_by_group
 
@@ -157,7 +158,7 @@ class MembershipStateMachine:
 
     def request_join(self, reason: str) -> None:
         """Make the member join, or rejoin, soon."""
-        # The first reason is the cause; later ones before the join are mostly its consequences.
+        # The first reason is the cause; later reasons before the join are mostly consequences.
         if self.reason is None:
             self._log.info("Joining: %s", reason)
             self.reason = reason
@@ -195,8 +196,8 @@ class MembershipStateMachine:
         self.signal.notify()
 
     def complete_join(self) -> None:
-        """Mark that the member has its assignment. In any other state than JOINING the state
-        stays: the member has to leave, for example."""
+        """Move from JOINING to JOINED: the member has its assignment. Keep any other state, such as
+        LEAVING."""
         self.join_error = None
         if self.current is MembershipState.JOINING:
             self.move(MembershipState.JOINED)
@@ -213,7 +214,8 @@ class MembershipStateMachine:
 
         Args:
             is_member: Whether the group has this member.
-            is_call_due: Whether a listener has partitions whose end it was not called for.
+            is_call_due: Whether the revocation or loss of partitions has to be reported to a
+                listener.
         """
         if self.current in (MembershipState.FAILING, MembershipState.LEAVING):
             return

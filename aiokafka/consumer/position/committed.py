@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: commit positions to the group's coordinator, and read them back."""
+"""OffsetCommit and OffsetFetch: commit offsets to the group's coordinator, and fetch them."""
 
 from __future__ import annotations
 
@@ -87,11 +87,12 @@ _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
 _FIRST_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_MEMBER_VERSION = 9
-# Shortest timeout of a coordinator lookup, in seconds. An unresponsive broker takes a part of it,
-# and a slow one needs some.
+# Shortest timeout of a coordinator lookup, in seconds: an unresponsive broker takes a part of the
+# timeout, and a slow broker needs time to respond.
 _SHORTEST_SEARCH = 3.0
 
-# Faust matches these words: with them it continues after a failed commit, otherwise it crashes.
+# Faust matches these words: it continues after a commit that failed with them, and crashes after
+# other errors.
 ALREADY_REBALANCED = "the group has already rebalanced"
 
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
@@ -104,12 +105,12 @@ _NOT_A_MEMBER = (
     FencedMemberEpoch,
     StaleMemberEpoch,
 )
-# Errors of OffsetFetch for an outdated identity. A heartbeat soon brings the new one.
+# Errors of OffsetFetch for an outdated member id or epoch. A heartbeat soon brings the new epoch.
 _OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 
 
 class CommittedOffset(NamedTuple):
-    """An offset that the group has, or is to have, stored."""
+    """An offset that is committed for the group, or to be committed."""
 
     offset: int
     metadata: str = ""
@@ -117,7 +118,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The sender of a commit: a member of the group, or by default a client that is no member."""
+    """The identity in a commit: that of a member, or by default that of a non-member."""
 
     generation: int = -1
     member_id: str = ""
@@ -138,7 +139,8 @@ class OffsetsToCommit:
     ) -> None:
         """Args:
         topic_ids: The ids of the topics that the offsets belong to, by name.
-        on_stored: Called for each partition when its offset is stored, even if others fail.
+        on_stored: Called for each partition when its offset is stored, even if other partitions
+            fail.
         """
         self.pending = dict(offsets)
         """The offsets that are not stored yet."""
@@ -148,7 +150,7 @@ class OffsetsToCommit:
         self.gone: list[KafkaError] = []
         """The errors of partitions whose topic does not exist any more."""
         self.doubted_refresh: int | None = None
-        """The metadata refresh that showed another topic under one of the names."""
+        """Number of the metadata refresh that first showed another id for a topic's name."""
 
 
 Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
@@ -161,10 +163,10 @@ Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Brok
 def common_refusal(
     refused: Mapping[TopicPartition, BrokerResponseError], wanted: Collection[TopicPartition]
 ) -> BrokerResponseError | None:
-    """Return the error that all `wanted` partitions have in common; None if there is none.
+    """Return the error that concerns all `wanted` partitions; None if there is no such error.
 
-    Old brokers report an error of the group or its coordinator for each partition. A denied topic
-    does not affect other topics, and an unknown partition does not affect other partitions.
+    Old brokers report an error of the group or its coordinator for each partition. Unauthorized
+    topics and unknown partitions are errors of single topics or partitions.
     """
     for error in refused.values():
         if isinstance(error, NotCoordinatorForGroupError):
@@ -179,10 +181,10 @@ def common_refusal(
 
 
 def most_urgent(errors: Iterable[KafkaError]) -> KafkaError:
-    """Return the error that determines what happens next.
+    """Return the error to raise for several errors, by this order:
 
-    1. An error of the member or of the coordinator. Behind the error of a denied topic, for
-       example, it would stay unnoticed for as long as the topic is denied.
+    1. An error of the member or of the coordinator. If the error of an unauthorized topic came
+       first, the consumer would not find the new coordinator, for example.
     2. An error that is not retriable: other attempts would fail as well.
     3. A retriable error.
     """
@@ -197,7 +199,7 @@ def _rank(error: KafkaError) -> int:
 # -- Offsets that were committed by the name of a topic after another topic took the name
 
 
-# Partitions to remember. Most of their topics have been deleted, and are not recreated.
+# Largest number of partitions to remember. Most of their topics are deleted and not recreated.
 _MOST_STORED = 10_000
 
 
@@ -214,15 +216,15 @@ class FormerTopicOffsets:
     Before Kafka 4.1 offsets are committed by topic name:
 
     1. A topic is deleted, and its offsets with it. Another topic is created under its name.
-    2. The consumer does not know that yet, and commits a position in the deleted topic. The
-       coordinator stores it for the new topic.
-    3. The consumer learns of the new topic, by metadata or by an assignment, and fetches the
-       group's offset. It would skip the records of the new topic before its own old position.
+    2. The consumer has outdated metadata, and commits a position in the deleted topic. The
+       coordinator stores this offset for the new topic.
+    3. Metadata or an assignment has the new topic, and the consumer fetches the group's offset. The
+       consumer would skip the records of the new topic before this offset.
 
     So an offset that this consumer has committed itself, for a topic with another id, is ignored.
-    It is forgotten when metadata shows the former topic again: then the topic existed at the time
-    of the commit, and the offset was deleted with it. Such offsets of other consumers cannot be
-    recognized.
+    The offset is forgotten when metadata shows the previous topic again: then the topic existed at
+    the time of the commit, and its offsets are deleted with it. Such offsets of other consumers
+    cannot be recognized.
 
     Owns: the offsets that were committed by name since their topic was last seen.
     """
@@ -235,7 +237,7 @@ class FormerTopicOffsets:
         self._stored[tp] = _Stored(topic_id, offset)
 
     def update(self, cluster: ClusterMetadata) -> None:
-        """Forget the offsets of topics that exist, and the oldest ones above the limit."""
+        """Forget the offsets of topics that exist, and the oldest offsets above the limit."""
         if self._stored:
             self._stored = {
                 tp: stored
@@ -246,8 +248,8 @@ class FormerTopicOffsets:
                 del self._stored[tp]
 
     def contains(self, tp: TopicPartition, topic_id: bytes | None, offset: int) -> bool:
-        """Return whether a fetched offset belongs to a former topic. `topic_id` is the present
-        one."""
+        """Return whether a fetched offset belongs to a deleted topic of this name. `topic_id`: the
+        present id of the topic."""
         stored = self._stored.get(tp)
         return (
             stored is not None
@@ -257,17 +259,17 @@ class FormerTopicOffsets:
         )
 
 
-# -- Commits without a response, which the coordinator may process after later ones
+# -- Commits without a response, which the coordinator may process after later commits
 
 
 Entry = tuple[int, str, int]
 """Offset, metadata, leader epoch."""
 
-# Seconds after the confirmation of a later commit. By then a broker has processed or dropped what
-# was sent on a closed connection.
+# Seconds after the confirmation of a later commit, by which a broker has processed or dropped all
+# requests of a closed connection.
 _LONGEST_DOUBT = 300.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# Different unanswered offsets to remember of one partition.
+# Largest number of different unanswered offsets to remember for one partition.
 _MOST_VALUES = 100
 
 
@@ -277,7 +279,7 @@ class _Doubt:
     __slots__ = ("later", "since", "values")
 
     def __init__(self) -> None:
-        # By offset, metadata and connection: the number of the last of these commits.
+        # The number of the last unanswered commit with this offset, metadata and connection.
         self.values: dict[tuple[int, str, BrokerConnection], int] = {}
         self.later: Entry | None = None
         self.since = 0.0
@@ -291,14 +293,15 @@ class UnansweredCommits:
     3. The coordinator processes the first commit. The member and its generation are the same, so
        the coordinator accepts it: the group has stored 5 again, but the consumer assumes 8.
 
-    So for a while after step 2 the consumer fetches the committed offset. If that is the offset of
-    an unanswered commit, it commits the newer offset again. It leaves any other offset: other
-    clients may commit for partitions of manual assignments.
+    So for a while after step 2 the consumer fetches the committed offset. If this offset is that of
+    an unanswered commit, the consumer commits the newer offset again. It accepts any other offset:
+    other clients may commit for partitions of manual assignments.
 
-    Commits on one connection are processed in order. A response to one of them settles the
-    cancelled commits that were sent before it on that connection.
+    Commits on one connection are processed in order. A response to a commit settles the cancelled
+    commits that were sent before it on the same connection.
 
-    Owns: by partition, the unanswered commits, the commit that was confirmed after them, and when.
+    Owns: by partition, the unanswered commits, the later confirmed commit, and when the first
+    commit after them was confirmed.
     """
 
     def __init__(self) -> None:
@@ -319,7 +322,7 @@ class UnansweredCommits:
                 del doubt.values[next(iter(doubt.values))]
 
     def settle(self, connection: BrokerConnection, number: int) -> None:
-        """Drop earlier commits on this connection: commit `number` has its response."""
+        """Drop the commits before `number` on this connection: commit `number` has its response."""
         for tp, doubt in list(self._doubts.items()):
             for value, sent_number in list(doubt.values.items()):
                 if value[2] is connection and sent_number < number:
@@ -336,12 +339,13 @@ class UnansweredCommits:
             doubt.later = entry
 
     def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
-        """Drop other partitions: they may belong to other members from now on."""
+        """Drop all partitions except `kept`: other members may own them from now on."""
         for tp in [tp for tp in self._doubts if tp not in kept]:
             del self._doubts[tp]
 
     def to_look_up(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions with a confirmed later commit; drop those of long ago."""
+        """Return the partitions with a confirmed later commit. First drop partitions whose
+        confirmation is too old for a late commit."""
         confirmed = {tp: doubt for tp, doubt in self._doubts.items() if doubt.later is not None}
         for tp, doubt in confirmed.items():
             if now - doubt.since > _LONGEST_DOUBT:
@@ -349,13 +353,13 @@ class UnansweredCommits:
         return frozenset(confirmed.keys() & self._doubts.keys())
 
     def pause(self, now: float) -> float:
-        """Return the seconds until the next check, which grow with the age of the last
-        confirmation."""
+        """Return the seconds to wait before the next check: the age of the last confirmation,
+        between 1 and 30."""
         since = (doubt.since for doubt in self._doubts.values() if doubt.later is not None)
         return min(max(now - max(since, default=now), _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def overwritten(self, found: Mapping[TopicPartition, Entry]) -> dict[TopicPartition, Entry]:
-        """Return the offsets to commit again. `found`: what the group has stored."""
+        """Return the offsets to commit again. `found`: the offsets that the group has stored."""
         again: dict[TopicPartition, Entry] = {}
         for tp, entry in found.items():
             doubt = self._doubts.get(tp)
@@ -370,40 +374,40 @@ class UnansweredCommits:
 
 
 class OffsetConnection:
-    """Selects the connection for OffsetCommit and OffsetFetch: that of the member's other requests,
-    or a second one while a JoinGroup or SyncGroup is pending there.
+    """Selects the connection for OffsetCommit and OffsetFetch: the connection of the member's other
+    requests, or a second connection while a JoinGroup or SyncGroup is pending on the first.
 
     Without the second connection:
 
-    1. The member joins. The coordinator holds its JoinGroup back until all members have joined.
+    1. The member joins. The coordinator delays its response until all members have joined.
     2. The application stops the consumer, which commits finished records. The coordinator processes
        one request of a connection at a time, so the commit waits behind the JoinGroup.
     3. The commit times out, or the group continues without this member and rejects the commit. The
        next owner reads the finished records again.
 
     On the second connection the coordinator processes the commit while the group still joins. Until
-    all members have joined, the generation in the commit is valid. If they have joined by then, the
-    coordinator rejects the commit, and it is sent again in the next generation
-    (`GroupMembership.stop()`). LeaveGroup is sent after the commit.
+    all members have joined, the generation in the commit is valid. Later, the coordinator rejects
+    the commit, which is sent again in the next generation (`GroupMembership.stop()`). LeaveGroup is
+    sent after the commit.
 
     No commit overtakes another one. Callers send one commit at a time for each partition, but a
     cancelled commit may still be in flight:
 
     1. A commit is sent on one of the two connections, and is cancelled.
     2. A join begins or ends, which selects the other connection.
-    3. The next commit is sent there. The coordinator may process it before the first one, which
-       then overwrites it.
+    3. The next commit is sent on the other connection. The coordinator may process this commit
+       before the first commit, which then overwrites the newer offset.
 
     So while a commit is in flight, later requests use its connection, even behind a join.
 
-    If the connection closes before the response, the commit may still arrive after later ones: see
-    `UnansweredCommits`.
+    If the connection closes before the response, the commit may still arrive after later commits:
+    see `UnansweredCommits`.
 
     Owns: the connection of the latest commit; how many calls use it; the unanswered commits.
     """
 
     def __init__(self, client: AIOKafkaClient, held: tuple[type[Request[Any]], ...]) -> None:
-        """Args: held: Requests whose response the coordinator may hold back."""
+        """Args: held: Requests whose response the coordinator may delay."""
         self._client = client
         self._held = held
         self.unanswered = UnansweredCommits()
@@ -419,9 +423,9 @@ class OffsetConnection:
         offsets: Mapping[TopicPartition, Entry],
     ) -> OffsetCommitResponse | None:
         """Send the request that `make(version)` returns, and return the response; None if `make`
-        returns None. `offsets` are those in the request. Raises errors of the connection."""
+        returns None. `offsets`: the offsets in the request. Raises errors of the connection."""
         connection = await self.select(node_id)
-        # Set before any await, because later requests look here for their connection.
+        # Set before any await, because `select()` reads this for later requests.
         self._latest = node_id, connection
         # The count covers the time before a throttled connection sends the request.
         self._calls += 1
@@ -458,11 +462,11 @@ class OffsetConnection:
 
 
 class OffsetCommitter:
-    """Sends OffsetCommit and OffsetFetch of one group, and looks its coordinator up again after it
+    """Sends OffsetCommit and OffsetFetch of one group, and looks the coordinator up again after it
     has moved.
 
-    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Positions
-    belong to the PartitionStates. `contact` learns whether the coordinator responds.
+    Owns: the last known ids of topics; its FormerTopicOffsets and OffsetConnection. Reports to
+    `contact` whether the coordinator responds.
     """
 
     def __init__(
@@ -514,9 +518,9 @@ class OffsetCommitter:
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets; partitions without one are left out.
+        """Return the committed offsets; omit partitions without a committed offset.
 
-        A partition that is unknown to the coordinator, in several responses in a row, has none.
+        Omit a partition, too, that the coordinator does not know in several responses in a row.
         Waits for open transactions that commit some of the offsets (KIP-447). Raises
         KafkaTimeoutError at `deadline` (loop time), and errors that are not retriable, such as
         GroupAuthorizationFailedError, at once.
@@ -542,9 +546,10 @@ class OffsetCommitter:
     async def fetch_each(
         self, partitions: Iterable[TopicPartition], on_failure: Callable[[KafkaError], None]
     ) -> Fetched:
-        """Return the committed offsets as `fetch`, with the errors of single partitions as values:
-        partitions in an open transaction, or unknown ones, do not delay the others. `on_failure` is
-        called with the error of each failed attempt."""
+        """Return the committed offsets, and the errors of single partitions. Unlike `fetch()`, do
+        not wait for partitions that are unknown or in an open transaction. Raises as `fetch()`,
+        after the request timeout at the latest. `on_failure` is called with the error of each
+        failed attempt."""
         wanted = list(partitions)
 
         async def attempt(node_id: int) -> Fetched:
@@ -558,7 +563,7 @@ class OffsetCommitter:
         return await self._retry("OffsetFetch", attempt, deadline, what, on_failure)
 
     def _wait_for(self, request: str, partitions: Collection[TopicPartition]) -> Wait:
-        """Return the block during which a call counts as waiting for a response."""
+        """Return the context manager of a wait for a response, which `health()` reports."""
         return self._client.waits.on(
             f"{request} of group {self.group_id!r}",
             partitions,
@@ -573,8 +578,8 @@ class OffsetCommitter:
         what: str,
         on_failure: Callable[[KafkaError], None],
     ) -> T:
-        """Return what `attempt` returns for the node id of the coordinator. Retry errors that may
-        pass. Raises KafkaTimeoutError, which begins with `what`, at `deadline`."""
+        """Return the result of `attempt(node_id)` with the coordinator's id; retry after retriable
+        errors. Raises KafkaTimeoutError at `deadline` (loop time), with `what` in its text."""
         loop, client = asyncio.get_running_loop(), self._config.client
         began = loop.time()
         failure: KafkaError | None = None
@@ -588,7 +593,7 @@ class OffsetCommitter:
             node_id: int | None = None
             try:
                 async with timeout_after_reading(deadline):
-                    # In each attempt, so that `health()` knows since when a response is missing.
+                    # For each attempt, so that `health()` knows since when a response is missing.
                     with self.contact.asked(request):
                         node_id = await self._client.coordinator(
                             CoordinationType.GROUP,
@@ -621,14 +626,15 @@ class OffsetCommitter:
         if node_id is not None:
             self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
         self._log.debug("%s", error)
-        # A coordinator that responds to heartbeats is reachable: it rejects this request alone.
+        # A coordinator that has responded meanwhile, as to heartbeats, has no outage: only this
+        # request fails.
         if (self.contact.answered_at or 0.0) <= began:
             self.contact.note(error)
 
     def _raise_timeout(self, what: str, began: float, failure: KafkaError | None) -> NoReturn:
-        # The coordinator may have moved; a single call may be too short to find out.
+        # Make the next call look the coordinator up: it may have moved.
         self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, "out of time")
-        # Failures of the coordinator lookup are known to the contact only.
+        # Only the contact has the failures of the coordinator lookup.
         recent = self.contact.error if self.contact.error_at >= began else None
         reason = recent or failure
         text = f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
@@ -637,10 +643,11 @@ class OffsetCommitter:
     # -- commit ------------------------------------------------------------------------------------
 
     async def _commit_once(self, commit: OffsetsToCommit, node_id: int) -> None:
-        # After a partial success the other offsets may all be gone.
+        # After a partial success, all remaining offsets may be those of deleted topics.
         if not commit.pending:
             return
-        # All by id, or all by name: a topic without a known id determines the version.
+        # A request names all topics by id, or all by name: one topic without a known id requires a
+        # version with names.
         by_id = commit.topic_ids.keys() >= {tp.topic for tp in commit.pending}
         last = None if by_id else _LAST_VERSION_WITH_NAMES
         make = partial(self._commit_request, commit)
@@ -674,20 +681,20 @@ class OffsetCommitter:
     def topic_ids(
         self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
     ) -> dict[str, bytes]:
-        """Return the present ids of these topics, by name; unknown ones are left out. The ids by
-        which the group assigned the topics (`given`, by default now) take precedence.
+        """Return the topic ids for a commit of `partitions`, by topic name, without topics whose id
+        is unknown. The ids of the assignment (`given`, by default the current assignment's) take
+        precedence over the last ids in metadata.
 
-        Read when a commit is called, because the names may belong to other topics when it is sent:
+        Call it when the application commits, not when the request is sent: by then a recreated
+        topic may have the name.
 
         1. A topic is deleted and recreated under its name.
-        2. The group, or an error, tells the member so before it has new metadata.
+        2. A new assignment or an error shows this to the member before new metadata does.
         3. While the member revokes the topic, it commits its position in the deleted topic.
-        By name, that would become a position in the new topic, and the records before it would be
-        skipped. By id, the coordinator rejects the commit (UNKNOWN_TOPIC_ID). Positions follow the
-        ids of the assignment, otherwise those of the metadata, so they belong to these ids.
 
-        Metadata lacks the id of a deleted topic, whose partitions stay assigned. Another topic may
-        be created under the name before the next metadata, so the last known id is used.
+        By name, the coordinator would store this position for the new topic, and its records before
+        the position would be skipped. By id, the coordinator rejects the commit (UNKNOWN_TOPIC_ID).
+        The last id of an assigned topic is kept even if metadata no longer has the topic.
         """
         if given is None:
             given = self._subscriptions.assignment.topic_ids
@@ -699,7 +706,7 @@ class OffsetCommitter:
         return ids
 
     def _follow_metadata(self, cluster: ClusterMetadata) -> None:
-        """Update the last ids of all topics in a snapshot; keep those of assigned topics that the
+        """Update the last ids of all topics in a snapshot; keep the ids of assigned topics that the
         snapshot lacks."""
         assigned = {tp.topic for tp in self._subscriptions.assignment.tps}
         names = cluster.topics(exclude_internal_topics=False) | assigned
@@ -708,9 +715,9 @@ class OffsetCommitter:
         self._former.update(cluster)
 
     def _refuse_former(self, commit: OffsetsToCommit) -> None:
-        """Move positions in former topics from `pending` to `gone`: by name (before Kafka 4.1) they
-        would become positions in the topic that has the name now. Raises a retriable error while a
-        single metadata refresh shows that topic: its broker may lag, so another broker is asked."""
+        """Move offsets of deleted topics from `pending` to `gone`: a commit by name (before Kafka
+        4.1) would store them for the recreated topics. Raises a retriable error, and requests
+        metadata from another broker, until a second metadata refresh confirms the new topic id."""
         cluster = self._client.cluster
         for tp in list(commit.pending):
             topic_id = commit.topic_ids.get(tp.topic)
@@ -738,8 +745,8 @@ class OffsetCommitter:
                     self._former.add(tp, topic_id, commit.pending[tp].offset)
 
     def _take_in(self, response: OffsetCommitResponse, commit: OffsetsToCommit) -> None:
-        """Remove stored offsets from `pending`, and move those of deleted topics to `gone`. Raises
-        the error of the remaining ones."""
+        """Remove stored offsets from `pending`, and move the errors of deleted topics to `gone`.
+        Raises the most urgent error of the remaining partitions."""
         unanswered = self._connection.unanswered
         failures: list[KafkaError] = []
         for topic in response.topics:
@@ -747,14 +754,15 @@ class OffsetCommitter:
                 tp = TopicPartition(topic.name, p.partition_index)
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
-                    # Not sent again with the others: a later offset may be stored by then.
+                    # Do not send a stored offset again in a retry: a later offset may be stored by
+                    # then.
                     if (stored := commit.pending.pop(tp, None)) is not None:
                         if unanswered:
                             unanswered.confirm(tp, stored, _now())
                         if commit.on_stored is not None:
                             commit.on_stored(tp)
                 elif error in _GONE:
-                    # A retry does not restore the topic, and must not delay the others.
+                    # Do not retry: that does not restore the topic.
                     commit.pending.pop(tp, None)
                     self._client.request_metadata(f"commit: {tp.topic} is gone")
                     text = f"{tp.topic}-{tp.partition}: offset not committed"
@@ -769,7 +777,7 @@ class OffsetCommitter:
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
-            # A fenced instance is another case: a second program runs with its instance id.
+            # FENCED_INSTANCE_ID is no rebalance: a second program runs with the same instance id.
             why = "" if error is FencedInstanceId else f"{ALREADY_REBALANCED}: "
             failed = CommitFailedError(f"{tp}: {why}{error.__name__}")
             failed.__cause__ = error(self._refused_party(error, tp))
@@ -788,17 +796,17 @@ class OffsetCommitter:
 
     @property
     def to_look_up(self) -> frozenset[TopicPartition]:
-        """Partitions whose last commit may be overwritten by an earlier, unanswered one."""
+        """Partitions whose last commit may be overwritten by an earlier, unanswered commit."""
         unanswered = self._connection.unanswered
         return unanswered.to_look_up(_now()) if unanswered else frozenset()
 
     @property
     def look_up_pause(self) -> float:
-        """Seconds until the next check of these partitions."""
+        """Seconds until the next check of the partitions in `to_look_up`."""
         return self._connection.unanswered.pause(_now())
 
     def forget_all_but(self, kept: Collection[TopicPartition]) -> None:
-        """Stop checking other partitions."""
+        """Stop checking all partitions except `kept`."""
         if self._connection.unanswered:
             self._connection.unanswered.forget_all_but(kept)
 
@@ -806,7 +814,7 @@ class OffsetCommitter:
         self, found: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets to commit again, because an earlier commit has overwritten them.
-        `found`: what the group has stored."""
+        `found`: the offsets that the group has stored."""
         again = self._connection.unanswered.overwritten(found)
         return {tp: CommittedOffset(*entry) for tp, entry in again.items()}
 
@@ -814,9 +822,9 @@ class OffsetCommitter:
 
     async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
         connection = await self._connection.select(node_id)
-        # By the ids with which the coordinator assigned the topics (KIP-848). It may still have the
-        # offsets of a deleted topic; by name they would be offsets in its successor. Other ids come
-        # from metadata and may be those of the deleted topic, so otherwise names are better.
+        # Name topics by the ids with which the coordinator assigned them (KIP-848): the coordinator
+        # may still have offsets of a deleted topic with the same name. Without such ids use names,
+        # because ids in metadata may be those of a deleted topic.
         topic_ids = self._subscriptions.assignment.topic_ids
         by_id = topic_ids.keys() >= {tp.topic for tp in wanted}
         version = connection.pick(OffsetFetchRequest, None if by_id else _LAST_VERSION_WITH_NAMES)
@@ -864,9 +872,9 @@ class OffsetCommitter:
     ) -> Fetched:
         """Return the offsets and the errors; a partition in neither has no committed offset.
 
-        The coordinator does not know a partition that the response lacks. Before responses had an
-        error of the group, partitions were also missing while the coordinator was loading: then
-        they are fetched again.
+        A partition that the response lacks is unknown to the coordinator. In versions without an
+        error of the group, partitions are also missing while the coordinator is loading: then raise
+        the retriable KafkaProtocolError.
         """
         group = response.groups[0] if response.groups else response
         if group.error_code:

@@ -79,12 +79,13 @@ EARLIEST = OffsetSpec(messages.EARLIEST)
 LATEST = OffsetSpec(messages.LATEST)
 
 
-# Since version 2 the request has the leader epoch, so that a former leader rejects it (KIP-320).
+# Since version 2 the request has the current leader epoch, so that brokers can reject an outdated
+# client or leader (KIP-320).
 _FIRST_FENCED_VERSION = 2
 
 
 class EpochEnd(NamedTuple):
-    """The end of the largest epoch that is not above the requested one; -1, -1 if unknown."""
+    """The end of the largest epoch up to the requested epoch; -1, -1 if unknown."""
 
     leader_epoch: int
     end_offset: int
@@ -113,9 +114,11 @@ class OffsetLookup:
         self._fenced_epochs = fenced_epochs
 
     async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Send a ListOffsets to one broker. `wanted`: a timestamp, or a special one, by partition.
+        """Send a ListOffsets to one broker, and return its result for each partition.
 
-        Raises as `client.send`; errors of single partitions are values of the result.
+        `wanted`: by partition, a timestamp, EARLIEST or LATEST. Raises as `client.send`, and
+        UnsupportedVersionError for a timestamp before Kafka 0.10.1; errors of single partitions are
+        values of the result.
         """
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
@@ -129,7 +132,7 @@ class OffsetLookup:
     def _note_errors(
         self, node_id: int, epochs: Mapping[TopicPartition, int], found: Offsets | EpochEnds
     ) -> None:
-        """Remember the leader epochs that a broker rejected."""
+        """Count the leader epochs that a broker rejected, see `FencedEpochs`."""
         for tp, answer in found.items():
             if isinstance(answer, type) and tp in epochs:
                 self._fenced_epochs.on_error(node_id, tp, epochs[tp], answer)
@@ -147,7 +150,7 @@ class OffsetLookup:
         self, node_id: int, wanted: Mapping[TopicPartition, EpochQuery]
     ) -> EpochEnds | None:
         """Send an OffsetForLeaderEpoch to one broker. Return the ends of leader epochs; None if the
-        broker is too old to know them.
+        broker is too old for this request.
 
         Raises as `client.send`; errors of single partitions are values of the result.
         """
@@ -193,7 +196,8 @@ class OffsetLookup:
         """Return offsets by timestamp, from any number of brokers, with retries.
 
         Raises KafkaTimeoutError at `deadline` (loop time), with the missing partitions and the
-        reasons, and errors that are not retriable, such as that of a denied topic, at once.
+        reasons. Raises errors that are not retriable, such as TopicAuthorizationFailedError, at
+        once.
         """
         found: dict[TopicPartition, FoundOffset] = {}
         pending = dict(wanted)
@@ -214,8 +218,8 @@ class OffsetLookup:
         return found
 
     async def _learn(self, topics: Iterable[str], deadline: float) -> None:
-        """Request metadata of all these topics, and wait for one response about unknown topics. A
-        topic that does not exist must not delay the others."""
+        """Request metadata of the topics without metadata, and wait for one response, with or
+        without them: a topic that does not exist must not delay the others."""
         found = [self._client.add_topic(topic) for topic in topics]
         unknown = [future for future in found if not future.done()]
         if unknown:
@@ -234,11 +238,12 @@ class OffsetLookup:
     async def _round(
         self, pending: Mapping[TopicPartition, int], deadline: float, number: int
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Send one request to each leader, concurrently. This is round `number`."""
+        """Send one request to each leader, concurrently. Return the offset or a retriable error by
+        partition. `number`: that of this round, from 1."""
         answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         for tp, timestamp in pending.items():
-            # The metadata of a topic that is not read would be dropped as unused.
+            # Mark the topic as used: metadata of unused topics is dropped.
             self._client.touch_topic(tp.topic)
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader < 0:
@@ -246,7 +251,7 @@ class OffsetLookup:
                 answers[tp] = self._without_leader(tp)
             else:
                 by_leader.setdefault(leader, {})[tp] = timestamp
-        # Each request ends at the deadline. Partitions without an offset are in the next round.
+        # Each request ends at the deadline. The next round has the partitions without an offset.
         parts = await together(
             self._ask_within(node_id, part, deadline) for node_id, part in by_leader.items()
         )
@@ -281,7 +286,7 @@ class OffsetLookup:
         for tp, answer in found.items():
             if isinstance(answer, FoundOffset):
                 answers[tp] = answer
-            # The records have no timestamps, so none can be found by time.
+            # The records have no timestamps, so no record can be found by time.
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
             elif is_transient(answer):
@@ -310,8 +315,8 @@ class OffsetLookup:
         if has_leaders(self._client.cluster):
             await asyncio.sleep(delay)
             return
-        # Not a plain sleep: when the client is closed, this wait raises. Without a leader there is
-        # no request that would.
+        # Wait for metadata instead of a plain sleep: this raises when the client is closed. Without
+        # a leader, no request raises.
         with contextlib.suppress(KafkaTimeoutError):
             why = "offsets are asked for"
             await self._client.wait_for_metadata(has_leaders, now + delay, why)

@@ -56,12 +56,12 @@ __all__ = ["NewPartitions", "OffsetResolver"]
 # -- Partitions that were created while the consumer was reading their topic. No I/O
 
 
-# A group assigns a new partition when its leader has refreshed the metadata and the group has
-# rebalanced. Later on, another member may have read it. In units of metadata_max_age_ms:
+# How long a partition is new, in units of `metadata_max_age_ms`: the group's leader has to refresh
+# the metadata, and the group has to rebalance. Later, another member may have read the partition.
 _AGES = 2
 _SHORTEST_NEW = 60.0
 
-# Deleted topics to remember of a pattern subscription, beside as many as there are topics.
+# Deleted topics to remember for a pattern subscription, beyond the number of existing topics.
 _SPARE_NAMES = 1000
 
 
@@ -73,12 +73,12 @@ class _Topic(NamedTuple):
 
 
 class NewPartitions:
-    """Distinguishes partitions that were created after the subscription from older ones.
+    """Distinguishes partitions that were created after the subscription from older partitions.
 
-    The partitions in the first metadata of a topic after the subscription are old; there are none
-    if the topic did not exist. Later partitions, and those of a recreated topic, are new: all their
-    records were written after the subscription. They stay new for some minutes, and while `keep()`
-    is called.
+    The partitions in the first metadata of a topic after the subscription are old; if the topic did
+    not exist, it has no old partitions. Partitions in later metadata, and all partitions of a
+    recreated topic, are new: all their records were written after the subscription. A partition
+    stays new for some minutes, and while `keep()` is called.
 
     Owns: the known partitions of each topic in use (with a pattern: of all topics); until when
     partitions are new.
@@ -91,16 +91,17 @@ class NewPartitions:
         self._seen: dict[str, _Topic] = {}
         self._has_seen_all = False
         self._until: dict[TopicPartition, float] = {}
-        # Topic metadata from before the subscription: "no such topic" may be outdated.
+        # Topic metadata from before the subscription, which may miss topics created since.
         self._stale: dict[str, TopicInfo] = {}
 
     def is_new(self, tp: TopicPartition) -> bool:
-        """Return whether a partition without a committed offset is read from its beginning."""
+        """Return whether `tp` was created after the subscription, in the last minutes. Such a
+        partition is read from its beginning instead of by the reset policy."""
         until = self._until.get(tp)
         return until is not None and _now() < until
 
     def keep(self, tp: TopicPartition) -> None:
-        """Keep a new partition new while its position is being looked up."""
+        """Extend the time for which a new partition is new: its position is being looked up."""
         if tp in self._until:
             self._until[tp] = max(self._until[tp], _now() + _SHORTEST_NEW)
 
@@ -170,8 +171,9 @@ def _now() -> float:
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-# After so many responses in a row from leaders with an older epoch than the position, the topic
-# counts as recreated. Fewer responses may come from a former leader that is partitioned off.
+# After this number of responses in a row from leaders with an older epoch than the position, the
+# topic counts as recreated. A few such responses may come from a previous leader that is
+# partitioned off.
 _PATIENCE_WITH_OLD_LEADERS = 10
 
 _Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
@@ -179,27 +181,27 @@ _Request = Callable[[], Coroutine[Any, Any, None]]
 
 
 class OffsetResolver:
-    """Finds the position of each partition: the committed offset, or that of the reset policy.
-    Validates positions when the leader changes.
+    """Finds the position of each partition: the committed offset, or the offset of the reset
+    policy. Validates positions when the leader changes.
 
     A newly assigned partition gets its position in these steps:
 
     1. It is assigned: UNSET. The Fetcher wakes the resolver, and does not fetch the partition.
     2. OffsetFetch returns the committed offset. While an open transaction commits offsets of the
-       partition, the coordinator returns an error, and only this partition is requested again. With
-       the offset before the transaction, its records would be read twice (KIP-447).
-    3. If there is an offset, it is the position. If its leader epoch is older than the leader's,
-       the leader first returns the end of that epoch (VALIDATING): its log may be truncated.
-    4. If there is none, the reset policy applies (RESETTING): ListOffsets to the leader. A
-       partition that was created after the subscription is read from its beginning, even by
-       "latest".
+       partition, the coordinator returns an error, and only this partition is requested again: from
+       an older offset, records of the transaction would be processed twice (KIP-447).
+    3. A committed offset becomes the position. If its leader epoch differs from the leader's, the
+       leader first returns the end of that epoch (VALIDATING): its log may be truncated.
+    4. Without a committed offset the reset policy applies (RESETTING): ListOffsets to the leader.
+       A partition that was created after the subscription is read from its beginning, even with
+       the policy "latest".
     5. The position is known: READY. The Fetcher requests records.
 
     While a request is in flight, the application may call `seek()`, or the group may revoke the
-    partition. Both raise the `epoch` of the PartitionState, and the response is dropped. So a
-    position is written only while it is unset or being validated, and only for the epoch of the
-    request. Requests to several brokers run concurrently, so that a slow broker delays only its own
-    partitions. Each partition has its own backoff.
+    partition. A seek or revocation raises the `epoch` of the PartitionState, and the response is
+    dropped: a position is only written in the phase and epoch of the request. Requests to several
+    brokers run concurrently, so that a slow broker delays only its own partitions. Each partition
+    has its own backoff.
 
     Owns: the partitions with a request in flight; its NewPartitions.
     """
@@ -237,12 +239,12 @@ class OffsetResolver:
         self._asked: set[PartitionState] = set()
 
     def wake(self) -> None:
-        """Check all partitions: one may need an offset."""
+        """Make `run()` check all partitions: one of them may need an offset."""
         self._is_woken = True
         self._signal.notify()
 
     async def run(self) -> None:
-        """Find positions until cancelled."""
+        """Look positions up when partitions need them, until cancelled."""
         while True:
             # `_dispatch` changes partitions, which calls `wake()` before this task waits.
             self._is_woken = False
@@ -252,7 +254,7 @@ class OffsetResolver:
 
     @property
     def is_looking(self) -> bool:
-        """Whether the first offset request of a partition with a leader is not complete yet."""
+        """Whether a partition with a leader still needs an offset, and no request has failed."""
         return any(
             state.needs_offset and not state.retry.failures and state.target.node_id is not None
             for state in self._subscriptions.assignment.states()
@@ -269,15 +271,15 @@ class OffsetResolver:
     def on_other_topic(self, other: OtherTopic) -> None:
         """Reset the positions in a recreated topic; restore those in a topic that was seen before.
 
-        1. A topic is recreated. All brokers but one report it, and the positions are reset.
-        2. The next metadata comes from that broker, which still has the former topic.
-        3. The next metadata comes from another broker. With the position in the former topic,
-           records of the new one would be skipped or returned twice. So each topic has a position
-           of its own.
+        1. A topic is recreated. A broker reports the new topic, and the positions are reset.
+        2. The next metadata comes from an outdated broker, which still has the deleted topic.
+        3. The next metadata has the new topic again. With the positions in the deleted topic,
+           records of the new topic would be skipped or returned twice. So each topic id has its own
+           positions.
 
-        If no record of a partition was fetched, its position may belong to the new topic: the
-        coordinator and the leaders find the topic by its name, and may be newer than the metadata.
-        The position is then looked up again.
+        If no fetch of a partition got a response, its position may belong to the new topic already:
+        the coordinator and the leaders find the topic by its name, and may be newer than the
+        metadata. The position is then looked up again.
         """
         topic, outdated = other.name, []
         for state in self._subscriptions.assignment.states():
@@ -307,7 +309,7 @@ class OffsetResolver:
         client = self._config.client
         now = asyncio.get_running_loop().time()
         if self._policy is None:
-            # The application gets the error, and has to seek. Other attempts before that would fail
+            # The application gets the error, and has to seek. Without a seek, further attempts fail
             # in the same way.
             state.retry.wait_until(now + client.retry_backoff_max)
             self._queue.report(state, failure)
@@ -325,7 +327,8 @@ class OffsetResolver:
         due = [state for state in self._waiting() if state.retry.at <= now]
         self._keep_new(due)
         unset = [state for state in due if state.phase is Phase.UNSET]
-        # One request for all: there is one coordinator, but several leaders below.
+        # One OffsetFetch for all partitions goes to the coordinator; below, one request goes to
+        # each leader.
         if unset and self._committer is not None:
             self._start(partial(self._ask_committed, unset), unset, "committed-offsets")
         else:
@@ -359,7 +362,7 @@ class OffsetResolver:
             if state.phase is not phase:
                 continue
             if assignment.is_foreign(state.tp.topic, cluster):
-                # Leaders find the topic by name, and would return an offset in the other topic.
+                # Leaders find the topic by name, and may return an offset in another topic.
                 text = f"{state.tp}: the group has assigned another topic"
                 self._postpone(state, UnknownTopicId(text))
                 self._client.doubt_metadata(text)
@@ -382,7 +385,7 @@ class OffsetResolver:
             except KafkaError as error:
                 contact.note(error)
                 raise
-        # For a paused partition there is no fetch that would note the success.
+        # Record the success here: a paused partition has no fetch that records it.
         contact.succeed()
 
     def _start(self, ask: _Request, states: list[PartitionState], name: str) -> None:
@@ -393,7 +396,7 @@ class OffsetResolver:
         self._tasks.start(self._finish(ask, states), name=name)
 
     async def _finish(self, ask: _Request, states: list[PartitionState]) -> None:
-        """Await a request; afterwards its partitions may have another one, whatever the result."""
+        """Await a request. After success or failure, its partitions may be in another request."""
         try:
             # The task starts in a later turn of the loop. If all positions are known by then, no
             # request is needed.
@@ -402,8 +405,8 @@ class OffsetResolver:
         except KafkaError as error:
             self._on_failure(states, error)
         finally:
-            # A partition that was sought or revoked meanwhile has ignored the response, and may
-            # need another request at once.
+            # A partition that was sought or reset meanwhile has ignored the response, and may need
+            # another request at once.
             self._asked.difference_update(states)
             self._queue.positions.notify()
             self.wake()
@@ -437,8 +440,8 @@ class OffsetResolver:
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
 
     def _is_missing(self, state: PartitionState, error: BrokerResponseError) -> bool:
-        """Return whether a partition has no committed offset: it has a leader, but was unknown in
-        several responses of the coordinator."""
+        """Count an error of the coordinator. Return whether the partition has no committed offset:
+        it has a leader, but several responses of the coordinator had UNKNOWN_TOPIC_OR_PARTITION."""
         is_unknown = isinstance(error, (UnknownTopicOrPartitionError, UnknownTopicId))
         if not is_unknown or state.target.node_id is None:
             return False
@@ -483,7 +486,7 @@ class OffsetResolver:
             effect = f"{count} offsets are skipped"
         else:
             effect = f"the last {-count} offsets are read again" if count else "nothing is skipped"
-        # Once as a WARNING: a reset without a successful fetch after it is logged as a stall.
+        # Log only the first reset as a WARNING: repeated resets are logged as a stall.
         self._log.log(
             logging.WARNING if state.retry.losses <= 1 and count else logging.DEBUG,
             "%s: offset %d is out of range, reset to %d: %s",
@@ -494,8 +497,8 @@ class OffsetResolver:
         )
 
     def _spec_of(self, state: PartitionState) -> OffsetSpec:
-        """Return the offset to request. Only now the metadata can have the partition, and show
-        whether it is new."""
+        """Return the offset to request: the beginning for a new partition with the policy "latest".
+        Called just before the request, when the metadata shows whether the partition is new."""
         spec = state.reset_to
         assert isinstance(spec, OffsetSpec)
         new = self._new_partitions
@@ -505,14 +508,14 @@ class OffsetResolver:
         return spec
 
     async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        """Return the log ends of partitions that are looked up by time. They are requested first:
-        a record that is written between the two requests must be found by one of them."""
+        """Return the log ends of partitions that are looked up by time. The ends are requested
+        first, so that a record written between the two requests is not skipped."""
         timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
         return await self.lookup.ask(node_id, timed) if timed else {}
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
-            # After a seek or a leader change one of these differs, and the response is dropped.
+            # After a seek or a leader change one of these values differs: drop the response.
             state: (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
             for state in states
             if state.phase is Phase.VALIDATING
@@ -548,15 +551,16 @@ class OffsetResolver:
         """Compare the new leader's log with the fetched records: it may be truncated below the
         position."""
         cursor = state.cursor
-        # The leader returns the end of our epoch, or of the last earlier one that it has:
-        # 1. After all fetched records: the log has them.
-        # 2. Unknown, and the leader's own epoch is older than ours. It may be a former leader that
-        #    is partitioned off, so other brokers are asked for the leader. Or the topic was
-        #    recreated; its id shows that, too, but not for an offset that was committed before.
-        # 3. Before fetched records, but not before the position: only buffered records are invalid.
-        # 4. Before the position: the log no longer has records that were returned.
-        # 5. Unknown, and no record is known to have our epoch, which a leader has returned with the
-        #    end of its log: old formats (before Kafka 0.11) have no epochs. Nothing to compare.
+        # The leader returns the end of the position's epoch, or of its last earlier epoch:
+        # 1. The end is after all fetched records: the log has these records.
+        # 2. The end is unknown, and the leader's own epoch is older than the position's. This may
+        #    be a previous leader that is partitioned off, so request metadata from other brokers.
+        #    Or the topic was recreated, which its id does not show for a committed offset.
+        # 3. The end is before fetched records, but not before the position: only buffered records
+        #    are invalid.
+        # 4. The end is before the position: the log no longer has records that were returned.
+        # 5. The end is unknown, and no fetched record is known to have the position's epoch, which
+        #    came with the end of the log: formats before Kafka 0.11 have no epochs to compare.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
             state.end_validation()
@@ -570,7 +574,7 @@ class OffsetResolver:
                 self._log.warning("%s was created again: its position is reset", state.tp)
                 self.begin_again(state)
                 return
-            # Not the committed offset, which would lead here again, without end.
+            # Do not look up the committed offset again: it would have the same epoch.
         elif not is_known and cursor.epochs.before(cursor.offset) < 0:
             state.end_validation()
             return
@@ -582,14 +586,15 @@ class OffsetResolver:
         if self._policy is None:
             self._report_truncation(state, end.end_offset if is_known else None)
         elif is_known:
-            # The reset policy allows this. From where the logs differ, no record is skipped.
+            # The reset policy permits a new position. From the offset where the logs differ, no
+            # record is skipped.
             state.move(end.end_offset, end.leader_epoch)
         else:
             state.lose(self._policy)
 
     def _may_be_cut_off(self, state: PartitionState) -> bool:
-        """Return whether to retry, because this may be a former leader. Request metadata from other
-        brokers."""
+        """Return whether to retry, because the broker may be a previous leader that is partitioned
+        off. Request metadata from other brokers."""
         client = self._client
         client.doubt_metadata(f"{state.tp}: the leader has an older epoch than the position")
         state.retry.note_doubt()
@@ -599,7 +604,7 @@ class OffsetResolver:
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset
         self._postpone(state)
-        # Buffered records belong to the truncated log, and would be returned before the error.
+        # Drop buffered records of the truncated log: they would be returned before the error.
         self._queue.buffer.discard(state)
         self._queue.report(state, lambda: LogTruncationError(tp, position, divergent))
 
@@ -621,7 +626,7 @@ class OffsetResolver:
         self._log.debug("Offset lookup failed: %s", error)
         # A timeout is retried: readers wait for an unavailable coordinator.
         is_reported = not error.retriable and not isinstance(error, KafkaTimeoutError)
-        # Without the traceback, which would keep the callers of the failed call in memory.
+        # Drop the traceback, which would keep the callers of the failed call in memory.
         kept = None if is_reported else renewed(error)
         for state in states:
             self._postpone(state, kept)
@@ -632,7 +637,8 @@ class OffsetResolver:
     def _postpone(
         self, state: PartitionState, error: KafkaError | type[BrokerResponseError] | None = None
     ) -> None:
-        """Delay the next request for the partition. `error`: None if the application gets it."""
+        """Delay the next request for the partition. `error`: None if the application gets the
+        error."""
         client = self._config.client
         now = asyncio.get_running_loop().time()
         state.retry.postpone(now, client.retry_backoff, client.retry_backoff_max, error)

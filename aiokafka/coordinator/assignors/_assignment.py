@@ -1,11 +1,11 @@
-"""The steps of assignors: who owns what, and an even assignment that moves few partitions.
+"""The steps of assignors: current owners, and an even assignment that moves few partitions.
 
-The load of a member is its number of partitions. In a chain of moves, A gives a partition to B, B
-gives one to C, and each subscribes to the topic that it receives. An assignment is as even as
-possible when there is no chain whose last member has at least two partitions fewer than the first
-(an optimal semi-matching; Harvey, Ladner, Lovász and Tamir 2006). So `balance()` keeps owned
-partitions, assigns the others to the members with the least load, and then moves partitions along
-shortest chains until there is none.
+The load of a member is its number of partitions. In a chain of moves, member A gives a partition to
+B, B gives a partition to C, and each member subscribes to the topic that it receives. An assignment
+is as even as possible when there is no chain whose last member has at least two partitions fewer
+than the first (an optimal semi-matching; Harvey, Ladner, Lovász and Tamir 2006). So `balance()`
+keeps owned partitions, assigns unowned partitions to the members with the least load, and then
+moves partitions along shortest chains until there is no such chain.
 
 Topics with the same subscribers are interchangeable, so the search runs over groups of topics.
 """
@@ -45,7 +45,7 @@ def in_order(members: Members) -> list[str]:
 
 
 def subscribers_by_topic(members: Members) -> dict[str, list[str]]:
-    """Return the members of each topic, both in sorted order."""
+    """Return the members that subscribe to each topic, with topics and members sorted."""
     found: dict[str, list[str]] = {}
     for member in sorted(members):
         for topic in set(members[member].subscription):
@@ -54,7 +54,7 @@ def subscribers_by_topic(members: Members) -> dict[str, list[str]]:
 
 
 def partitions_by_topic(cluster: ClusterMetadata, topics: Iterable[str]) -> dict[str, list[int]]:
-    """Return the sorted partitions of each topic; topics that do not exist are left out."""
+    """Return the sorted partition numbers of each topic, without topics that do not exist."""
     found = {}
     for topic in topics:
         numbers = cluster.partitions_for_topic(topic)
@@ -77,7 +77,7 @@ def build(
     return result
 
 
-# -- Who owns what before a rebalance, when members may report different generations
+# -- The owners before a rebalance, when members may report different generations
 
 
 GENERATION = struct.Struct(">i")
@@ -92,10 +92,10 @@ class Claim(NamedTuple):
 
 
 def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each member, each partition at most once.
+    """Return the owned partitions of each member, each partition at most once.
 
-    The claim of the newest generation counts. If two members claim a partition in the same
-    generation, it counts as unowned.
+    The claim of the newest generation takes precedence. A partition that two members claim in the
+    same newest generation has no owner.
     """
     best: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str | None] = {}
@@ -113,7 +113,7 @@ def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
 
 
 def claims_of(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> dict[str, Claim]:
-    """Return the claims of cooperative members."""
+    """Return the claim of each member, with the owned partitions and generation that it reports."""
     return {member: _claim(metadata) for member, metadata in members.items()}
 
 
@@ -130,10 +130,11 @@ def without_moving(
     claims: Mapping[str, Claim],
     owned: Mapping[str, Iterable[TopicPartition]],
 ) -> dict[str, list[TopicPartition]]:
-    """Leave out partitions that other members claim: the next rebalance can assign them.
+    """Return the shares without partitions that other members claim (KIP-429): the next rebalance
+    can assign these partitions.
 
-    Claims of older generations are included, because their members may still read the partition.
-    They give no right to it: the member with the newest claim reads it, too.
+    A claim of an older generation blocks a new assignment, too, because the member may still read
+    the partition. But only the owner in `owned` keeps a claimed partition.
     """
     taken = set().union(*(claim.partitions for claim in claims.values()))
     mine = {member: set(owned.get(member, ())) for member in shares}
@@ -201,7 +202,7 @@ class _Sharing:
     def keep(
         self, owned: Mapping[str, Iterable[TopicPartition]], there: Mapping[str, Set[int]]
     ) -> None:
-        """Leave existing partitions with their owners, if these still subscribe to the topic."""
+        """Keep existing partitions with the owners that still subscribe to the topic."""
         wanted = [set(groups) for groups in self.groups]
         for member, name in enumerate(self.names):
             for tp in sorted(owned[name]):
@@ -211,8 +212,8 @@ class _Sharing:
                     self._kept.add(tp)
 
     def deal(self, partitions: Mapping[str, Sequence[int]]) -> None:
-        """Assign every other partition to the subscriber with the least load, the topics with the
-        fewest subscribers first."""
+        """Assign every unowned partition to the subscriber with the least load, in the order of
+        topics with the fewest subscribers first."""
         free: dict[int, list[TopicPartition]] = {}
         for topic in sorted(partitions):
             rest = [TopicPartition(topic, number) for number in partitions[topic]]
@@ -242,12 +243,13 @@ class _Sharing:
             if chain:
                 self._move_along(chain)
             else:
-                # No member that could give partitions to these, directly or along a chain, has two
-                # more than the poorest: the search has seen all such members.
+                # The search has seen all members that could give partitions to the poorest members,
+                # directly or along a chain: no such member has two partitions more.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
-        """Move partitions of one group of topics until no subscriber has two more than another."""
+        """Move partitions of one group of topics until no subscriber that has such partitions has a
+        load of two more than another subscriber. Return whether any partition was moved."""
         poorest = [(self.load[taker], taker) for taker in self.takers[group]]
         richest = [(-load, taker) for load, taker in poorest if self.shares[taker].get(group)]
         heapq.heapify(poorest)

@@ -26,8 +26,8 @@ class Either:
     """A method that can also be called on the class, where it uses one shared instance.
 
     In aiokafka all methods of assignors are class methods: a program may call them on the class,
-    and an overriding class method may call them by `super()`. Such calls share their state; a
-    consumer makes its own instance if possible.
+    and an overriding class method may call them by `super()`. Such calls share the state of one
+    instance. A consumer makes its own instance if possible.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -46,7 +46,7 @@ def _of_class(owner: type[Any]) -> Any:
     """Return the shared instance of a class."""
     made = vars(owner).get("_of_class")
     if made is None:
-        # Without its constructor, whose arguments are unknown: the state has defaults.
+        # Do not call the constructor, whose arguments are unknown: the state has class defaults.
         made = owner._of_class = object.__new__(owner)
     return made
 
@@ -54,7 +54,7 @@ def _of_class(owner: type[Any]) -> Any:
 if TYPE_CHECKING:
 
     def either(function: F) -> F:
-        """Make a method callable on the class, too."""
+        """Return the method; at run time, an `Either` that is callable on the class, too."""
         return function
 
 else:
@@ -76,8 +76,8 @@ class AbstractPartitionAssignor(abc.ABC):
 
     supports_cooperative: ClassVar[bool] = False
     """Whether members keep their partitions during a rebalance (KIP-429). Then the first assignment
-    leaves out each partition that moves. Its owner revokes it, and a second rebalance assigns it,
-    so the same members and partitions must lead to the same result of `assign()`."""
+    omits each partition that another member owns. The owner revokes the partition, and a second
+    rebalance assigns it. So `assign()` must return the same result for the same members."""
 
     @property
     @abc.abstractmethod
@@ -92,7 +92,7 @@ class AbstractPartitionAssignor(abc.ABC):
 
     @abc.abstractmethod
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """Return the metadata of this member for the leader, in each join."""
+        """Return the metadata of this member for the leader. Called before each join."""
 
     @abc.abstractmethod
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
@@ -100,5 +100,5 @@ class AbstractPartitionAssignor(abc.ABC):
 
     @either
     def on_generation_assignment(self, generation: int) -> None:
-        """Called before `on_assignment` with the generation of the group."""
+        """Called before `on_assignment` with the group's generation, -1 after a lost assignment."""
         return

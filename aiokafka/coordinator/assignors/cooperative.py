@@ -31,12 +31,13 @@ __all__ = ["CooperativeStickyAssignor"]
 class CooperativeStickyAssignor(AbstractPartitionAssignor):
     """Assigns as `StickyPartitionAssignor` does, without revoking partitions that a member keeps.
 
-    The first rebalance assigns a moving partition to no member, so that its owner revokes it. A
-    second rebalance follows at once, and assigns it to its new owner. All members of a group have
-    to support this assignor. The bytes are those of Java's CooperativeStickyAssignor.
+    The first rebalance assigns a partition with a new owner to no member, so that its previous
+    owner revokes the partition. A second rebalance follows at once, and assigns the partition to
+    the new owner. All members of a group have to support this assignor. The encoding is that of
+    Java's CooperativeStickyAssignor.
 
-    Owns: the generation of this member's last assignment, for the user data. The owned partitions
-    are added for every cooperative assignor, see `GroupAssignors`.
+    Owns: the generation of this member's last assignment, for the user data. `GroupAssignors` adds
+    the owned partitions to the metadata.
     """
 
     name = "cooperative-sticky"

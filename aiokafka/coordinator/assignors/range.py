@@ -29,8 +29,8 @@ __all__ = ["RangePartitionAssignor"]
 
 
 class RangePartitionAssignor(AbstractPartitionAssignor):
-    """Assigns to each subscriber of a topic a range of its partitions; the first members get one
-    more.
+    """Assigns to each subscriber of a topic a range of the topic's partitions. If the partitions
+    cannot be divided evenly, the first members get one more.
 
     If topics have the same subscribers and the same number of partitions, equal partition numbers
     go to the same member, so such topics can be joined. With many small topics the first members

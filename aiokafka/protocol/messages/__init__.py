@@ -83,7 +83,7 @@ APIS: Final = {
     91: ("share_offsets", "AlterShareGroupOffsets"),
     92: ("share_offsets", "DeleteShareGroupOffsets"),
 }
-"""API key to the module of its messages and their common name."""
+"""For each API key, the module of its messages and their common name."""
 
 _DATA = {
     "ConsumerProtocolSubscription": "consumer_protocol",

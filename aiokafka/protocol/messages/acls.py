@@ -1,4 +1,4 @@
-"""Access control lists."""
+"""Messages for access control lists (ACLs)."""
 
 from aiokafka.protocol.schema import I8, I16, I32, NStr, Request, Response, Str, Struct, field
 
@@ -25,7 +25,7 @@ class DescribeAclsResponse(Response):
 
 
 class DescribeAclsRequest(Request[DescribeAclsResponse], api_key=29, versions="0-3", flexible="2+"):
-    """List the entries that match a filter."""
+    """List the ACL entries that match a filter."""
 
     resource_type_filter: I8
     resource_name_filter: NStr
@@ -57,7 +57,7 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request[CreateAclsResponse], api_key=30, versions="0-3", flexible="2+"):
-    """Add entries."""
+    """Add ACL entries."""
 
     creations: list[AclCreation]
 
@@ -96,6 +96,6 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request[DeleteAclsResponse], api_key=31, versions="0-3", flexible="2+"):
-    """Delete the entries that match filters."""
+    """Delete the ACL entries that match filters."""
 
     filters: list[DeleteAclsFilter]

@@ -33,7 +33,8 @@ class ApiVersionsResponse(Response):
 
 
 class ApiVersionsRequest(Request[ApiVersionsResponse], api_key=18, versions="0-4", flexible="3+"):
-    """Ask for the versions the broker supports, and introduce the client (KIP-511)."""
+    """Request the versions that the broker supports, and send the client's name and version
+    (KIP-511)."""
 
     client_software_name: Str = field("3+", default="", ignorable=True)
     client_software_version: Str = field("3+", default="", ignorable=True)

@@ -1,4 +1,4 @@
-"""The cluster as a whole."""
+"""Messages for the cluster as a whole: brokers and features."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -36,7 +36,7 @@ class DescribeClusterResponse(Response):
 class DescribeClusterRequest(
     Request[DescribeClusterResponse], api_key=60, versions="0-2", flexible="0+"
 ):
-    """Ask for the cluster id and its brokers (KIP-700)."""
+    """Describe the cluster: its id, controller and brokers (KIP-700)."""
 
     include_cluster_authorized_operations: Bool
     endpoint_type: I8 = field("1+", default=1)  # 1 brokers, 2 controllers (KIP-919)
@@ -52,7 +52,7 @@ class UnregisterBrokerResponse(Response):
 class UnregisterBrokerRequest(
     Request[UnregisterBrokerResponse], api_key=64, versions="0", flexible="0+"
 ):
-    """Remove a stopped broker for good."""
+    """Remove the registration of a stopped broker from the cluster (KIP-631)."""
 
     broker_id: I32
 

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and other resources."""
+"""Messages for the configuration of topics, brokers and other resources."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -54,7 +54,7 @@ class DescribeConfigsResource(Struct):
 class DescribeConfigsRequest(
     Request[DescribeConfigsResponse], api_key=32, versions="0-4", flexible="4+"
 ):
-    """Read settings."""
+    """Describe the configuration of resources (KIP-133)."""
 
     resources: list[DescribeConfigsResource]
     include_synonyms: Bool = field("1+", default=False)
@@ -85,7 +85,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request[AlterConfigsResponse], api_key=33, versions="0-2", flexible="2+"):
-    """Replace all settings of resources; settings that are not given return to their defaults."""
+    """Replace the configuration of resources; settings that are not given get their defaults."""
 
     resources: list[AlterConfigsResource]
     validate_only: Bool
@@ -105,6 +105,6 @@ class ListConfigResourcesResponse(Response):
 class ListConfigResourcesRequest(
     Request[ListConfigResourcesResponse], api_key=74, versions="0-1", flexible="0+"
 ):
-    """List resources that have settings; in version 0 client metrics only (KIP-1142)."""
+    """List resources that have a configuration; in version 0 client metrics only (KIP-1142)."""
 
     resource_types: list[I8] = field("1+", default=[])

@@ -25,11 +25,11 @@ class ConsumerGroupHeartbeatResponse(Response):
 class ConsumerGroupHeartbeatRequest(
     Request[ConsumerGroupHeartbeatResponse], api_key=68, versions="0-1", flexible="0+"
 ):
-    """Join, stay in, and leave a group; fields are sent when they have changed."""
+    """Join, stay in, or leave a group; most fields are sent only after a change."""
 
     group_id: Str
     member_id: Str  # chosen by the client (KIP-1082)
-    member_epoch: I32  # 0 joins, -1 leaves, -2 leaves for a while
+    member_epoch: I32  # 0: join, -1: leave, -2: a static member leaves temporarily
     instance_id: NStr = None
     rack_id: NStr = None
     rebalance_timeout_ms: I32 = -1

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48)."""
+"""Messages for delegation tokens (KIP-48)."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -36,7 +36,7 @@ class CreatableRenewers(Struct):
 class CreateDelegationTokenRequest(
     Request[CreateDelegationTokenResponse], api_key=38, versions="0-3", flexible="2+"
 ):
-    """Create a token."""
+    """Create a delegation token."""
 
     owner_principal_type: NStr = field("3+", default="")  # KIP-373
     owner_principal_name: NStr = field("3+", default="")
@@ -53,7 +53,7 @@ class RenewDelegationTokenResponse(Response):
 class RenewDelegationTokenRequest(
     Request[RenewDelegationTokenResponse], api_key=39, versions="0-2", flexible="2+"
 ):
-    """Prolong a token."""
+    """Extend the lifetime of a delegation token."""
 
     hmac: Bytes = field(secret=True)
     renew_period_ms: I64
@@ -68,7 +68,7 @@ class ExpireDelegationTokenResponse(Response):
 class ExpireDelegationTokenRequest(
     Request[ExpireDelegationTokenResponse], api_key=40, versions="0-2", flexible="2+"
 ):
-    """Shorten the life of a token, or end it."""
+    """Change the expiry of a delegation token, or expire the token now."""
 
     hmac: Bytes = field(secret=True)
     expiry_time_period_ms: I64
@@ -106,6 +106,6 @@ class DescribeDelegationTokenOwner(Struct):
 class DescribeDelegationTokenRequest(
     Request[DescribeDelegationTokenResponse], api_key=41, versions="0-3", flexible="2+"
 ):
-    """List tokens."""
+    """Describe the delegation tokens of owners."""
 
     owners: list[DescribeDelegationTokenOwner] | None

@@ -1,4 +1,4 @@
-"""Reading record batches."""
+"""Messages for fetching record batches."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -17,7 +17,7 @@ from aiokafka.protocol.schema import (
 )
 
 LAST_VERSION_WITH_NAMES = 12
-"""The last version that names topics instead of giving their ids (KIP-516)."""
+"""The last version with topic names; later versions have topic ids (KIP-516)."""
 
 
 class EpochEndOffset(Struct):
@@ -104,7 +104,8 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request[FetchResponse], api_key=1, versions="0-18", flexible="12+"):
-    """Read from partitions, waiting for records; a fetch session sends only changes (KIP-227)."""
+    """Fetch record batches of partitions. In a fetch session, requests contain only changed
+    partitions (KIP-227)."""
 
     cluster_id: NStr = field("12+", default=None, tag=0, ignorable=True)
     replica_id: I32 = field("0-14", default=-1)  # -1: not a replica
@@ -112,7 +113,7 @@ class FetchRequest(Request[FetchResponse], api_key=1, versions="0-18", flexible=
     max_wait_ms: I32
     min_bytes: I32
     max_bytes: I32 = field("3+", default=0x7FFFFFFF, ignorable=True)  # KIP-74
-    isolation_level: I8 = field("4+", default=0, ignorable=True)  # 1: committed only
+    isolation_level: I8 = field("4+", default=0, ignorable=True)  # 1: read_committed
     session_id: I32 = field("7+", default=0, ignorable=True)  # KIP-227
     session_epoch: I32 = field("7+", default=-1, ignorable=True)
     topics: list[FetchTopic]

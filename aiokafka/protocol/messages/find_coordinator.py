@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id."""
+"""Messages for finding the coordinator of a group or a transactional id."""
 
 from aiokafka.protocol.schema import I8, I16, I32, NStr, Request, Response, Str, Struct, field
 
@@ -25,7 +25,7 @@ class FindCoordinatorResponse(Response):
 class FindCoordinatorRequest(
     Request[FindCoordinatorResponse], api_key=10, versions="0-6", flexible="3+"
 ):
-    """Find coordinators: of one key, from version 4 on of several (KIP-699)."""
+    """Find the coordinator of one key, or from version 4 on of several keys (KIP-699)."""
 
     key: Str = field("0-3", default="")
     key_type: I8 = field("1+", default=0)  # 0 group, 1 transaction, 2 share group

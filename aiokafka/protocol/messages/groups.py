@@ -1,4 +1,4 @@
-"""Listing, describing and deleting groups."""
+"""Messages for listing, describing and deleting groups."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -79,6 +79,6 @@ class DeleteGroupsResponse(Response):
 
 
 class DeleteGroupsRequest(Request[DeleteGroupsResponse], api_key=42, versions="0-2", flexible="2+"):
-    """Delete empty groups."""
+    """Delete groups without members."""
 
     groups_names: list[Str]

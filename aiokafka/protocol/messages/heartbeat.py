@@ -1,4 +1,4 @@
-"""Staying in a group, classic protocol."""
+"""Heartbeats of the classic group protocol."""
 
 from aiokafka.protocol.schema import I16, I32, NStr, Request, Response, Str, field
 
@@ -9,7 +9,7 @@ class HeartbeatResponse(Response):
 
 
 class HeartbeatRequest(Request[HeartbeatResponse], api_key=12, versions="0-4", flexible="4+"):
-    """Tell the coordinator that the member lives; learn of a rebalance."""
+    """Keep the member's session alive; the response reports a rebalance by an error code."""
 
     group_id: Str
     generation_id: I32

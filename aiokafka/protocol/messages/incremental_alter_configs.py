@@ -1,4 +1,4 @@
-"""Changing single settings of topics, brokers and other resources."""
+"""Messages for changing single settings of topics, brokers and other resources."""
 
 from aiokafka.protocol.schema import I8, I16, I32, Bool, NStr, Request, Response, Str, Struct
 

@@ -15,7 +15,8 @@ class InitProducerIdResponse(Response):
 class InitProducerIdRequest(
     Request[InitProducerIdResponse], api_key=22, versions="0-6", flexible="2+"
 ):
-    """Get a producer id; with a transactional id, fence its former owner."""
+    """Get a producer id and epoch; with a transactional id, fence the previous producer of that
+    id."""
 
     transactional_id: NStr
     transaction_timeout_ms: I32

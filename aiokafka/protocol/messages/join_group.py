@@ -1,4 +1,4 @@
-"""Joining a group, first round of the classic protocol."""
+"""Joining a group: the first step of a rebalance in the classic protocol."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -38,7 +38,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Request[JoinGroupResponse], api_key=11, versions="0-9", flexible="6+"):
-    """Enter a group and wait until all its members have."""
+    """Join a group; the broker responds when all members have joined."""
 
     group_id: Str
     session_timeout_ms: I32

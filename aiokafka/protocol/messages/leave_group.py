@@ -1,4 +1,4 @@
-"""Leaving a group, classic protocol."""
+"""Leaving a group of the classic protocol."""
 
 from aiokafka.protocol.schema import I16, I32, NStr, Request, Response, Str, Struct, field
 
@@ -22,7 +22,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request[LeaveGroupResponse], api_key=13, versions="0-5", flexible="4+"):
-    """Leave a group: one member, from version 3 on several (KIP-345)."""
+    """Remove one member from a group, or from version 3 on several members (KIP-345)."""
 
     group_id: Str
     member_id: Str = field("0-2", default="")

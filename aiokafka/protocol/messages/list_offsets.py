@@ -1,4 +1,4 @@
-"""Offsets by timestamp."""
+"""Messages for the offsets of timestamps, and for the first and last offset."""
 
 from aiokafka.protocol.schema import I8, I16, I32, I64, Request, Response, Str, Struct, field
 
@@ -40,14 +40,14 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request[ListOffsetsResponse], api_key=2, versions="0-11", flexible="6+"):
-    """Look up the offset of a timestamp, or of a special place:
+    """Look up the offset of a timestamp. Negative timestamps are special:
 
-    -1 latest, -2 earliest, -3 newest timestamp (version 7, KIP-734), -4 earliest on the broker's
-    own disk (8, KIP-405), -5 latest in tiered storage (9, KIP-1005), -6 earliest that tiered
-    storage still lacks (11, KIP-1023).
+    -1: latest, -2: earliest, -3: maximum timestamp (version 7, KIP-734), -4: earliest on the
+    broker's own disk (8, KIP-405), -5: latest in tiered storage (9, KIP-1005), -6: earliest offset
+    not yet in tiered storage (11, KIP-1023).
     """
 
     replica_id: I32  # -1: not a replica
-    isolation_level: I8 = field("2+", default=0)  # 1: committed only
+    isolation_level: I8 = field("2+", default=0)  # 1: read_committed
     topics: list[ListOffsetsTopic]
     timeout_ms: I32 = field("10+", default=0, ignorable=True)  # KIP-1075

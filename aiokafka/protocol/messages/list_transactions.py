@@ -19,7 +19,7 @@ class ListTransactionsResponse(Response):
 class ListTransactionsRequest(
     Request[ListTransactionsResponse], api_key=66, versions="0-2", flexible="0+"
 ):
-    """List the transactions of a coordinator."""
+    """List the transactions of a transaction coordinator."""
 
     state_filters: list[Str]
     producer_id_filters: list[I64]

@@ -1,4 +1,4 @@
-"""Log directories of brokers."""
+"""Messages for the log directories of brokers."""
 
 from aiokafka.protocol.schema import I16, I32, I64, Bool, Request, Response, Str, Struct, field
 

@@ -1,4 +1,4 @@
-"""Brokers, topics, partitions and their leaders."""
+"""Messages for metadata: brokers, topics, partitions and leaders."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -57,9 +57,10 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request[MetadataResponse], api_key=3, versions="0-13", flexible="9+"):
-    """Get brokers, topics and leaders.
+    """Request the brokers, and the partitions and leaders of topics.
 
-    `topics` None means all topics, an empty list none. In version 0 an empty list means all.
+    None for `topics` requests all topics, an empty list no topics. In version 0 an empty list
+    requests all topics.
     """
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")

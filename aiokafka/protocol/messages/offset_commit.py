@@ -1,4 +1,4 @@
-"""Storing positions of a group."""
+"""Messages for committing offsets of a group."""
 
 from typing import ClassVar
 
@@ -48,9 +48,9 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request[OffsetCommitResponse], api_key=8, versions="0-10", flexible="8+"):
-    """Store positions of a group with its coordinator."""
+    """Commit offsets of a group. The coordinator of the group stores them."""
 
-    DEFAULT_GENERATION_ID: ClassVar[int] = -1  # of a consumer that is not a member
+    DEFAULT_GENERATION_ID: ClassVar[int] = -1  # for a consumer that is not a member
 
     group_id: Str
     generation_id_or_member_epoch: I32 = field("1+", default=-1, ignorable=True)  # -1: not a member

@@ -1,4 +1,4 @@
-"""Deleting committed positions."""
+"""Messages for deleting committed offsets."""
 
 from aiokafka.protocol.schema import I16, I32, Request, Response, Str, Struct
 
@@ -29,7 +29,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request[OffsetDeleteResponse], api_key=47, versions="0"):
-    """Delete committed positions of topics that the group does not consume."""
+    """Delete committed offsets of topics to which the group is not subscribed (KIP-496)."""
 
     group_id: Str
     topics: list[OffsetDeleteRequestTopic]

@@ -1,4 +1,4 @@
-"""Reading committed positions."""
+"""Messages for fetching committed offsets."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -75,7 +75,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request[OffsetFetchResponse], api_key=9, versions="0-10", flexible="6+"):
-    """Read committed positions: of one group, from version 8 on of several (KIP-709)."""
+    """Fetch the committed offsets of one group, or from version 8 on of several (KIP-709)."""
 
     group_id: Str = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7", default=[])

@@ -1,4 +1,4 @@
-"""Where an epoch of a leader ended (KIP-320)."""
+"""Messages for the end offsets of leader epochs (KIP-320)."""
 
 from aiokafka.protocol.schema import I16, I32, I64, Request, Response, Str, Struct, field
 
@@ -34,7 +34,7 @@ class OffsetForLeaderTopic(Struct):
 class OffsetForLeaderEpochRequest(
     Request[OffsetForLeaderEpochResponse], api_key=23, versions="0-4", flexible="4+"
 ):
-    """Ask for the end offset of leader epochs, to detect a truncated log."""
+    """Request the end offsets of leader epochs, to detect a truncated log."""
 
     replica_id: I32 = field("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic]

@@ -1,4 +1,4 @@
-"""Appending record batches."""
+"""Messages for appending record batches."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -71,9 +71,9 @@ class TopicProduceData(Struct):
 class ProduceRequest(Request[ProduceResponse], api_key=0, versions="0-13", flexible="9+"):
     """Append record batches to partitions; with acks=0 there is no response.
 
-    From version 12 on a transactional request also adds the partitions to the transaction, in place
-    of AddPartitionsToTxn. Such versions must be used only if transaction.version is at least 2
-    (KIP-890).
+    From version 12 on a transactional request also adds the partitions to the transaction, which
+    replaces AddPartitionsToTxn. A transactional producer must use these versions only if
+    transaction.version is at least 2 (KIP-890).
     """
 
     transactional_id: NStr = field("3+", default=None)  # KIP-98

@@ -1,4 +1,4 @@
-"""The Raft quorum of the controllers."""
+"""Messages for the Raft quorum of the controllers."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -71,7 +71,7 @@ class QuorumTopic(Struct):
 class DescribeQuorumRequest(
     Request[DescribeQuorumResponse], api_key=55, versions="0-2", flexible="0+"
 ):
-    """Ask for the state of the quorum (KIP-595)."""
+    """Describe the state of the quorum (KIP-595)."""
 
     topics: list[QuorumTopic]
 
@@ -83,7 +83,7 @@ class AddRaftVoterResponse(Response):
 
 
 class AddRaftVoterRequest(Request[AddRaftVoterResponse], api_key=80, versions="0-1", flexible="0+"):
-    """Add a voter (KIP-853)."""
+    """Add a voter to the quorum (KIP-853)."""
 
     cluster_id: NStr
     timeout_ms: I32
@@ -102,7 +102,7 @@ class RemoveRaftVoterResponse(Response):
 class RemoveRaftVoterRequest(
     Request[RemoveRaftVoterResponse], api_key=81, versions="0", flexible="0+"
 ):
-    """Remove a voter (KIP-853)."""
+    """Remove a voter from the quorum (KIP-853)."""
 
     cluster_id: NStr
     voter_id: I32

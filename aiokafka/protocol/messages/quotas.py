@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546)."""
+"""Messages for client quotas (KIP-546)."""
 
 from aiokafka.protocol.schema import F64, I8, I16, I32, Bool, NStr, Request, Response, Str, Struct
 
@@ -34,7 +34,7 @@ class ComponentData(Struct):
 class DescribeClientQuotasRequest(
     Request[DescribeClientQuotasResponse], api_key=48, versions="0-1", flexible="1+"
 ):
-    """Read quotas that match a filter."""
+    """Describe the client quotas that match a filter."""
 
     components: list[ComponentData]
     strict: Bool
@@ -65,7 +65,7 @@ class AlterEntryData(Struct):
 class AlterClientQuotasRequest(
     Request[AlterClientQuotasResponse], api_key=49, versions="0-1", flexible="1+"
 ):
-    """Set and remove quotas."""
+    """Set and remove client quotas."""
 
     entries: list[AlterEntryData]
     validate_only: Bool

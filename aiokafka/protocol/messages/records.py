@@ -1,4 +1,4 @@
-"""Deleting records."""
+"""Messages for deleting records."""
 
 from aiokafka.protocol.schema import I16, I32, I64, Request, Response, Str, Struct
 
@@ -32,7 +32,7 @@ class DeleteRecordsTopic(Struct):
 class DeleteRecordsRequest(
     Request[DeleteRecordsResponse], api_key=21, versions="0-2", flexible="2+"
 ):
-    """Move the start of partitions forward."""
+    """Delete the records of partitions before an offset (KIP-107)."""
 
     topics: list[DeleteRecordsTopic]
     timeout_ms: I32

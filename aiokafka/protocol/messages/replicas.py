@@ -1,4 +1,4 @@
-"""Moving replicas and leadership."""
+"""Messages for partition reassignments and leader elections."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -35,7 +35,7 @@ class AlterPartitionReassignmentsResponse(Response):
 
 class ReassignablePartition(Struct):
     partition_index: I32
-    replicas: list[I32] | None = None  # None cancels
+    replicas: list[I32] | None = None  # None cancels a reassignment
 
 
 class ReassignableTopic(Struct):
@@ -46,7 +46,7 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     Request[AlterPartitionReassignmentsResponse], api_key=45, versions="0-1", flexible="0+"
 ):
-    """Start or cancel moves of replicas (KIP-455)."""
+    """Start or cancel reassignments of partitions to brokers (KIP-455)."""
 
     timeout_ms: I32 = 60000
     allow_replication_factor_change: Bool = field("1+", default=True)  # KIP-860
@@ -80,7 +80,7 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     Request[ListPartitionReassignmentsResponse], api_key=46, versions="0", flexible="0+"
 ):
-    """List moves under way (KIP-455)."""
+    """List the reassignments in progress (KIP-455)."""
 
     timeout_ms: I32 = 60000
     topics: list[ListPartitionReassignmentsTopics] | None = None
@@ -109,7 +109,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse], api_key=43, versions="0-2", flexible="2+"):
-    """Elect preferred, or unclean, leaders (KIP-460)."""
+    """Elect the preferred leaders of partitions, or allow unclean elections (KIP-460)."""
 
     election_type: I8 = field("1+", default=0)  # 0 preferred, 1 unclean
     topic_partitions: list[TopicPartitions] | None  # None: all

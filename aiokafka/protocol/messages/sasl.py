@@ -1,4 +1,4 @@
-"""Authentication."""
+"""Messages for SASL authentication."""
 
 from aiokafka.protocol.schema import I16, I64, Bytes, NStr, Request, Response, Str, field
 
@@ -9,7 +9,8 @@ class SaslHandshakeResponse(Response):
 
 
 class SaslHandshakeRequest(Request[SaslHandshakeResponse], api_key=17, versions="0-1"):
-    """Choose the SASL mechanism; after version 0, tokens are sent without Kafka headers."""
+    """Choose the SASL mechanism. After a request of version 0, SASL tokens are sent without Kafka
+    headers."""
 
     mechanism: Str
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials (KIP-554)."""
+"""Messages for SCRAM credentials (KIP-554)."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -40,7 +40,7 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(
     Request[DescribeUserScramCredentialsResponse], api_key=50, versions="0", flexible="0+"
 ):
-    """Ask which users have credentials."""
+    """Describe the SCRAM credentials of users: mechanisms and iterations (KIP-554)."""
 
     users: list[UserName] | None
 
@@ -72,7 +72,7 @@ class ScramCredentialUpsertion(Struct):
 class AlterUserScramCredentialsRequest(
     Request[AlterUserScramCredentialsResponse], api_key=51, versions="0", flexible="0+"
 ):
-    """Set and delete credentials."""
+    """Add, replace or delete the SCRAM credentials of users (KIP-554)."""
 
     deletions: list[ScramCredentialDeletion]
     upsertions: list[ScramCredentialUpsertion]

@@ -68,7 +68,7 @@ class AcknowledgeTopic(Struct):
 class ShareAcknowledgeRequest(
     Request[ShareAcknowledgeResponse], api_key=79, versions="1-2", flexible="0+"
 ):
-    """Acknowledge acquired records."""
+    """Acknowledge records that the member has acquired with ShareFetch."""
 
     group_id: NStr = None
     member_id: NStr

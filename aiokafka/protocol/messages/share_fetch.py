@@ -1,4 +1,4 @@
-"""Reading records as a member of a share group (KIP-932)."""
+"""Messages for fetching records as a member of a share group (KIP-932)."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -82,7 +82,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request[ShareFetchResponse], api_key=78, versions="1-2", flexible="0+"):
-    """Acquire records, and acknowledge earlier ones in the same request."""
+    """Acquire records, and acknowledge records that were acquired before."""
 
     group_id: NStr = None
     member_id: NStr

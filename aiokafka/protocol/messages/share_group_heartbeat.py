@@ -25,7 +25,7 @@ class ShareGroupHeartbeatResponse(Response):
 class ShareGroupHeartbeatRequest(
     Request[ShareGroupHeartbeatResponse], api_key=76, versions="1", flexible="0+"
 ):
-    """Join, stay in, and leave a share group."""
+    """Join, stay in, or leave a share group."""
 
     group_id: Str
     member_id: Str

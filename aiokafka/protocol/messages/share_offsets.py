@@ -1,4 +1,4 @@
-"""Positions of share groups (KIP-932)."""
+"""Messages for the start offsets of share groups (KIP-932)."""
 
 from aiokafka.protocol.schema import (
     I16,
@@ -54,7 +54,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 class DescribeShareGroupOffsetsRequest(
     Request[DescribeShareGroupOffsetsResponse], api_key=90, versions="0-1", flexible="0+"
 ):
-    """Read the start offsets of share groups."""
+    """Describe the start offsets of share groups."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup]
 
@@ -118,7 +118,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 class DeleteShareGroupOffsetsRequest(
     Request[DeleteShareGroupOffsetsResponse], api_key=92, versions="0", flexible="0+"
 ):
-    """Delete the positions of an empty share group."""
+    """Delete the start offsets of topics of an empty share group."""
 
     group_id: Str
     topics: list[DeleteShareGroupOffsetsRequestTopic]

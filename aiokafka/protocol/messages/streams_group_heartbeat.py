@@ -1,4 +1,4 @@
-"""Groups of Kafka Streams instances (KIP-1071)."""
+"""Membership in groups of Kafka Streams instances (KIP-1071)."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -100,7 +100,7 @@ class TaskOffset(Struct):
 class StreamsGroupHeartbeatRequest(
     Request[StreamsGroupHeartbeatResponse], api_key=88, versions="0", flexible="0+"
 ):
-    """Join, stay in, and leave a streams group."""
+    """Join, stay in, or leave a streams group."""
 
     group_id: Str
     member_id: Str

@@ -1,4 +1,4 @@
-"""Distributing the assignment, the second round of the classic protocol."""
+"""Distributing the assignment: the second step of a rebalance in the classic protocol."""
 
 from aiokafka.protocol.schema import I16, I32, Bytes, NStr, Request, Response, Str, Struct, field
 
@@ -17,7 +17,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request[SyncGroupResponse], api_key=14, versions="0-5", flexible="4+"):
-    """Fetch the assignment; the leader brings the assignments of all."""
+    """Request the member's assignment; the group leader sends the assignments of all members."""
 
     group_id: Str
     generation_id: I32

@@ -1,4 +1,4 @@
-"""Subscriptions to client metrics, and pushes of metrics (KIP-714)."""
+"""Messages for metrics subscriptions and pushed client metrics (KIP-714)."""
 
 from aiokafka.protocol.schema import I8, I16, I32, Bool, Bytes, Request, Response, Str, Uuid
 
@@ -18,7 +18,7 @@ class GetTelemetrySubscriptionsResponse(Response):
 class GetTelemetrySubscriptionsRequest(
     Request[GetTelemetrySubscriptionsResponse], api_key=71, versions="0", flexible="0+"
 ):
-    """Ask which metrics the brokers want."""
+    """Request the metrics subscription of this client (KIP-714)."""
 
     client_instance_id: Uuid
 
@@ -29,7 +29,7 @@ class PushTelemetryResponse(Response):
 
 
 class PushTelemetryRequest(Request[PushTelemetryResponse], api_key=72, versions="0", flexible="0+"):
-    """Send metrics."""
+    """Push the client's metrics to a broker (KIP-714)."""
 
     client_instance_id: Uuid
     subscription_id: I32

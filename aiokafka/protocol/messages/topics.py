@@ -1,4 +1,4 @@
-"""Making, deleting and describing topics."""
+"""Messages for creating, deleting and describing topics."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -59,7 +59,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request[CreateTopicsResponse], api_key=19, versions="0-7", flexible="5+"):
-    """Create topics, or check whether they could be."""
+    """Create topics; with `validate_only`, check the request without creating topics."""
 
     topics: list[CreatableTopic]
     timeout_ms: I32 = 60000
@@ -115,7 +115,7 @@ class CreatePartitionsTopic(Struct):
 class CreatePartitionsRequest(
     Request[CreatePartitionsResponse], api_key=37, versions="0-3", flexible="2+"
 ):
-    """Give topics more partitions."""
+    """Add partitions to topics (KIP-195)."""
 
     topics: list[CreatePartitionsTopic]
     timeout_ms: I32

@@ -1,4 +1,4 @@
-"""Descriptions of transactions, and the abort of a hanging one (KIP-664)."""
+"""Messages for describing transactions, and for aborting a hanging transaction (KIP-664)."""
 
 from aiokafka.protocol.schema import (
     I8,
@@ -51,7 +51,8 @@ class WritableTxnMarker(Struct):
 class WriteTxnMarkersRequest(
     Request[WriteTxnMarkersResponse], api_key=27, versions="0-2", flexible="1+"
 ):
-    """Write commit or abort markers: for brokers, and to end a transaction that hangs."""
+    """Write commit or abort markers: sent by brokers, and by admin clients to abort a hanging
+    transaction."""
 
     markers: list[WritableTxnMarker]
 
@@ -90,7 +91,7 @@ class TopicRequest(Struct):
 class DescribeProducersRequest(
     Request[DescribeProducersResponse], api_key=61, versions="0", flexible="0+"
 ):
-    """List the producers active on partitions."""
+    """Describe the active producers of partitions."""
 
     topics: list[TopicRequest]
 
@@ -119,6 +120,6 @@ class DescribeTransactionsResponse(Response):
 class DescribeTransactionsRequest(
     Request[DescribeTransactionsResponse], api_key=65, versions="0", flexible="0+"
 ):
-    """Describe the transactions of transactional ids."""
+    """Describe the transaction of each transactional id."""
 
     transactional_ids: list[Str]

@@ -52,7 +52,7 @@ class AddPartitionsToTxnTransaction(Struct):
 class AddPartitionsToTxnRequest(
     Request[AddPartitionsToTxnResponse], api_key=24, versions="0-5", flexible="3+"
 ):
-    """Enter partitions into the transaction; from version 4 on brokers do it for clients."""
+    """Add partitions to the transaction; only brokers send version 4 and later."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+", default=[])
     v3_and_below_transactional_id: Str = field("0-3", default="")
@@ -69,7 +69,7 @@ class AddOffsetsToTxnResponse(Response):
 class AddOffsetsToTxnRequest(
     Request[AddOffsetsToTxnResponse], api_key=25, versions="0-4", flexible="3+"
 ):
-    """Enter the offsets of a group into the transaction."""
+    """Add a group to the transaction, before TxnOffsetCommit commits offsets of the group."""
 
     transactional_id: Str
     producer_id: I64
@@ -87,7 +87,8 @@ class EndTxnResponse(Response):
 class EndTxnRequest(Request[EndTxnResponse], api_key=26, versions="0-5", flexible="3+"):
     """Commit or abort the transaction.
 
-    The response to version 5 has the next epoch; it requires transaction.version 2 (KIP-890).
+    The response to version 5 has the next producer epoch. Version 5 requires transaction.version 2
+    (KIP-890).
     """
 
     transactional_id: Str
@@ -126,10 +127,10 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitRequest(
     Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
 ):
-    """Store positions of a group, valid once the transaction commits.
+    """Commit offsets of a group within the transaction.
 
-    Version 5 enters the group into the transaction, too: it takes the place of AddOffsetsToTxn
-    where transaction.version 2 is in force, and must not be used elsewhere (KIP-890).
+    Version 5 also adds the group to the transaction, which replaces AddOffsetsToTxn. Use version 5
+    only if transaction.version is at least 2 (KIP-890).
     """
 
     transactional_id: Str

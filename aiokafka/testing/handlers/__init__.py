@@ -6,8 +6,9 @@ A handler is registered for its request class::
     def heartbeat(context, request):
         # plain or async: returns the response, or None for no response
 
-A handler rejects a request by RefusedError. The error response is derived from the declarations of
-the messages, see `refuse`; if that is impossible, a function makes it::
+A handler rejects a request by raising RefusedError. The error response is derived from the
+declarations of the messages, see `refuse`; if that is impossible, another function makes the
+response::
 
     @refuses(ProduceRequest)
     def refuse_produce(context, request, errno):
@@ -56,16 +57,16 @@ _R = TypeVar("_R", bound=Response)
 _S = TypeVar("_S", bound=Struct)
 
 _NOTHING: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False}
-"""Empty values by kind; numbers have 0."""
+"""Values of required fields in an error response, by the kind of their type; numbers are 0."""
 
-_TOPIC = ("name", "topic_id")  # which of the two depends on the version
+_TOPIC = ("name", "topic_id")  # the version decides which of these fields a message has
 
 
 class Api:
     """One API of the fake brokers.
 
     Args:
-        request_class: The class of its requests.
+        request_class: The class of the API's requests.
         refusal: Values of fields in a derived error response, where they are not zero, empty or
             None.
     """
@@ -96,7 +97,7 @@ def handles(
     """Register the function that handles requests of this class.
 
     Args:
-        request_class: The class.
+        request_class: The class of the requests.
         refusal: Values of fields in the error response, where they are not zero, empty or None.
     """
     api = _apis[request_class.API_KEY] = Api(request_class, refusal or {})
@@ -108,7 +109,7 @@ def handles(
             except RefusedError as refused:
                 return api.refuse(context, request, refused.errno)
 
-        # The broker does the same for the plain functions, which respond without a task.
+        # For plain functions, which respond without a task, the broker handles RefusedError itself.
         api.handle = handle if inspect.iscoroutinefunction(function) else function
         return function
 
@@ -116,8 +117,8 @@ def handles(
 
 
 def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
-    """Register the function that makes error responses to requests of this class, below the one
-    that `handles` them. Needed only if `refuse` cannot derive the response.
+    """Register the function that makes error responses to requests of this class, after the
+    function that `handles` them. Needed only if `refuse` cannot derive the response.
     """
 
     def register(function: _F) -> _F:
@@ -130,8 +131,9 @@ def refuses(request_class: type[Request[Any]]) -> Callable[[_F], _F]:
 def refuse(context: RequestContext, request: Request[_R], errno: int) -> _R:
     """Return a response with `errno` for every item of the request.
 
-    It is derived from the declarations of both messages. A response with a top-level error code has
-    no items; any other has an item with the key and the error for each item of the request.
+    Unless a function is registered by `refuses`, the response is derived from the declarations of
+    both messages. A response with a top-level error code has no items; any other response has an
+    item with the key and the error for each item of the request.
     """
     return cast("_R", _apis[request.API_KEY].refuse(context, request, errno))
 
@@ -179,7 +181,7 @@ def _with_error(kind: type[_S], source: Any, errno: int, values: Mapping[str, An
 
 
 def _items(source: Any) -> list[Any]:
-    """Return the only list in a request, or in an item of one."""
+    """Return the value of the only list field in a request, or in an item of a request."""
     (name,) = (spec.name for spec in fields(type(source)) if spec.type.element)
     items: list[Any] = getattr(source, name)
     return items

@@ -18,7 +18,7 @@ G = TypeVar("G")
 def per_partition(
     kind: Callable[..., G], topics: Iterable[Any], result: Callable[[str, Any], Any]
 ) -> list[G]:
-    """Return the results of topics, of the class `kind`, with a `result` for each partition."""
+    """Return a `kind` for each topic, with `result(topic name, partition)` of each partition."""
     return [
         kind(name=topic.name, partitions=[result(topic.name, p) for p in topic.partitions])
         for topic in topics
@@ -26,7 +26,7 @@ def per_partition(
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
-    """Return a topic by its id if there is one, else by name; None if it does not exist."""
+    """Return a topic by its id if one is given, else by name; None if the topic does not exist."""
     if topic_id != ZERO_UUID:
         return context.state.topics_by_id.get(topic_id)
     return context.state.topics.get(name)
@@ -42,7 +42,7 @@ def check_epoch(partition: Partition, epoch: int) -> int:
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
-    """Return the error code for a request to another broker than the leader, else 0."""
+    """Return 0 if this broker leads the partition and may handle the request, else an error."""
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno
     errno = context.check_topic(partition.topic)
@@ -56,14 +56,14 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
 
 
 def leads(context: RequestContext, partition: Partition) -> bool:
-    """Return whether this broker is the leader of a partition."""
+    """Return whether this broker may act as the leader of a partition."""
     if context.profile.any_broker_leads:
         return partition.leader != -1
     return partition.leader == context.node_id
 
 
 def is_offline(context: RequestContext, partition: Partition) -> bool:
-    """Return whether the replica of this broker is on a failed disk."""
+    """Return whether this broker's replica of a partition is on a failed disk."""
     failed = context.cluster_state.nodes[context.node_id].failed_logs
     return bool(failed) and (partition.topic, partition.index) in failed
 
@@ -73,7 +73,7 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
     to the controller itself; a KRaft broker forwards it, and retries until the client's timeout.
 
     Raises:
-        RefusedError: this broker is not the controller, or there is none in time.
+        RefusedError: this broker is not the controller, or no controller is available in time.
     """
     if context.profile.release < FIRST_KRAFT:
         if context.cluster_state.controller != context.node_id:
@@ -83,7 +83,9 @@ async def await_controller(context: RequestContext, seconds: float) -> None:
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
-    """Charge changes of topics to the mutation quota; return the error code (KIP-599)."""
+    """Return THROTTLING_QUOTA_EXCEEDED if the client has exceeded its mutation quota and the
+    version has this error (KIP-599); else charge the changes of topics, and return 0.
+    """
     quotas = context.services.quotas
     if quotas.is_idle:
         return 0
@@ -94,8 +96,8 @@ def over_quota(context: RequestContext, changes: int, first_version: int) -> int
 
 
 def in_version(context: RequestContext, errno: int, first_fenced: int) -> int:
-    """Return the error code for the API version: before `first_fenced`, PRODUCER_FENCED becomes
-    INVALID_PRODUCER_EPOCH (KIP-588).
+    """Return `errno`, but INVALID_PRODUCER_EPOCH in place of PRODUCER_FENCED for API versions
+    before `first_fenced` (KIP-588).
     """
     if errno == errors.ProducerFenced.errno and context.api_version < first_fenced:
         return errors.InvalidProducerEpoch.errno
@@ -118,8 +120,8 @@ _OPERATIONS = {
 def authorized_operations(
     context: RequestContext, wanted: bool, resource: str, name: str = ""
 ) -> int:
-    """Return a bit field of the operations that the client may perform on a resource; Kafka's value
-    for "not requested" if they are not wanted.
+    """Return a bit field of the operations that the client may perform on a resource; without
+    `wanted`, Kafka's value for "not requested".
     """
     if not wanted:
         return -(2**31)
@@ -132,7 +134,7 @@ def authorized_operations(
 
 
 def refused_group(kind: Callable[..., G], group_id: str, errno: int, **others: Any) -> G:
-    """Return a described group that has an error only.
+    """Return the description of a group that has an error and no members.
 
     Args:
         kind: The `DescribedGroup` of the response.

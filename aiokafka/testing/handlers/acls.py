@@ -79,7 +79,7 @@ def _create(context: RequestContext, wanted: AclCreation) -> AclCreationResult:
 
 
 def _problem(wanted: AclCreation) -> str | None:
-    """Return the error message for an entry; None for a valid one."""
+    """Return the error message for an invalid entry; None if the entry is valid."""
     if wanted.resource_type == _CLUSTER and wanted.resource_name != "kafka-cluster":
         return "The only valid name for the CLUSTER resource is kafka-cluster"
     if wanted.resource_pattern_type in (_ANY, _MATCH) or not wanted.resource_name:

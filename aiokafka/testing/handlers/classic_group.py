@@ -29,8 +29,8 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 @handles(JoinGroupRequest)
 async def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Add a member, and respond in the next generation of the group. A group of the consumer
-    protocol responds at once (KIP-848).
+    """Add a member, and respond when the next generation of the group begins. A group of the
+    consumer protocol responds at once (KIP-848).
     """
     _check(context, request)
     try:
@@ -111,7 +111,7 @@ def _joined(context: RequestContext, joined: Joined) -> JoinGroupResponse:
 
 @handles(SyncGroupRequest)
 async def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Return the assignment, once the leader has sent it."""
+    """Return the member's assignment, once the leader has sent the assignments."""
     groups = context.services.groups
     require(groups.check_coordinator(context.node_id, request.group_id))
     if (modern := groups.consumer.get(request.group_id)) is not None:
@@ -146,7 +146,7 @@ def _protocol(request: SyncGroupRequest) -> tuple[str | None, str | None]:
 
 @handles(HeartbeatRequest)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Extend the session of a member, and report a rebalance."""
+    """Extend the session of a member; return REBALANCE_IN_PROGRESS during a rebalance."""
     if not request.group_id:
         raise RefusedError(errors.InvalidGroupIdError.errno)
     groups = context.services.groups
@@ -166,7 +166,7 @@ _FIRST_SEVERAL = 3
 
 @handles(LeaveGroupRequest)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove one member, or several (KIP-345). The other members rebalance."""
+    """Remove one member, or several members (KIP-345). The other members rebalance."""
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     members = request.members
     if context.api_version < _FIRST_SEVERAL:

@@ -30,7 +30,7 @@ from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
 _LOG = "__cluster_metadata"
-_END = 1000  # end of the metadata log, which the fake does not have
+_END = 1000  # end offset of the metadata log, which the fake does not have
 _BEHIND = 100
 _TIME = 1_700_000_000_000
 
@@ -39,8 +39,8 @@ _TIME = 1_700_000_000_000
 def describe_quorum(
     context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    """Describe the voters, with the controller as the leader (KIP-595). Stopped voters lag
-    behind.
+    """Describe the voters, with the controller as the leader (KIP-595). Stopped voters have a lower
+    log end offset.
     """
     if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
         return _unknown_partitions(request)
@@ -110,7 +110,7 @@ _UPGRADE = 1
 async def update_features(
     context: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """Change all levels, or none (KIP-584)."""
+    """Change all feature levels of the request, or none if a level is invalid (KIP-584)."""
     await await_controller(context, request.timeout_ms / 1000)
     levels: dict[str, int] = {}
     for update in request.feature_updates:

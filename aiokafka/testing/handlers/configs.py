@@ -80,7 +80,7 @@ def _check_allowed(context: RequestContext, kind: int, name: str) -> None:
 
 
 def _read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, str], set[str]]:
-    """Return all settings of a resource, and the names of those that are not defaults.
+    """Return all settings of a resource, and the names of the settings that are not defaults.
 
     Raises:
         TopicRefusedError: there is no such resource.
@@ -124,7 +124,8 @@ def _change_settings(
     *,
     validate_only: bool,
 ) -> None:
-    """Change the settings that are not defaults by `change`, and store them if they are valid.
+    """Apply `change` to the settings that are not defaults, and check them. Store them unless
+    `validate_only`.
 
     Raises:
         TopicRefusedError: no such resource, or invalid settings.
@@ -145,7 +146,7 @@ def _change_settings(
         if problem is not None:
             raise TopicRefusedError(errors.InvalidRequestError.errno, problem)
         if not validate_only:
-            # Updated in place, because topics have a reference.
+            # Update the dict in place, because topics have a reference to it.
             state.config.update({**BROKER_DEFAULTS, **broker_settings(settings)})
         return
     topic = state.topics[name]
@@ -166,7 +167,7 @@ def _alter_resource(
     *,
     validate_only: bool,
 ) -> A:
-    """Change the settings of a resource by `change`; return its result, of the class `kind`."""
+    """Apply `change` to the settings of a resource; return a `kind` with its error code."""
     try:
         _check_allowed(context, resource.resource_type, resource.resource_name)
         _change_settings(
@@ -184,7 +185,7 @@ def _alter_resource(
 def _resource_result(
     kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None
 ) -> A:
-    """Return the result of a resource, of the class `kind`."""
+    """Return the result of a resource, an instance of `kind`."""
     return kind(
         error_code=errno,
         error_message=message,
@@ -200,7 +201,9 @@ def _change_other(
     change: Callable[[dict[str, str]], None],
     validate_only: bool,
 ) -> None:
-    """Change the settings of a group, of client metrics or of a broker's loggers by `change`."""
+    """Apply `change` to the settings of a group, of client metrics or of a broker's loggers. Raises
+    TopicRefusedError for invalid settings.
+    """
     settings = dict(state.other_configs.get((kind, name), {}))
     change(settings)
     known: Mapping[str, object] = METRICS_DEFAULTS if kind == METRICS else LOGGER_DEFAULTS
@@ -265,7 +268,7 @@ def _describe(
         settings, changed = _read_settings(context.state, kind, name)
     except TopicRefusedError as exc:
         return _refused(resource, exc.errno, exc.message)
-    # Null means all settings. In version 0 librdkafka sends an empty list for that.
+    # Null means all settings. In version 0 librdkafka sends an empty list to request all settings.
     wanted = set(resource.configuration_keys or settings)
     changed_source = _CHANGED.get(kind, _STATIC_BROKER)
     return DescribeConfigsResult(
@@ -298,7 +301,7 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """Return the names and values of a setting, the effective one first."""
+    """Return the names and values of a setting, the effective value first."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]

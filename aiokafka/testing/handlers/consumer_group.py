@@ -32,7 +32,7 @@ from aiokafka.testing.handlers._common import authorized_operations, refused_gro
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
 
-_LEAVING_STATIC = -2  # the lowest epoch
+_LEAVING_STATIC = -2  # epoch of a static member that leaves the group; lower epochs are invalid
 
 
 @handles(ConsumerGroupHeartbeatRequest, refusal={"error_message": "refused"})

@@ -25,7 +25,7 @@ _FIRST_WITH_REQUESTER = 3  # versions
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal; raise TokenRefusedError if it may not manage tokens."""
+    """Return the client's principal. Raises TokenRefusedError if it may not manage tokens."""
     session = context.session
     if session is None or session.is_by_token:
         raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)
@@ -33,12 +33,12 @@ def _principal_of(context: RequestContext) -> str:
 
 
 def _requester_of(context: RequestContext, token: Token) -> tuple[str, str]:
-    """Return type and name of the principal that created a token, if the version has them."""
+    """Return type and name of the token's requester; empty strings if the version lacks them."""
     return _parts(token.requester) if context.api_version >= _FIRST_WITH_REQUESTER else ("", "")
 
 
 def _parts(principal: str) -> tuple[str, str]:
-    """Return type and name of a principal."""
+    """Return type and name of a principal such as `User:alice`."""
     kind, _, name = principal.partition(":")
     return kind, name
 
@@ -101,7 +101,7 @@ def expire_delegation_token(
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Return the tokens; with an authorizer, only those that the client may renew (KIP-48)."""
+    """Return the tokens; with an authorizer, only the tokens that the client may renew (KIP-48)."""
     user = _principal_of(context)
     tokens = context.services.tokens.list(context.cluster_state.config)
     if request.owners is not None:

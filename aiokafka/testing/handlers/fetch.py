@@ -40,7 +40,7 @@ _UNKNOWN = (errors.UnknownTopicOrPartitionError.errno, errors.UnknownTopicId.err
 def fetch(
     context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read from the partitions of the request and of its session."""
+    """Read the partitions of the request and of its fetch session; wait for `min_bytes`."""
     sessions = context.services.fetch_sessions(context.node_id)
     session, incremental = sessions.open(
         request.session_id,
@@ -243,7 +243,7 @@ _FIRST_FROM_FOLLOWER = 11  # KIP-392
 
 @dataclass(slots=True)
 class _PartitionRead:
-    """State of one fetched partition."""
+    """The result of checking a fetched partition: an error, or what to read."""
 
     position: FetchPosition
     errno: int = 0
@@ -265,7 +265,7 @@ class _PartitionRead:
 def _check_partition(
     context: RequestContext, request: FetchRequest, position: FetchPosition
 ) -> _PartitionRead:
-    """Return the present state of a fetched partition."""
+    """Check the topic, leader epoch and offset of a fetched partition; return the result."""
     state = context.state
     if isinstance(position.topic, bytes):
         topic = state.topics_by_id.get(position.topic)
@@ -349,7 +349,7 @@ async def _wait_until_enough(
     loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
-        # Again, because the partitions may have changed before this task ran.
+        # Check again, because the partitions may have changed before this task ran.
         reads, enough = _check_all(context, request, positions)
         if enough or deadline <= loop.time():
             return reads

@@ -62,7 +62,7 @@ def _check_committer(
     instance_id: str | None,
     generation: int,
 ) -> int:
-    """Return the error code for a commit by a member, 0 if it is allowed.
+    """Return the error code for a commit by a member, 0 if the commit is allowed.
 
     A client without a generation (-1) may commit while the group has no members.
     """
@@ -85,7 +85,7 @@ def _check_committer(
     except GroupRefusedError as exc:
         return exc.errno
     if context.api_key != _OFFSET_COMMIT:
-        return 0  # offsets of a transaction neither wait for a rebalance nor extend the session
+        return 0  # TxnOffsetCommit neither waits for a rebalance nor extends the session
     if group.state is GroupState.COMPLETING:
         return errors.RebalanceInProgressError.errno
     if group.state is not GroupState.PREPARING:
@@ -126,7 +126,7 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
 
 
 def _check_offset(context: RequestContext, topic: str, index: int, metadata: str) -> int:
-    """Return the error code for an offset to commit, 0 if it is valid."""
+    """Return the error code for an offset to commit, 0 if the offset is valid."""
     errno = context.check_topic(topic)
     if errno:
         return errno
@@ -141,7 +141,7 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Versions from 10 on do not encode the name; interceptions that edit the response need it.
+        # Versions from 10 on do not encode the name, but tests that edit the response use it.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -193,8 +193,8 @@ def txn_offset_commit(
 
 
 def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
-    """Return the error code for the member of a request. Without a member, only the coordinator is
-    checked, since the group cannot fence the producer then (KIP-447).
+    """Return the error code for the member of a request. The group cannot fence a request without a
+    member (KIP-447), so only the coordinator is checked.
     """
     names_member = context.api_version >= _FIRST_WITH_MEMBER and (
         request.member_id or request.generation_id >= 0
@@ -214,8 +214,8 @@ def _check_txn_member(context: RequestContext, request: TxnOffsetCommitRequest) 
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
-        # The transaction coordinator is not asked. The log of the group's offsets rejects older
-        # producer epochs, as any log does; before 2.4 it accepted them.
+        # These releases do not ask the transaction coordinator. The log of the group's offsets
+        # rejects older producer epochs, as any log does; releases before 2.4 accept them.
         epochs = context.services.groups.epochs_of(request.group_id)
         is_past = epochs.is_past(request.producer_id, request.producer_epoch)
         is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
@@ -266,7 +266,7 @@ P = TypeVar("P")
 
 @handles(OffsetFetchRequest)
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Return the committed offsets of one group, or of several."""
+    """Return the committed offsets of one group; since version 8, of several groups."""
     if context.api_version >= _FIRST_SEVERAL:
         groups = [_group(context, request, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
@@ -298,7 +298,7 @@ def refuse_offset_fetch(
     context: RequestContext, request: OffsetFetchRequest, errno: int
 ) -> OffsetFetchResponse:
     """Return a response with `errno`: since version 8 for every group, since version 2 at the top
-    level, before for every partition.
+    level, in earlier versions for every partition.
     """
     if context.api_version >= _FIRST_SEVERAL:
         return OffsetFetchResponse(groups=[_refused(g, errno) for g in request.groups])
@@ -387,7 +387,7 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member of a request (KIP-848), 0 without a member."""
+    """Return the error code for the member of a request (KIP-848); 0 if valid or not named."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0

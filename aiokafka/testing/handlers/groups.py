@@ -28,7 +28,9 @@ _FIRST_NOT_FOUND = 6
 def describe_groups(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Describe each group. A group that does not exist is Dead."""
+    """Describe each group. A group that is not a classic group has the state Dead, and since
+    version 6 the error GROUP_ID_NOT_FOUND (KIP-1043).
+    """
     return DescribeGroupsResponse(
         groups=[_describe_group(context, request, group_id) for group_id in request.groups]
     )

@@ -101,7 +101,7 @@ def sasl_authenticate(
 def refuse_sasl_authenticate(
     context: RequestContext, request: SaslAuthenticateRequest, errno: int
 ) -> SaslAuthenticateResponse:
-    """Return a response with `errno` and Kafka's text for it."""
+    """Return a response with `errno` and Kafka's text for this error."""
     message = for_code(errno).description
     if errno == errors.IllegalSaslStateError.errno:
         message = "SaslAuthenticate request received after successful authentication"

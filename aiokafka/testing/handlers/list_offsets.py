@@ -33,7 +33,7 @@ _FIRST_NOT_AVAILABLE = 5
 
 @handles(ListOffsetsRequest)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up the offset of each partition."""
+    """Look up the offset of the requested timestamp in each partition."""
     topics = per_partition(
         ListOffsetsTopicResponse,
         request.topics,
@@ -107,8 +107,8 @@ def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, i
 def _old_style(
     log: PartitionLog, asked: ListOffsetsPartition, limit: int
 ) -> ListOffsetsPartitionResponse:
-    """Return the first offsets of segments up to the timestamp, the newest first, as before KIP-79.
-    The fake's log is one segment.
+    """Return the first offsets of segments up to the timestamp, the newest first, as version 0 does
+    (before KIP-79). The fake's log is one segment.
     """
     offsets = [limit, log.start_offset] if asked.timestamp == _LATEST else [log.start_offset]
     if len(offsets) == 2 and offsets[0] == offsets[1]:

@@ -47,8 +47,8 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 def refuse_metadata(
     context: RequestContext, request: MetadataRequest, errno: int
 ) -> MetadataResponse:
-    """Return a response with `errno` for every topic of the request; for a request for all topics,
-    of the cluster.
+    """Return a response with `errno` for every topic of the request, or for every topic of the
+    cluster if the request is for all topics.
     """
     state = context.state
     refused = request.topics or []
@@ -110,7 +110,7 @@ def _one(
         state.check_new_topic(name, -1, -1, {}, None)
         if not is_creating:
             return _missing(name, ZERO_UUID, errors.UnknownTopicOrPartitionError.errno)
-        # The topic may exist already, unknown to this broker if it is misled.
+        # The topic may exist in the cluster, though not in this broker's view (`context.state`).
         if name not in context.cluster_state.topics:
             context.cluster_state.create_topic(name)
     except TopicRefusedError as exc:
@@ -206,7 +206,7 @@ def find_coordinator(
 def refuse_find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest, errno: int
 ) -> FindCoordinatorResponse:
-    """Return a response with `errno` for every key."""
+    """Return a response with `errno` for every key of the request."""
     keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
     return _coordinators(context, [_failed(key, errno, "refused") for key in keys])
 

@@ -77,7 +77,7 @@ def produce(
 
 
 async def _no_response() -> ProduceResponse:
-    """Wait for ever. The request fails inside a real broker, which sends no response."""
+    """Never return: the request fails inside a real broker, which sends no response."""
     waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     return await waiting
 
@@ -176,7 +176,7 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
 def _is_replicated(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> bool:
-    """Return whether all in-sync replicas have the batches, which is the usual case."""
+    """Return whether all in-sync replicas have the batches, so that no wait is needed."""
     for data, topic in zip(request.topic_data, response.responses, strict=True):
         found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
@@ -190,7 +190,9 @@ def _is_replicated(
 async def _await_replicas(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> ProduceResponse:
-    """Wait until the high watermark passes the appended batches; else return REQUEST_TIMED_OUT."""
+    """Wait until the high watermark passes the appended batches; return the response, with an
+    error for each partition that is not replicated in time.
+    """
     deadline = context.received_at + request.timeout_ms / 1000
     written = []
     for data, topic in zip(request.topic_data, response.responses, strict=True):
@@ -198,7 +200,7 @@ async def _await_replicas(
         for answer in topic.partition_responses:
             if not answer.error_code and found is not None:
                 partition = found.partitions[answer.index]
-                # The leader of now: the leader of a later partition may change during the wait.
+                # Store the epoch now: the leader may change while an earlier partition is awaited.
                 written.append((answer, found, partition, partition.log, partition.leader_epoch))
     for answer, found, partition, log, epoch in written:
         errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
@@ -217,8 +219,8 @@ async def _replicated(
     offset: int,
     deadline: float,
 ) -> int:
-    """Wait until records at `offset`, written in leader epoch `epoch`, are replicated; return the
-    error code.
+    """Wait until records at `offset`, written in leader epoch `epoch`, are replicated; return 0 or
+    the error code.
     """
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -226,8 +228,8 @@ async def _replicated(
     log.subscribe(changed.set)
     try:
         while True:
-            # Checked before the high watermark: after a change of the leader, this log may have
-            # other records at these offsets.
+            # Check the leader before the high watermark: after a change of the leader, this log may
+            # have other records at these offsets.
             now = context.state.partition(partition.topic, partition.index)
             if now is None:
                 return errors.UnknownTopicOrPartitionError.errno
@@ -249,12 +251,12 @@ async def _replicated(
 
 _ZSTD = 4
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-_FIRST_BATCH_V2 = 3  # Produce versions; before, message sets of magic 0 and 1
+_FIRST_BATCH_V2 = 3  # Produce versions; earlier versions have message sets of magic 0 and 1
 _FIRST_ZSTD = 7
 _AFTER_MAX = "message.timestamp.after.max.ms"
-_FIRST_WARY = (4, 0)  # releases with one hour as the default; before, no limit
+_FIRST_WARY = (4, 0)  # first release where the default of this setting is one hour (KIP-1030)
 _FOREVER = 2**63 - 1
-_FIRST_FORGIVING = (2, 5)  # releases; KIP-360
+_FIRST_FORGIVING = (2, 5)  # first release that accepts unknown producer ids (KIP-360)
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,8 @@ class _Appended:
 
     base_offset: int
     append_time: int
-    """Milliseconds with ``LogAppendTime``, else -1. For a duplicate, its greatest timestamp,
-    whatever the topic's timestamp type, as in Kafka.
+    """Milliseconds with ``LogAppendTime``, else -1. For a duplicate, the greatest timestamp of its
+    records, as in Kafka.
     """
 
 
@@ -302,7 +304,9 @@ def _append_batch(
 
 
 def _unknown_producer(context: RequestContext, batch: Batch) -> int:
-    """Return the error code for a producer id without state that does not begin at sequence 0."""
+    """Return the error code for a batch of an unknown producer id that does not begin at sequence
+    0; 0 if the release accepts the batch.
+    """
     if context.profile.release < _FIRST_FORGIVING:
         return errors.UnknownProducerId.errno
     if batch.is_transactional and context.services.adds_partitions(context):
@@ -343,7 +347,7 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
 
 
 def _recompressed(topic: Topic, batch: Batch) -> Batch:
-    """Return the batch with the topic's ``compression.type``."""
+    """Return the batch, compressed with the topic's ``compression.type``."""
     codec = _CODECS.get(topic.setting("compression.type"))
     if codec is None or codec == batch.codec:
         return batch
@@ -353,7 +357,7 @@ def _recompressed(topic: Topic, batch: Batch) -> Batch:
 
 
 def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
-    """Return the earliest and the latest allowed timestamp."""
+    """Return the earliest and the latest timestamp that the topic allows."""
     if topic.setting("message.timestamp.type") != "CreateTime":
         return -_FOREVER, _FOREVER
     now = int(_clock.wall_time() * 1000)
@@ -364,7 +368,7 @@ def _times_allowed(release: tuple[int, ...], topic: Topic) -> tuple[int, int]:
 
 
 def _check_records(topic: Topic, batch: Batch, times: tuple[int, int]) -> None:
-    """Raise BatchRefusedError with all records of a batch that are not allowed."""
+    """Raise BatchRefusedError, with all records that are not allowed, if there are any."""
     earliest, latest = times
     needs_keys = "compact" in topic.setting("cleanup.policy")
     if not needs_keys and earliest < 0 and batch.max_timestamp <= latest:

@@ -51,7 +51,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Change the quotas of each entity; with `validate_only`, only check them (KIP-546)."""
+    """Change the quotas of each entity; with `validate_only`, only check the changes (KIP-546)."""
     return AlterClientQuotasResponse(
         entries=[_alter(context, each, request.validate_only) for each in request.entries]
     )

@@ -41,7 +41,7 @@ from aiokafka.testing.state import ClusterState, Node, Partition
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Move each replica to the log directory (KIP-113). It takes no time."""
+    """Move each replica to the log directory (KIP-113). The move takes no time."""
     return _moved(request, lambda path, topic, index: _move_log(context, path, topic, index))
 
 
@@ -112,7 +112,9 @@ def describe_log_dirs(
 def refuse_describe_log_dirs(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
-    """Return a response with `errno`; before version 3 with `errno` for every log directory."""
+    """Return a response with `errno`. Before version 3, every log directory has the error; with
+    CLUSTER_AUTHORIZATION_FAILED, the response has no log directories.
+    """
     if context.api_version >= _FIRST_WITH_AN_ERROR:
         return DescribeLogDirsResponse(error_code=errno, results=[])
     if errno == errors.ClusterAuthorizationFailedError.errno:
@@ -151,8 +153,8 @@ _UNCLEAN = 1
 async def elect_leaders(
     context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    """Elect the leaders of the partitions in the request, or of all that need an election
-    (KIP-460).
+    """Elect the leaders of the partitions in the request, or of all partitions that need an
+    election (KIP-460).
     """
     await await_controller(context, request.timeout_ms / 1000)
     found: dict[str, list[PartitionResult]] = {}
@@ -268,7 +270,7 @@ def _reassign(
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """List the ongoing reassignments of the partitions in the request, or all (KIP-455)."""
+    """List the ongoing reassignments, all or of the partitions in the request (KIP-455)."""
     await await_controller(context, request.timeout_ms / 1000)
     wanted = None
     if request.topics is not None:

@@ -28,7 +28,7 @@ _NUMBERS = {mechanism: number for number, mechanism in enumerate(SCRAM, 1)}
 def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe the users in the request, or all (KIP-554)."""
+    """Describe the SCRAM credentials of the users in the request, or of all users (KIP-554)."""
     names = [user.name for user in request.users or ()]
     known = context.services.credentials.users()
     return DescribeUserScramCredentialsResponse(
@@ -68,7 +68,7 @@ _LEAST, _MOST = 4096, 16384  # iterations
 _CONTROLLER_TIMEOUT = 30.0  # seconds that a broker tries to reach the controller
 
 Refusal = tuple[int, str]
-"""Error code and message (KIP-554)."""
+"""Error code and error message of a rejected change (KIP-554)."""
 
 
 @handles(AlterUserScramCredentialsRequest)

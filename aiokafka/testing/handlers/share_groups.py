@@ -1,4 +1,4 @@
-"""Share groups and streams groups. A fake cluster has none, so every request gets an error."""
+"""Share groups and streams groups. A fake cluster has none: each request gets an error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _absent_groups(
 def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    """Return an error for each group."""
+    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
     return ShareGroupDescribeResponse(
         groups=_absent_groups(DescribedShareGroup, context, request.group_ids, assignor_name="")
     )
@@ -63,7 +63,7 @@ def share_group_describe(
 def describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    """Return an error for each group."""
+    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
     check = context.services.groups.check_coordinator
     return DescribeShareGroupOffsetsResponse(
         groups=[
@@ -94,7 +94,7 @@ def _refused_offsets(group_id: str, errno: int) -> DescribeShareGroupOffsetsResp
 def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Return an error."""
+    """Return GROUP_ID_NOT_FOUND, or the error of the coordinator check."""
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     return refuse(context, request, errors.GroupIdNotFound.errno)
 
@@ -103,7 +103,7 @@ def alter_share_group_offsets(
 def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Return an error."""
+    """Return GROUP_ID_NOT_FOUND, or the error of the coordinator check."""
     require(context.services.groups.check_coordinator(context.node_id, request.group_id))
     return refuse(context, request, errors.GroupIdNotFound.errno)
 
@@ -112,7 +112,7 @@ def delete_share_group_offsets(
 def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    """Return an error for each group."""
+    """Return GROUP_ID_NOT_FOUND for each group, or the error of the coordinator check."""
     return StreamsGroupDescribeResponse(
         groups=_absent_groups(DescribedStreamsGroup, context, request.group_ids)
     )

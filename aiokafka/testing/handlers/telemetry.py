@@ -18,7 +18,7 @@ from aiokafka.testing.telemetry import ACCEPTED, has_receiver
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that the client is to push (KIP-714)."""
+    """Return the client's subscription: the metrics to push, and the push interval (KIP-714)."""
     if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     receiver = context.services.telemetry
@@ -39,7 +39,7 @@ def get_telemetry_subscriptions(
 
 @handles(PushTelemetryRequest)
 def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Store the metrics (KIP-714)."""
+    """Store the pushed metrics (KIP-714)."""
     if not has_receiver(context.cluster_state):
         return refuse(context, request, errors.UnsupportedVersionError.errno)
     errno = context.services.telemetry.receive(context, request)

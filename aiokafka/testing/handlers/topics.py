@@ -199,7 +199,7 @@ _FIRST_QUOTA_GROW = 3
 async def create_partitions(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add partitions to each topic; with `validate_only`, only check them."""
+    """Add partitions to each topic; with `validate_only`, only check the request."""
     await await_controller(context, request.timeout_ms / 1000)
     return CreatePartitionsResponse(
         throttle_time_ms=0, results=[_grow(context, request, topic) for topic in request.topics]
@@ -307,7 +307,7 @@ def describe_topic_partitions(
         topic = state.topics.get(name)
         errno = context.check_topic(name)
         if errno:
-            if request.topics:  # a list of all topics omits those without permission
+            if request.topics:  # a list of all topics omits topics without permission
                 response.topics.append(_missing(name, errno))
             continue
         if topic is None:

@@ -55,7 +55,7 @@ _FIRST_FENCED_ADDING = 2
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add the partitions to each transaction: all of them, or none."""
+    """Add the requested partitions to each transaction: all of them, or none."""
     return _added(
         context, request, [_add_partitions(context, wanted) for wanted in _wanted(context, request)]
     )
@@ -150,7 +150,7 @@ def _add_partitions(
 def add_offsets_to_txn(
     context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Add a group to the transaction. Its offsets are committed with the transaction."""
+    """Add a group to the transaction. The group's offsets are committed with the transaction."""
     transactions = context.services.transactions
     require(transactions.check_coordinator(context.node_id, request.transactional_id))
     try:
@@ -279,7 +279,7 @@ def _describe_partition(context: RequestContext, topic: str, index: int) -> Part
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe the transaction of each id (KIP-664)."""
+    """Describe the transaction of each transactional id (KIP-664)."""
     return DescribeTransactionsResponse(
         throttle_time_ms=0,
         transaction_states=[
@@ -313,7 +313,7 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Tra
     for topic, index in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(index)
     if known.groups:
-        by_topic["__consumer_offsets"] = [0]  # the partition of their offsets
+        by_topic["__consumer_offsets"] = [0]  # the partition that stores the groups' offsets
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state.value,

@@ -1,4 +1,4 @@
-"""Faults between a program and a cluster: single ones, or a random schedule from the seed."""
+"""Faults between a program and a cluster: single faults, or random faults from the seed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Faults:
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of all brokers, running or not."""
+        """The ids of all brokers, including stopped brokers."""
         return sorted(self._cluster.state.nodes)
 
     async def kill(self, broker: int) -> None:
@@ -46,7 +46,7 @@ class Faults:
         await self._cluster.stop_broker(broker)
 
     async def start(self, broker: int) -> None:
-        """Start a killed broker on its former port."""
+        """Start a killed broker again, on the same port."""
         self._note(f"broker {broker} starts")
         await self._cluster.start_broker(broker)
 
@@ -62,12 +62,12 @@ class Faults:
         self._line(broker).lose(to_server=to_broker, to_client=to_client)
 
     def slow(self, broker: int, least: float, most: float) -> None:
-        """Set the latency of a broker's connections in seconds, until :meth:`heal`."""
+        """Set the bounds of the latency to and from a broker, in seconds, until :meth:`heal`."""
         self._note(f"bytes to and from broker {broker} take {least:g} to {most:g} s")
         self._line(broker).latency = (least, most)
 
     def cut_at(self, broker: int, byte: int) -> None:
-        """Cut the next connection to a broker of which one end has sent so many bytes."""
+        """Cut the next connection to a broker of which one end has sent `byte` bytes."""
         self._note(f"a connection to broker {broker} is cut after {byte} bytes")
         self._line(broker).cut_at = byte
 
@@ -82,7 +82,7 @@ class Faults:
         self._cluster.move_coordinator("group", group, broker)
 
     def rebalance(self, group: str) -> None:
-        """Make all members of a group rejoin, or rotate their assignments.
+        """Make all members of a classic group rejoin; with KIP-848, rotate their assignments.
 
         Raises:
             KeyError: there is no such group.
@@ -91,14 +91,14 @@ class Faults:
         self._cluster.groups.rebalance(group)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Prolong waits of the program by up to `longest` seconds with this probability, as on a
+        """Prolong waits of the program by up to `longest` seconds, with this probability, as on a
         busy machine, until :meth:`heal`.
         """
         self._note(f"the machine is busy: waits last up to {longest:g} s more")
         self._simulation.loop.stall(probability, longest)
 
     async def heal(self, broker: int | None = None) -> None:
-        """End the faults of one broker, or of all (None, the default)."""
+        """End all stalls, and the faults of one broker or of all brokers (None, the default)."""
         self._simulation.loop.stall(0, 0)
         for each in self.brokers if broker is None else [broker]:
             line = self._line(each)
@@ -127,23 +127,23 @@ _Break = Callable[["Chaos", int], Awaitable[None]]
 
 
 class Chaos:
-    """Inflicts faults one after the other while its block runs, and heals all at the end.
+    """Inflicts one fault after the other while its block runs, and finally ends all faults.
 
     Args:
         simulation: The run, whose seed determines the faults.
         cluster: The cluster to break.
-        every_s: Mean virtual time in seconds between the end of a fault and the next one.
+        every_s: Mean virtual seconds between the end of a fault and the next fault.
         lasting_s: Maximum duration of a fault; the mean is half of it.
-        kinds: Names of :data:`KINDS`; None (the default) means all.
+        kinds: Names of :data:`KINDS`; None (the default) means all kinds.
 
     Raises:
         ValueError: an unknown kind, or no kind.
         RuntimeError: the cluster has not been started.
     """
 
-    #: Every kind of fault: a broker is killed and started again, silent (in both directions or
-    #: one), slow, loses its connections, has one cut inside a message; a leader or a group's
-    #: coordinator moves, a group is rebalanced, the machine of the program stalls.
+    #: The kinds of faults. A broker is killed, loses packets in both directions ("silence") or in
+    #: one, or is slow; its connections are reset, or cut inside a message; a leader or a group's
+    #: coordinator moves; a group is rebalanced; the waits of the program stall.
     KINDS = (
         "kill",
         "silence",
@@ -172,7 +172,7 @@ class Chaos:
         if not self._kinds:
             raise ValueError("kinds must name one kind at least")
         self.faults = Faults(simulation, cluster)
-        #: Number of faults.
+        #: Number of faults that have ended.
         self.count = 0
         self._simulation = simulation
         self._cluster = cluster
@@ -195,7 +195,7 @@ class Chaos:
             self._task.result()
 
     async def happened(self, count: int) -> None:
-        """Wait until so many faults have begun and ended."""
+        """Wait until `count` faults have ended."""
         while self.count < count:
             if self._task is not None and self._task.done():
                 self._task.result()
@@ -222,7 +222,7 @@ class Chaos:
         await self.faults.heal(broker)
 
     async def _begin(self, kind: str, broker: int) -> bool:
-        """Begin a fault; return whether it lasts until it is healed."""
+        """Begin a fault; return whether the fault has a duration and must be healed."""
         faults, random = self.faults, self._random
         if kind == "kill":
             await faults.kill(broker)
@@ -241,7 +241,7 @@ class Chaos:
         return True
 
     def _strike(self, kind: str, broker: int) -> None:
-        """Inflict a fault without a duration."""
+        """Inflict a fault that has no duration, such as a reset."""
         faults, random = self.faults, self._random
         if kind == "reset":
             faults.reset(broker)

@@ -1,4 +1,4 @@
-"""A deterministic event loop: virtual time, and a seed for everything that asyncio leaves open."""
+"""A deterministic event loop with virtual time; a seed determines what asyncio leaves open."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ class NotSimulatedError(SimulationError):
 # -- Busy loops: callbacks in every turn, so that time does not advance
 
 
-# A busy loop calls one callback in at least this part of all turns.
+# A callback in at least this fraction of all turns is reported as a busy loop.
 _BLAMED = 0.4
 
 _Called = Callable[..., object]
 
 
 class SpinWatch:
-    """Counts the callbacks of a loop for a short time.
+    """Counts the scheduled callbacks of a loop for a short time, to find a busy loop.
 
-    Owns: whether it is counting, and the number of calls of each callback.
+    Owns: the flag `is_on`, and the number of calls of each callback.
     """
 
     def __init__(self, loop: asyncio.BaseEventLoop) -> None:
@@ -94,12 +94,12 @@ class SpinWatch:
         """Count callbacks until :meth:`end`."""
         self.is_on = True
         self._counts.clear()
-        # Set on the object, so that it costs nothing while no busy loop is suspected.
+        # Override the method only now: counting has no cost unless a busy loop is suspected.
         setattr(self._loop, "call_soon", self._call_soon)  # noqa: B010
 
     def end(self, turns: int) -> None:
-        """Stop counting. Raise :class:`BusyLoopError`, with the name of the callback, if one was
-        called in most of the `turns`.
+        """Stop counting. Raise :class:`BusyLoopError` with names of callbacks, if one callback was
+        scheduled in at least `_BLAMED` of the `turns`.
         """
         self.is_on = False
         self._loop.__dict__.pop("call_soon", None)
@@ -135,14 +135,14 @@ def name_of(callback: _Called) -> str:
 
 # Virtual seconds of one turn, so that a task that polls the time with sleep(0) makes progress.
 _TURN = 10e-6
-# Timers for the same moment fire within so many seconds, in an order that the seed determines.
+# Maximum random delay of a timer: timers for the same moment fire in an order from the seed.
 _BLUR = 1e-6
-# Timers fire this much early, as in asyncio, where it is the resolution of the clock.
+# Timers may fire this many seconds early. In asyncio the tolerance is the clock's resolution.
 _EARLY = 1e-9
-# A busy loop is suspected if so many turns of a window, in virtual seconds, had no wait.
+# A busy loop is suspected if _MANY_TURNS turns within _WINDOW virtual seconds had no wait.
 _WINDOW = 0.5
 _MANY_TURNS = 25_000
-# Number of turns whose callbacks are counted then.
+# Number of turns in which the callbacks of a suspected busy loop are counted.
 _SAMPLE = 2_000
 # Cancelled timers stay in the heap up to this number, or up to half of the timers.
 _MOST_CANCELLED = 50
@@ -152,12 +152,12 @@ _copy_context = contextvars.copy_context
 
 
 class _Handle(asyncio.Handle):
-    """A callback for the next turn, without asyncio's debug information, which would slow down
+    """A callback for the next turn. It lacks asyncio's debug information, which would slow down
     every callback of a run.
     """
 
     __slots__ = ()
-    # Class attributes in place of the slots of asyncio's handle.
+    # These class attributes replace the instance attributes of asyncio's handle.
     _source_traceback = None
     _repr = None
 
@@ -180,7 +180,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """A timer without debug information."""
+    """A timer without asyncio's debug information, like `_Handle`."""
 
     __slots__ = ()
     _source_traceback = None
@@ -214,13 +214,13 @@ class TurningLoop(asyncio.BaseEventLoop):
     """A loop with virtual time: if no callback is ready, time jumps to the next timer or external
     event.
 
-    A turn runs the ready callbacks, then the due events, then the due timers, as in asyncio. The
-    seed determines the order where asyncio promises none.
+    A turn runs the ready callbacks, then the due events, then the due timers, as in asyncio. Where
+    asyncio promises no order, the seed determines the order.
 
     Owns: the virtual time, the timers, and the future events.
     """
 
-    # Attributes of asyncio's class, which its stop() and close() use.
+    # Attributes of asyncio's class, used by the inherited stop() and close().
     _ready: deque[asyncio.Handle]
     _scheduled: list[tuple[float, int, _TimerHandle]]
     _stopping: bool
@@ -230,7 +230,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         super().__init__()
         #: Virtual seconds since the creation of the loop.
         self.now = 0.0
-        #: Number of turns.
+        #: Number of turns that the loop has run.
         self.turns = 0
         #: Number of cancelled timers in the heap.
         self.cancelled_timers = 0
@@ -244,7 +244,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._look_at = _WINDOW
         self._turns_in_window = 0
         self._spin = SpinWatch(self)
-        # Called for every future and task: bool() returns False without running Python code.
+        # asyncio calls get_debug() for every future and task: the built-in bool() is fastest.
         self.get_debug = bool  # type: ignore[method-assign]
 
     def set_debug(self, enabled: bool) -> None:
@@ -282,7 +282,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Call at a time, as asyncio does. Timers for the same moment fire in the seed's order."""
+        """Call at a virtual time. Timers for the same moment fire in an order from the seed."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
         when += self._chance() * _BLUR
@@ -293,32 +293,32 @@ class TurningLoop(asyncio.BaseEventLoop):
 
     def happen_at(self, when: float, callback: _Called, *args: Any) -> None:
         """Call `callback` at a virtual time as an external event, such as arriving bytes. Events
-        for the same moment happen in the seed's order.
+        for the same moment happen in an order from the seed.
         """
         self._count += 1
         heapq.heappush(self._events, (when, self._chance(), self._count, callback, args))
 
     def timers(self) -> list[asyncio.TimerHandle]:
-        """Return the pending timers, the next one first."""
+        """Return the pending timers, the next timer first."""
         return [handle for _, _, handle in sorted(self._scheduled) if not handle.cancelled()]
 
     # -- turns
 
     def limit(self, seconds: float) -> None:
-        """End the run by :class:`VirtualTimeError` so many virtual seconds from now."""
+        """Make the run raise :class:`VirtualTimeError` after `seconds` more of virtual time."""
         self._limit = self.now + seconds
         self._look_at = min(self._limit, self._window_end)
 
     def stall(self, probability: float, longest: float) -> None:
-        """Prolong each wait of the loop by up to `longest` seconds with this probability, as on a
-        busy machine; 0 ends it. Callbacks that become due meanwhile run in one turn.
+        """Prolong a wait of the loop by up to `longest` seconds, with this probability, as on a
+        busy machine. Callbacks that become due during a wait run in one turn. 0 ends the stalls.
         """
         self._stall_probability = probability
         self._longest_stall = longest
 
     def _run_once(self) -> None:
-        """Run turns until :meth:`stop`. asyncio's own loop calls this for each turn, which is
-        slower.
+        """Run turns until :meth:`stop`. In asyncio this method runs one turn, and is called for
+        each turn, which is slower.
         """
         ready, events, timers = self._ready, self._events, self._scheduled
         while True:
@@ -350,7 +350,7 @@ class TurningLoop(asyncio.BaseEventLoop):
                 return
 
     def _call(self, ready: deque[Any]) -> None:
-        """Run the callbacks that are ready now, but none that become ready meanwhile."""
+        """Run the callbacks that are ready now. Newly scheduled callbacks run in the next turn."""
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
@@ -368,7 +368,7 @@ class TurningLoop(asyncio.BaseEventLoop):
                     )
 
     def _jump(self) -> None:
-        """Advance the time to the next event or timer."""
+        """Advance the time to the next event or timer, or raise StuckError without either."""
         events, timers = self._events, self._scheduled
         if timers:
             until = timers[0][0]
@@ -384,7 +384,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         self.now = until if until > least else least
 
     def _check_progress(self) -> None:
-        """Check the time limit, and whether the loop has been busy for most of a window."""
+        """Raise VirtualTimeError at the time limit, BusyLoopError if the loop never waits."""
         now = self.now
         if now >= self._window_end:
             self._forget_cancelled()
@@ -410,14 +410,14 @@ class TurningLoop(asyncio.BaseEventLoop):
 # -- Executors: functions for threads, run in the loop
 
 
-# A function begins within so many virtual seconds, and its result arrives within as many more.
+# Maximum virtual seconds until a function begins, and from its begin until its result arrives.
 _LONGEST = 0.001
 
 
 class Executors:
     """Runs functions one at a time, at moments that the seed determines.
 
-    Owns: when the last function began, and when the last one of each executor ends.
+    Owns: the begin of the last function, and for each executor the end of its last function.
     """
 
     def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
@@ -429,13 +429,13 @@ class Executors:
     def submit(
         self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]
     ) -> asyncio.Future[Any]:
-        """Run a function a moment later. A cancellation before it begins prevents it; a later one
-        has no effect, as with threads.
+        """Run a function a moment later; return a future of the result. As with threads, cancelling
+        the future prevents the call only before the function begins.
         """
         loop = self._loop
         future: asyncio.Future[Any] = loop.create_future()
         # Functions begin in the order of the calls. The program's own executor may have one thread,
-        # so each of its functions waits for the end of the former one.
+        # so each function of the executor waits for the end of the previous function.
         earliest = max(loop.now, self._begun, self._over.get(id(executor), 0.0))
         begin = self._begun = earliest + self._random.random() * _LONGEST
         end = begin + self._random.random() * _LONGEST
@@ -494,7 +494,7 @@ class Refusals(asyncio.BaseEventLoop):
         return False
 
 
-# Like asyncio's, these methods are async, and raise when they are awaited.
+# As in asyncio, these methods are async: they raise when they are awaited.
 _REFUSED = {
     "datagrams": ("create_datagram_endpoint",),
     "Unix sockets": ("create_unix_connection", "create_unix_server"),
@@ -531,12 +531,12 @@ _ANY_EVENT = Callable[..., object]
 class SimulatedLoop(Refusals, TurningLoop):
     """An asyncio loop with virtual time and an in-memory network.
 
-    Ready callbacks run in asyncio's order. Where asyncio promises none (timers for the same moment,
-    external events, the results of threads), the seed determines it. Functions for an executor run
-    in the loop itself, at a moment that the seed determines.
+    Ready callbacks run in asyncio's order. Where asyncio promises no order (timers for the same
+    moment, external events, results of threads), the seed determines the order. Functions for an
+    executor run in the loop itself, at a moment that the seed determines.
 
     Args:
-        seed: Determines everything that asyncio and the network leave open.
+        seed: Seed of all random decisions of the loop and its network.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -564,8 +564,8 @@ class SimulatedLoop(Refusals, TurningLoop):
     def create_task(  # type: ignore[override]
         self, coro: Any, *, name: str | None = None, **options: Any
     ) -> Any:
-        """Create a task as asyncio does. Default names have a number of this loop, not of the
-        process.
+        """Create a task as asyncio does. Default names count the tasks of this loop, not of the
+        process, so that runs are equal.
         """
         self._task_count += 1
         number = self._task_count
@@ -581,7 +581,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the unfinished tasks, the oldest first."""
+        """Return the unfinished tasks, the oldest task first."""
         return sorted(asyncio.all_tasks(self), key=lambda task: getattr(task, _NUMBER, 0))
 
     # -- threads and signals
@@ -603,8 +603,8 @@ class SimulatedLoop(Refusals, TurningLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Do the same as ``call_soon``. Calls from other threads raise, because the seed does not
-        determine their moment.
+        """Do the same as ``call_soon``. A call from another thread raises NotSimulatedError: the
+        seed does not determine the moment of the call.
         """
         if threading.get_ident() != self._thread:
             self._strangers.append(threading.current_thread().name)
@@ -614,8 +614,8 @@ class SimulatedLoop(Refusals, TurningLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Run `func` in the loop, a moment later; its result arrives a moment after that. Functions
-        for the program's own executor run one after the other.
+        """Run `func` in the loop after a random delay; its result arrives after another delay.
+        Functions for the program's own executor run one after the other.
         """
         return self._executors.submit(executor, func, args)
 
@@ -649,7 +649,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         return await self.network.resolve(host, port)
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """Return the address itself: there is no reverse look-up."""
+        """Return the address and port as strings, without a reverse look-up."""
         return str(sockaddr[0]), str(sockaddr[1])
 
     async def create_connection(
@@ -663,7 +663,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         **options: Any,
     ) -> tuple[asyncio.Transport, Any]:
         """Connect to a server of the simulated network, without real TLS. `ssl` enables the
-        network's TLS faults for the connection, and must be set at both ends or at none.
+        network's TLS faults for the connection, and must be set at both ends or at neither end.
         """
         if sock is not None or host is None or port is None:
             self._refuse("sockets of the system")

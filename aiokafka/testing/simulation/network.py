@@ -1,4 +1,4 @@
-"""The network of a simulated loop: host names, servers, and the lines between them and clients."""
+"""The network of a simulated loop: host names, servers, and lines between clients and servers."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ __all__ = ["Line", "Network", "SimulatedServer"]
 
 
 class Line:
-    """The network path between all clients and one server address, with its present faults.
+    """The network path between all clients and one server address, with its faults.
 
-    Every attribute may be changed at any time.
+    Tests may change the public attributes at any time.
     """
 
     def __init__(self, chance: random.Random, host: str, port: int) -> None:
         self._random = chance
         self.host = host
         self.port = port
-        #: Minimum and maximum latency in seconds; each piece of bytes draws its own.
+        #: Minimum and maximum latency in seconds; each piece of bytes has a random latency.
         self.latency = (0.0002, 0.002)
-        #: Whether connection attempts fail with "connection refused", as without the server.
+        #: Whether connection attempts raise ConnectionRefusedError, as without a server.
         self.refuses = False
         #: Number of connection attempts.
         self.tried = 0
-        #: Fail TLS handshakes with a copy of this error.
+        #: Error of which each TLS handshake raises a copy; None for no error.
         self.tls_error: ssl.SSLError | None = None
         #: Probability that the bytes of one write arrive in two pieces.
         self.splits = 0.1
-        #: Cut the next connection of which one end has written so many bytes. The other end gets
-        #: these bytes, then both ends get a reset.
+        #: Cut the next connection of which one end has sent this number of bytes. The other end
+        #: gets these bytes, then both ends get a reset. None for no cut.
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
         self._held: dict[SimulatedSocket, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Lose the packets in these directions, without an error, and deliver them in the others.
-        The bytes are delivered later, since TCP retransmits them.
+        """Lose the packets in the given directions, without an error; deliver packets in the other
+        direction. Once a direction is restored, TCP retransmits and delivers its lost bytes.
         """
         self._lost_to_server = to_server
         self._lost_to_client = to_client
@@ -76,24 +76,24 @@ class Line:
 
     @property
     def is_silent(self) -> bool:
-        """Whether packets are lost in a direction, so that no new connection can be made."""
+        """Whether packets are lost in at least one direction, so that clients cannot connect."""
         return self._lost_to_server or self._lost_to_client
 
     def holds(self, sender: SimulatedSocket) -> bool:
-        """Return whether the packets of this end are lost."""
+        """Return whether the packets that `sender` sends are lost."""
         return self._lost_to_server if sender.is_client else self._lost_to_client
 
     def hold(self, sender: SimulatedSocket) -> None:
-        """Make this end retransmit when the line changes."""
+        """Make `sender` retransmit its lost bytes when the line changes."""
         self._held[sender] = None
 
     def delay(self) -> float:
-        """Draw the latency of the next piece."""
+        """Return a random latency for the next piece of bytes."""
         shortest, longest = self.latency
         return shortest + (longest - shortest) * self._random.random()
 
     def split(self, size: int) -> int:
-        """Draw how many of `size` bytes arrive first; 0 if all arrive together."""
+        """Return how many of `size` bytes arrive first, at random; 0 if they arrive together."""
         if size > 1 and self._random.random() < self.splits:
             return self._random.randrange(1, size)
         return 0
@@ -102,12 +102,12 @@ class Line:
 # -- Servers
 
 
-# Whether wait_closed() waits for the connections too.
+# Whether asyncio's Server.wait_closed() also waits for the connections.
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """The result of `loop.create_server`, with the behaviour of asyncio's in this Python.
+    """The result of `loop.create_server`, which behaves as asyncio's Server of this Python.
 
     Owns: the list of its connections.
     """
@@ -124,7 +124,7 @@ class SimulatedServer(asyncio.AbstractServer):
         self._factory = factory
         #: Listening host and port.
         self.address = (host, port)
-        #: The SSLContext. Nothing is encrypted.
+        #: The SSLContext, None without TLS. Bytes are never encrypted.
         self.tls = tls
         self._is_open = True
         self._is_serving = False
@@ -134,7 +134,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[Any, ...]:
-        """A stand-in for the socket while the server is open."""
+        """A stand-in for the listening socket; empty once the server is closed."""
         return (SocketInfo(self.address),) if self._is_open else ()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -181,17 +181,17 @@ class SimulatedServer(asyncio.AbstractServer):
             self._wake()
 
     def close_clients(self) -> None:
-        """Close all connections, as since Python 3.13."""
+        """Close all connections, as asyncio does since Python 3.13."""
         for transport in list(self._connections):
             transport.close()
 
     def abort_clients(self) -> None:
-        """Abort all connections, as since Python 3.13."""
+        """Abort all connections, as asyncio does since Python 3.13."""
         for transport in list(self._connections):
             transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until the server is closed, and since Python 3.12 for its connections to end."""
+        """Wait until the server is closed and, since Python 3.12, its connections have ended."""
         if self._waiters is None or not (self._is_open or _WAITS_FOR_CONNECTIONS):
             return
         waiter: asyncio.Future[None] = self._network.loop.create_future()
@@ -226,7 +226,7 @@ _FIRST_CLIENT_PORT = 40_000
 _IP = "127.0.0.1"
 _KEPT_ATTEMPTS = 10_000
 _MARK = struct.Struct(">QBd")
-# Seconds between the retransmissions of a lost SYN, the last one until the timeout, as on Linux.
+# Seconds until each retransmission of a lost SYN, and finally until the timeout, as on Linux.
 _SYN_RETRIES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
@@ -242,20 +242,20 @@ class Network:
         self._servers: dict[tuple[str, int], SimulatedServer] = {}
         self._lines: dict[tuple[str, int], Line] = {}
         self._open: dict[SimulatedTransport, None] = {}
-        #: Addresses of each host name; ``localhost`` and addresses themselves are always known.
+        #: Addresses of each host name. ``localhost`` and IP addresses need no entry.
         self.names: dict[str, list[str]] = {}
         #: Host names whose look-up fails.
         self.broken_names: set[str] = set()
-        #: Seconds of a look-up.
+        #: Duration of a host name look-up, in seconds.
         self.name_delay = 0.001
         self._next_port = _FIRST_PORT
         self._next_client_port = _FIRST_CLIENT_PORT
         self._next_number = 1
-        #: Called with every write: the writing end, and the bytes.
+        #: Called at every write, with the writing transport and the bytes.
         self.observer: Callable[[SimulatedTransport, bytes], object] | None = None
-        #: Checksum of all writes, with their times and connections.
+        #: Checksum of the bytes, times and connections of all writes.
         self.checksum = 0
-        #: Time and line of the last connection attempts.
+        #: Time and line of the last 10,000 connection attempts.
         self.attempts: deque[tuple[float, Line]] = deque(maxlen=_KEPT_ATTEMPTS)
         #: Number of written bytes, over all connections.
         self.bytes_written = 0
@@ -263,7 +263,7 @@ class Network:
     # -- for the loop
 
     async def resolve(self, host: Any, port: Any) -> list[Any]:
-        """Return what `getaddrinfo` returns. Raises socket.gaierror for unknown names."""
+        """Return address infos as `getaddrinfo`. Raises socket.gaierror for unknown names."""
         name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
         if _is_address(name):
             found = [name]
@@ -285,7 +285,7 @@ class Network:
         *,
         tls: Any = None,
     ) -> SimulatedServer:
-        """Create a server at a free address; port 0 takes the next free port."""
+        """Return a new server at a free address; port 0 means the next free port."""
         while port == 0:
             if (host, self._next_port) not in self._servers:
                 port = self._next_port
@@ -299,7 +299,7 @@ class Network:
         return server
 
     def stop_listening(self, server: SimulatedServer) -> None:
-        """Free the address of a server that closes."""
+        """Remove a closing server, whose address becomes free."""
         if self._servers.get(server.address) is server:
             del self._servers[server.address]
 
@@ -356,7 +356,7 @@ class Network:
         self.loop.happen_at(self.loop.now + delay, callback, *args)
 
     def _send_syn(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
-        """Deliver the first packet of a connection to the server, unless it is lost."""
+        """Deliver the SYN of a connection to the server, or retransmit a lost SYN later."""
         if done.done():
             return
         address = (line.host, line.port)
@@ -378,8 +378,8 @@ class Network:
             self._later(line.delay(), self._establish, done, line, tls)
 
     def _establish(self, done: asyncio.Future[Any], line: Line, tls: Any) -> None:
-        """Establish a connection at the client, which has received the server's first packet. The
-        server accepts the connection when the client's next packet arrives.
+        """Establish a connection at the client, which has received the server's SYN-ACK. The server
+        accepts the connection when the client's next packet arrives.
         """
         if done.done():
             return
@@ -394,7 +394,7 @@ class Network:
     def _accept(self, end: SimulatedSocket, tls: Any) -> None:
         server = self._servers.get((end.line.host, end.line.port))
         if server is None or (server.tls is None) != (tls is None):
-            # The server has stopped meanwhile, or only one end uses TLS.
+            # The server has stopped since the SYN, or only one end uses TLS.
             end.is_closed = True
             end.send_reset()
             return
@@ -425,25 +425,26 @@ class Network:
     # -- for tests
 
     def line(self, host: str, port: int) -> Line:
-        """Return the line to a server address, also without a server."""
+        """Return the line to a server address, which need not have a server."""
         found = self._lines.get((host, port))
         if found is None:
             found = self._lines[host, port] = Line(self._random, host, port)
         return found
 
     def connections(self) -> list[tuple[int, Line]]:
-        """Return (number, line) of every open connection, the oldest first."""
+        """Return (number, line) of every open connection, the oldest connection first."""
         return [(t.number, t.line) for t in self._open if t.is_client]
 
     def open_transports(self) -> list[SimulatedTransport]:
-        """Return the transports before `connection_lost`, at both ends."""
+        """Return the transports of both ends whose `connection_lost` was not called yet."""
         return list(self._open)
 
     def reset(self, number: int | None = None, line: Line | None = None) -> int:
-        """Reset connections at both ends: one, those of a line, or all. Bytes in transit are lost.
+        """Reset connections at both ends: the connection with this number, the connections of a
+        line, or all connections. Bytes in transit are lost.
 
         Returns:
-            The number of ends.
+            The number of reset ends.
         """
         hit = [
             transport
@@ -478,7 +479,7 @@ def _is_address(name: str) -> bool:
 
 
 def first_host(host: str | Iterable[str] | None) -> str:
-    """Return the address for the host argument of `create_server`; all interfaces are one."""
+    """Return the address for `create_server`'s host; 127.0.0.1 for all interfaces."""
     if host is None or host == "" or host in ("0.0.0.0", "::", "localhost"):
         return _IP
     return host if isinstance(host, str) else first_host(next(iter(host), None))

@@ -24,7 +24,7 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
 
     Raises pytest.UsageError for an unsuitable test or wrong arguments of the marker.
     """
-    # Remove wrappers of plugins, but keep the user's decorators.
+    # Remove wrappers of plugins up to the async function, which keeps the user's decorators.
     test = inspect.unwrap(item.obj, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
         raise pytest.UsageError(f"{item.nodeid}: a test marked simulated must be an async function")
@@ -60,7 +60,7 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
 
 
 class _Options:
-    """The arguments of the marker."""
+    """The arguments of the marker ``simulated``."""
 
     def __init__(self, seeds: int = 10, *, first: int = 0, limit_s: float = 3600.0) -> None:
         check_whole("seeds", seeds)
@@ -71,7 +71,7 @@ class _Options:
         self.limit_s = limit_s
 
     def chosen(self, config: pytest.Config) -> list[int]:
-        """Return the seeds to run, according to the command line and the marker."""
+        """Return the seeds to run: from the command line, else from the marker."""
         only = config.getoption("simulation_seed", None)
         if only is not None:
             return [int(only)]
@@ -82,7 +82,7 @@ class _Options:
 def _add_report(
     item: pytest.Item, simulation: Simulation, place: str, error: BaseException
 ) -> None:
-    """Add the seed and its timeline to the report of the test."""
+    """Add the failed seed and the end of its timeline to the report of the test."""
     lines = simulation.timeline.lines()
     again = f"pytest {shlex.quote(item.nodeid)} --simulation-seed={simulation.seed}"
     text = f"seed {simulation.seed} ({place}) failed; to run it again: {again}"

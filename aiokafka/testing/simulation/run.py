@@ -26,7 +26,7 @@ __all__ = ["Simulation", "simulate"]
 
 T = TypeVar("T")
 
-# Virtual seconds for the remaining tasks to end after their cancellation.
+# Virtual seconds in which the cancelled tasks must end.
 _LAST_SECONDS = 30.0
 _MOST_NAMED = 20
 
@@ -34,37 +34,37 @@ _OURS, _ASYNCIO = Path(__file__).parents[2], Path(asyncio.__file__).parent
 
 
 class Simulation:
-    """One run: its loop, its network, its seed.
+    """One run of a program in virtual time: its loop, its network, and its seed.
 
     Args:
         seed: Determines all random decisions.
         limit_s: Virtual seconds after which the run fails.
-        recording: Record requests, responses and log messages in :attr:`timeline`. Without it the
+        recording: Record requests, responses and log messages in :attr:`timeline`. By default the
             timeline has notes and faults only.
     """
 
     def __init__(self, seed: int = 0, *, limit_s: float = 3600.0, recording: bool = False) -> None:
-        #: The seed.
+        #: The argument `seed`: runs with the same seed make the same random decisions.
         self.seed = seed
         self.loop = SimulatedLoop(seed)
         self.network = self.loop.network
-        #: The events of the run, for people; see `recording`.
+        #: The events of the run in readable form; see `recording`.
         self.timeline = Timeline(self.loop)
         self._limit = limit_s
         self._is_recording = recording
-        #: Random source for a test, independent of the decisions of loop and network.
+        #: Random source for the test. Its use does not change decisions of the loop and network.
         self.random = random.Random(f"test {seed}")
-        #: Fingerprint of the ended run: equal runs have equal ones.
+        #: Fingerprint of the run, set when it has ended: equal runs have equal fingerprints.
         self.trace = ""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and close the loop. A simulation runs once.
 
-        Raises the exception of `main`; StuckError if `main` waits for an event that cannot happen;
+        Raises the exception of `main`; StuckError if `main` waits and no event or timer is left;
         VirtualTimeError after `limit_s`; BusyLoopError for a busy loop.
 
         Raises:
-            RuntimeError: called inside another loop, or for the second time.
+            RuntimeError: the caller runs in another loop, or the simulation has run before.
         """
         try:
             self._check()
@@ -90,7 +90,7 @@ class Simulation:
     # -- for the program
 
     def cluster(self, brokers: int = 3, **options: Any) -> FakeCluster:
-        """Create a Kafka cluster in this run. Start it by ``async with``.
+        """Return a Kafka cluster for this run; ``async with`` starts and stops the cluster.
 
         Args:
             brokers: Number of brokers.
@@ -99,7 +99,7 @@ class Simulation:
         return FakeCluster(brokers, **{"seed": self.seed, **options})
 
     def faults(self, cluster: FakeCluster) -> Faults:
-        """Return an object that inflicts single faults between the program and a cluster."""
+        """Return a :class:`Faults` object, to inflict single faults between program and cluster."""
         return Faults(self, cluster)
 
     def chaos(self, cluster: FakeCluster, **options: Any) -> Chaos:
@@ -131,13 +131,13 @@ class Simulation:
         raise RuntimeError("a simulation has a loop of its own: run it outside of async functions")
 
     def _mark(self) -> str:
-        # The next random number depends on how many were drawn: one for each timer and event.
+        # Timers and events draw random numbers, so the next random number depends on their count.
         loop = self.loop
         return f"{self.network.checksum:08x}-{loop.turns}-{loop.now:.9f}-{loop.random.random()}"
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """Make aiokafka and the `random` module take time and random numbers from this run."""
+        """Replace aiokafka's clocks and random sources by those of the run; seed `random`."""
         seams = _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time
         state = random.getstate()
         _clock.wall_time, _clock.random_bytes = self.loop.wall_time, self.loop.random.randbytes
@@ -150,7 +150,7 @@ class Simulation:
             _clock.wall_time, _clock.random_bytes, _clock.next_number, _clock.running_time = seams
 
     def _explain(self, error: SimulationError) -> None:
-        """Add the places where the tasks wait to the error."""
+        """Add the seed, and the place where each task waits, to the text of the error."""
         tasks = self.loop.tasks()
         lines = [f"  {task.get_name()}: {_place_of(task)}" for task in tasks[:_MOST_NAMED]]
         if len(tasks) > _MOST_NAMED:
@@ -187,8 +187,8 @@ def _report(loop: SimulatedLoop, tasks: list[asyncio.Task[Any]]) -> None:
 
 
 def _place_of(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits: the innermost functions of the program and of aiokafka, with their
-    lines; if there are none, of asyncio.
+    """Return where a task waits: the innermost functions of the program and of aiokafka, with line
+    numbers; without either, the innermost function of asyncio.
     """
     inner: Any = task.get_coro()
     name = getattr(inner, "__qualname__", repr(inner))
@@ -212,17 +212,17 @@ def simulate(
 
     Args:
         main: The program, as an ``async`` function.
-        seed: Determines latencies, the order of events and random faults. The same seed gives the
-            same run.
+        seed: Seed of latencies, the order of events and random faults. The same seed produces
+            the same run.
         limit_s: Virtual seconds after which :class:`VirtualTimeError` ends the run.
 
     Returns:
-        What `main` returns.
+        The result of `main`.
 
     Raises:
-        StuckError: `main` waits for an event that cannot happen.
+        StuckError: `main` waits, and no event or timer is left.
         VirtualTimeError: `main` did not end within `limit_s`.
-        BusyLoopError: a callback runs again and again, and the time does not advance.
+        BusyLoopError: a callback runs in every turn of the loop, which never waits.
     """
     simulation = Simulation(seed, limit_s=limit_s)
     return simulation.run(main(simulation))

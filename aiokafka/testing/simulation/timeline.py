@@ -1,4 +1,4 @@
-"""The events of a simulated run, for people: requests, responses, faults, log messages, notes."""
+"""The readable events of a simulated run: requests, responses, faults, log messages, notes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["FrameReader", "Timeline"]
 
 _HEADER = struct.Struct(">hhi")
 _API_VERSIONS = 18
-# Fetch, Heartbeat, ConsumerGroupHeartbeat: shown only if the response has an error or data.
+# Fetch, Heartbeat, ConsumerGroupHeartbeat: omitted unless the response has an error or data.
 _POLLS = (1, 12, 68)
 _MOST_NAMED = 4
 _LONGEST_FRAME = 1 << 30
@@ -35,7 +35,7 @@ Line = Callable[[], str]
 
 
 class _Request:
-    """One request, and whether its response shows that it can be omitted."""
+    """One request. `is_empty` is set for a poll without data, which the timeline omits."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Request:
                 position += 1  # no tagged fields
             message, _ = codec(self.cls, self.version).decode_prefix(body, position)
             return _about(message, self.names)
-        except Exception:  # a test may send any bytes
+        except Exception:  # a test may send invalid bytes
             return "that cannot be read"
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class _Request:
         return f"{self.peer} <- {what} {self.about}".rstrip()
 
     def answered(self, frame: bytes) -> str:
-        """Return the line of the response."""
+        """Return the line of the response; empty if request and response are omitted."""
         try:
             position = 4
             flexible = self.cls.FLEXIBLE is not None and self.version >= self.cls.FLEXIBLE
@@ -106,9 +106,9 @@ class FrameReader:
         self._names: dict[bytes, str] = {}
 
     def feed(self, number: int, is_client: bool, server: str, data: bytes) -> Iterator[Line]:
-        """Yield a function for each frame that is complete with these bytes. It returns the line of
-        the frame, and must be called after the last `feed`, because responses change lines of
-        requests.
+        """Yield a function for each frame that `data` completes. The function returns the line of
+        the frame. Call the functions after the last `feed`, because a response may change the line
+        of its request.
         """
         data = self._parts.pop((number, is_client), b"") + data
         peer = f"{server} [{number}]"
@@ -146,7 +146,7 @@ class FrameReader:
 
 
 def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) -> str:
-    """List the topics and partitions of a message; of a response, those with errors or data."""
+    """List the topics and partitions of a request, or those with errors or data of a response."""
     named: list[str] = []
     for place, error, size in _places(message, "", names):
         if error:
@@ -210,7 +210,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 
 class Timeline:
-    """Keeps the latest events of a run. Bytes are decoded only when :meth:`lines` is called.
+    """Keeps the latest events of a run. Only :meth:`lines` decodes their bytes.
 
     Owns: the events, undecoded.
     """
@@ -223,16 +223,16 @@ class Timeline:
         self._network: Network | None = None
 
     def note(self, text: str) -> None:
-        """Add a line of the program or test."""
+        """Add a text of the program or test, with the present virtual time."""
         self._add(None, text)
 
     def lines(self, last: int | None = None) -> list[str]:
-        """Return one line for each event with its virtual time, the oldest first.
+        """Return one line for each event, with its virtual time, the oldest event first.
 
         Fetches and heartbeats whose response has no data and no error are omitted.
 
         Args:
-            last: Number of the latest lines; None (the default) means all.
+            last: Return only this number of latest lines; None (the default) means all lines.
         """
         reader = FrameReader()
         found: list[tuple[float, Callable[[], str]]] = []
@@ -248,7 +248,7 @@ class Timeline:
     # -- for the run
 
     def begin(self, network: Network) -> None:
-        """Record the network and the log messages, until :meth:`end`."""
+        """Record the writes of the network and all log messages, until :meth:`end`."""
         self._network = network
         network.observer = self._observe
         logging.getLogger().addHandler(self._handler)

@@ -20,12 +20,12 @@ __all__ = ["SimulatedSocket", "SimulatedTransport", "connect_pair"]
 # -- Sockets: bytes in transit, buffers, resets
 
 
-# Bytes that both kernels buffer in one direction. A full buffer blocks until the other end reads.
+# Bytes that both kernels buffer in one direction. A full buffer blocks writes until the peer reads.
 CAPACITY = 256 * 1024
 
 
 def reset_error() -> ConnectionResetError:
-    """Create the error of reading and writing after the peer's reset."""
+    """Return the error that reads and writes raise after a reset."""
     return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
@@ -65,14 +65,14 @@ class SimulatedSocket:
         self._loop = loop
         #: The line of this connection.
         self.line = line
-        #: Number of the connection in its network; both ends have the same.
+        #: Number of the connection in its network, the same at both ends.
         self.number = number
         #: Address of this end.
         self.name = name
-        #: Whether this is the end that connected.
+        #: Whether this end is the client's.
         self.is_client = is_client
         self.peer: SimulatedSocket
-        #: Called once a turn of the loop while the socket is readable.
+        #: Called once in each turn of the loop while the socket is readable.
         self.reader: Callable[[], object] | None = None
         #: Called when the socket becomes writable.
         self.writer: Callable[[], object] | None = None
@@ -80,9 +80,9 @@ class SimulatedSocket:
         self.sent = 0
         self.is_closed = False
         self._in_transit: deque[tuple[float, bytes | None]] = deque()
-        """Sent pieces by the time of arrival; None stands for EOF."""
+        """(time of arrival, bytes) of sent pieces; None stands for EOF."""
         self._unread_bytes = 0
-        """Number of sent bytes that the peer has not read."""
+        """Number of sent bytes that the peer has not read yet."""
         self._inbox: deque[bytes] = deque()
         self._has_fin = False
         self._error: ConnectionResetError | None = None
@@ -118,7 +118,7 @@ class SimulatedSocket:
         return size
 
     def receive(self, limit: int) -> bytes:
-        """Return at most `limit` received bytes, b"" at EOF. Called only if the socket is readable.
+        """Return at most `limit` received bytes, b"" at EOF. The socket must be readable.
 
         Raises ConnectionResetError after a reset.
         """
@@ -139,7 +139,7 @@ class SimulatedSocket:
         return data
 
     def add_reader(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once a turn, while the socket is readable."""
+        """Call `callback` once in each turn, while the socket is readable."""
         self.reader = callback
         if self._inbox or self._has_fin or self._error is not None:
             self._notify_reader_soon()
@@ -149,15 +149,15 @@ class SimulatedSocket:
         self.writer = callback
 
     def shut_down(self) -> None:
-        """Send EOF: the peer reads the sent bytes, then the end."""
+        """Send EOF: the peer reads the sent bytes, then EOF."""
         if not self._sent_fin and self._error is None:
             self._sent_fin = True
             self._sent_at = -1.0
             self._transmit(None)
 
     def close(self) -> None:
-        """Close both directions. Sent bytes still arrive, unless this end has unread bytes: then
-        the peer gets a reset, as on Linux.
+        """Close both directions. Sent bytes still arrive. But if this end has unread bytes, send
+        a reset, as Linux does.
         """
         if self.is_closed:
             return
@@ -172,14 +172,14 @@ class SimulatedSocket:
     # -- bytes in transit
 
     def not_before(self, when: float) -> None:
-        """Deliver no bytes of this end before this moment."""
+        """Deliver no bytes of this end before the time `when`."""
         self._arrived_last = max(self._arrived_last, when)
 
     def _transmit(self, piece: bytes | None) -> None:
         now = self._loop.now
         pieces = self._in_transit
         if self._sent_at == now and pieces:
-            # Written in the same moment, so received together.
+            # Bytes that are written at the same moment arrive together.
             pieces.append((pieces[-1][0], piece))
             return
         self._sent_at = now
@@ -218,7 +218,7 @@ class SimulatedSocket:
             peer.reader()
 
     def _reject_data(self) -> None:
-        """Send a reset for bytes to a closed socket, but not for EOF alone."""
+        """Discard bytes to a closed socket, and reset this end; discard EOF without a reset."""
         has_data = any(piece is not None for _, piece in self._in_transit)
         if has_data and self.line.holds(self.peer):
             self._hold()
@@ -232,12 +232,12 @@ class SimulatedSocket:
         self.line.hold(self)
 
     def retransmit(self) -> None:
-        """Send the lost bytes again, because the line has changed."""
+        """Send the lost bytes again, after the faults of the line have changed."""
         if not self._is_held:
             return
         self._is_held = False
         if self._in_transit:
-            # The first piece gets a new latency, and the others follow it.
+            # The first piece gets a new latency, and the later pieces follow.
             when = self._loop.now + self.line.delay()
             self._in_transit[0] = (when, self._in_transit[0][1])
             self._arrived_last = max(self._arrived_last, when)
@@ -252,7 +252,7 @@ class SimulatedSocket:
             self._loop.happen_at(self._loop.now + self.line.delay(), self._notify_writer)
 
     def _notify_writer(self) -> None:
-        """Call the writer, unless the packet about the free buffer is lost."""
+        """Call the writer, unless the peer's packet about the free buffer is lost."""
         if self.line.holds(self.peer):
             self._hold()
         elif self.writer is not None and self._unread_bytes < CAPACITY:
@@ -271,13 +271,13 @@ class SimulatedSocket:
     # -- resets
 
     def send_reset(self) -> None:
-        """Send one reset. If it is lost, later bytes of the peer cause another one."""
+        """Send a reset, which may be lost; later bytes of the peer then cause another reset."""
         if not self.line.holds(self):
             when = self._loop.now + self.line.delay()
             self._loop.happen_at(max(when, self._arrived_last), self.peer.receive_reset)
 
     def receive_reset(self) -> None:
-        """Handle a reset: discard the bytes in transit from here. The next read or write raises."""
+        """Handle a reset: discard this end's bytes in transit. The next read or write raises."""
         if self.is_closed or self._error is not None:
             return
         self._error = reset_error()
@@ -293,13 +293,13 @@ class SimulatedSocket:
             self.writer()
 
     def _cut(self, piece: bytes) -> None:
-        """Deliver these last bytes to the peer, then a reset to both ends."""
+        """Deliver `piece` to the peer as the last bytes, then reset both ends."""
         self.line.cut_at = None
         self.sent += len(piece)
         self._sent_at = -1.0
         self._transmit(piece)
         self._sent_fin = True
-        # The buffer counts as full, so that no bytes follow.
+        # Mark the buffer as full, so that no further bytes are sent.
         self._unread_bytes = 1 << 60
         after = max(self._arrived_last, self._loop.now) + self.line.delay()
         self._loop.happen_at(after, self.peer.receive_reset)
@@ -309,7 +309,7 @@ class SimulatedSocket:
 def connect_pair(
     loop: TurningLoop, line: Line, number: int, client_port: int
 ) -> tuple[SimulatedSocket, SimulatedSocket]:
-    """Create both ends of a new connection: the client's and the server's."""
+    """Return both ends of a new connection: the client's and the server's."""
     client = SimulatedSocket(loop, line, number, ("127.0.0.1", client_port), is_client=True)
     server = SimulatedSocket(loop, line, number, (line.host, line.port), is_client=False)
     client.peer, server.peer = server, client
@@ -327,7 +327,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class SocketInfo:
-    """The socket in a transport's extra info; its options have no effect."""
+    """The socket in a transport's extra info. Socket options have no effect."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM
@@ -349,7 +349,7 @@ class SocketInfo:
         return self._peer
 
     def fileno(self) -> int:
-        """Return -1, since there is no file descriptor."""
+        """Return -1: a simulated socket has no file descriptor."""
         return -1
 
     def setsockopt(self, level: int, option: int, value: Any, *rest: Any) -> None:
@@ -364,7 +364,7 @@ class SocketInfo:
 class SimulatedTransport(asyncio.Transport):
     """The transport of a protocol, with the behaviour of asyncio's transport for sockets.
 
-    Owns: the write buffer, and which callbacks of the protocol were called.
+    Owns: the write buffer, and the record of called protocol methods.
     """
 
     def __init__(
@@ -386,9 +386,9 @@ class SimulatedTransport(asyncio.Transport):
         self._end = end
         #: The line of this connection.
         self.line = end.line
-        #: Number of the connection in its network; both ends have the same.
+        #: Number of the connection in its network, the same at both ends.
         self.number = end.number
-        #: Whether this is the end that connected.
+        #: Whether this end is the client's.
         self.is_client = end.is_client
         self._server = server
         self._is_tls = tls is not None
@@ -397,7 +397,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_paused = self._has_end = self._closing = False
         self._writing_paused = False
         self._lost = 0
-        """0 until connection_lost is called or scheduled; then counts the later writes."""
+        """0 until `connection_lost` is scheduled; afterwards 1, plus the number of lost writes."""
         self._ended = False
         self._said_eof = False
         self.set_protocol(protocol)
@@ -469,7 +469,7 @@ class SimulatedTransport(asyncio.Transport):
             self._fail(error, f"Fatal error: protocol.{doing}() call failed.", is_own=True)
 
     def _receive(self, limit: int) -> bytes | None:
-        """Return the received bytes; None after an error, which closes the transport."""
+        """Return the received bytes; after an error, close the transport and return None."""
         try:
             return self._end.receive(limit)
         except OSError as error:
@@ -527,7 +527,7 @@ class SimulatedTransport(asyncio.Transport):
         self._maybe_pause()
 
     def _write(self) -> None:
-        """Send the buffered bytes: the socket is writable."""
+        """Send buffered bytes, when the socket has become writable."""
         if self._lost or not self._buffer:
             return
         try:
@@ -581,7 +581,7 @@ class SimulatedTransport(asyncio.Transport):
     # -- closing
 
     def close(self) -> None:
-        """Close after the written bytes are sent."""
+        """Stop reading, and close the connection after the written bytes are sent."""
         if self._closing:
             return
         self._closing = True
@@ -591,11 +591,11 @@ class SimulatedTransport(asyncio.Transport):
             self._loop.call_soon(self._finish, None)
 
     def abort(self) -> None:
-        """Close now. Only the bytes that the socket has taken still arrive."""
+        """Close without sending the write buffer. Bytes sent by the socket still arrive."""
         self._end_soon(None)
 
     def reset(self) -> None:
-        """Reset the connection at both ends. Their next read or write raises."""
+        """Reset the connection at both ends: the next read or write of each end raises."""
         self._end.receive_reset()
         self._end.peer.receive_reset()
 
@@ -636,7 +636,7 @@ class SimulatedTransport(asyncio.Transport):
 
 
 def _as_bytes(data: Any) -> Any:
-    """Return data whose `len` is the number of bytes. Raises TypeError for other types."""
+    """Return a bytes-like object whose `len` is its number of bytes, or raise TypeError."""
     if not isinstance(data, _BYTES):
         raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
     if isinstance(data, memoryview) and (data.itemsize != 1 or data.ndim != 1):

@@ -10,9 +10,10 @@ __all__ = ["PartitionMovements"]
 
 
 class PartitionMovements:
-    """The partitions that move from one assignment to the next. They are computed at the first use.
+    """The partitions that change their owner from one assignment to the next, computed at the first
+    use.
 
-    Owns: by partition, the member that it leaves and the member that it goes to.
+    Owns: the previous and the new owner of each such partition.
     """
 
     def __init__(
@@ -27,8 +28,8 @@ class PartitionMovements:
     def move_partition(
         self, partition: TopicPartition, old_consumer: str, new_consumer: str
     ) -> None:
-        """Add a movement. Two movements of a partition count as one from its first member; a
-        partition that returns to its first member does not move."""
+        """Add a movement. Two movements of a partition count as one movement from its first owner;
+        a partition that returns to its first owner has no movement."""
         self._compute()
         first = self._moved.pop(partition, (old_consumer,))[0]
         if first != new_consumer:

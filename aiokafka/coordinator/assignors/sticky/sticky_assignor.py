@@ -35,11 +35,11 @@ _GENERATION = struct.Struct(">i")
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Assigns evenly, and leaves as many partitions as possible with their owners.
+    """Assigns evenly, and keeps as many partitions as possible with their owners.
 
-    All members still revoke everything during a rebalance, but most partitions return to their
-    former owners, whose local state stays valid. The bytes are those of Java's StickyAssignor: both
-    may be in one group.
+    All members revoke all partitions during a rebalance, but most partitions return to their
+    previous owners, whose local state stays valid. The encoding is that of Java's StickyAssignor,
+    so that both clients may be in one group.
 
     Owns: the last assignment of this member and its generation, for the user data.
     """
@@ -50,7 +50,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     _assignment: Sequence[TopicPartition] = ()
     _generation = -1
     _latest_partition_movements = PartitionMovements()
-    """Of the last call of `assign()`, of any member. Tests of programs read it."""
+    """The movements of the last call of `assign()` on any instance. Tests of programs read this."""
 
     @either
     def assign(
@@ -89,13 +89,13 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
 
 def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
-    """Return the claim in the user data; none if that is malformed."""
+    """Return the claim in the user data; an empty claim without user data or if malformed."""
     if not metadata.user_data:
         return Claim(-1, ())
     try:
         partitions, rest = read_partitions(metadata.user_data)
     except KafkaProtocolError:
         return Claim(-1, ())
-    # The first version of these bytes had no generation.
+    # The first version of this user data had no generation.
     generation = _GENERATION.unpack_from(rest)[0] if len(rest) >= 4 else -1
     return Claim(generation, [TopicPartition(t, n) for t, numbers in partitions for n in numbers])
