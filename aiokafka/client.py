@@ -435,8 +435,7 @@ class AIOKafkaClient:
         return random.choice(usable or nodes) if nodes else None
 
     def controller(self) -> int | None:
-        """Return the node id of the controller, which handles cluster-wide changes; None if
-        unknown."""
+        """Return the node id of the controller, None if unknown."""
         controller = self.cluster.controller
         return None if controller is None else controller.nodeId
 
@@ -456,8 +455,7 @@ class AIOKafkaClient:
             """The current snapshot of the cluster; a new object after every refresh."""
 
     else:
-        # An attrgetter is faster than a Python function: each request reads `cluster` several
-        # times.
+        # Each request reads `cluster` several times; an attrgetter is faster than a function.
         cluster = property(
             attrgetter("_metadata.cluster"),
             doc="The current snapshot of the cluster; a new object after every refresh.",
@@ -481,8 +479,7 @@ class AIOKafkaClient:
 
     @property
     def metadata_failure(self) -> tuple[float, KafkaError] | None:
-        """The loop time since which every refresh has failed, and the last error; None if the last
-        refresh succeeded."""
+        """The loop time of the first failure in a row, and the last error; None after a success."""
         error = self._metadata.error
         return None if error is None else (self._metadata.failing_since, error)
 
@@ -492,8 +489,7 @@ class AIOKafkaClient:
         self._metadata.request_update(why)
 
     def doubt_metadata(self, why: str) -> None:
-        """Request a metadata refresh from another broker than the last one, which may be cut off
-        from the cluster."""
+        """Request a metadata refresh from another broker: the last broker may be cut off."""
         self._metadata.doubt(why)
 
     def look_for_leader(self, partition: TopicPartition, why: str) -> None:
@@ -505,8 +501,7 @@ class AIOKafkaClient:
         self._metadata.request_update(why)
 
     def metadata_changed(self) -> asyncio.Future[None]:
-        """Return a future that resolves at the next snapshot or failed refresh, without requesting
-        a refresh."""
+        """Return a future that resolves at the next snapshot or failed refresh; request nothing."""
         return self._metadata.changed()
 
     async def wait_for_metadata(
@@ -563,8 +558,7 @@ class AIOKafkaClient:
         self._metadata.refuse_waiters(error)
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
-        """Return the partitions of `topic`, under the name that instrumentation of aiokafka
-        wraps."""
+        """Do what `wait_for_topic` does, under the name that instrumentation of aiokafka wraps."""
         deadline = self._loop.time() + self._config.request_timeout
         return set(await self.wait_for_topic(topic, deadline))
 
@@ -650,8 +644,7 @@ class AIOKafkaClient:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Update the leaders (node id, epoch) of all partitions of one response, as `update_leader`
-        does."""
+        """Update the (leader id, epoch) of all partitions of one response, as `update_leader`."""
         self._metadata.update_leaders(leaders, endpoints)
 
     # -- coordinators

@@ -120,8 +120,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
 
 
 def merge_missing(old: TopicInfo) -> TopicInfo | None:
-    """Return the state of a topic that is missing in a response about all topics; None if the topic
-    no longer exists."""
+    """Return the state of a topic that a response about all topics lacks; None if it is deleted."""
     error_code = UnknownTopicOrPartitionError.errno
     if not old.partitions or _is_final(error_code, old.misses):
         return None
@@ -229,8 +228,7 @@ class ClusterMetadata:
 
     @property
     def controller(self) -> BrokerMetadata | None:
-        """The controller, which handles cluster-wide changes; None if unknown (as with Kafka
-        0.9)."""
+        """The controller of the cluster; None if unknown (as with Kafka 0.9)."""
         return self._brokers.get(self._controller_id)
 
     def is_bootstrap(self, node_id: int | str) -> bool:
@@ -283,8 +281,7 @@ class ClusterMetadata:
         return set(self.available_partition_ids(topic))
 
     def available_partition_ids(self, topic: str) -> tuple[int, ...]:
-        """Return the partitions of `available_partitions_for_topic` in ascending order, () for an
-        unknown topic."""
+        """Return the partitions with a leader in ascending order, () for an unknown topic."""
         known = self._available_tuples.get(topic)
         return self._available_tuple(topic) if known is None else known
 
@@ -331,8 +328,7 @@ class ClusterMetadata:
         return self._topics.get(topic)
 
     def topic_error(self, topic: str) -> int:
-        """Return the error code of the last response about `topic`; 0 without an error, or for an
-        unknown topic."""
+        """Return the error code of the last response about `topic`; 0 without an error."""
         info = self._topics.get(topic)
         return 0 if info is None else info.error
 
@@ -341,8 +337,7 @@ class ClusterMetadata:
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
     def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
-        """Return the known `topics` that have a partition without leader, or whose last response
-        had an error."""
+        """Return the known `topics` with an error, or with a partition without leader."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -353,8 +348,7 @@ class ClusterMetadata:
         return found
 
     def doubtful_topics(self) -> set[str]:
-        """Return the topics whose partitions are known although the last response reported the
-        topic as unknown."""
+        """Return topics with known partitions that the last response reported as unknown."""
         gone = UnknownTopicOrPartitionError.errno
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 

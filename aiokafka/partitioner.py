@@ -88,12 +88,10 @@ class RoundRobinPartitioner:
         all_partitions: Sequence[int],
         available: Sequence[int],
     ) -> int:
-        """Return the next available partition of `topic`, or the next of all partitions if none is
-        available."""
+        """Return the next available partition of `topic`; without any, the next of all."""
         turn = self._turns.get(topic)
         if turn is None:
-            # Begin with a random partition, so that many short-lived producers do not all use the
-            # same one.
+            # Begin with a random partition, so that short-lived producers use all partitions.
             turn = random.randrange(len(all_partitions))
         self._turns[topic] = turn + 1
         choices = available or all_partitions

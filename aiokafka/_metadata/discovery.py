@@ -420,8 +420,7 @@ class Discovery:
             # Errors of a credential source do not name the server.
             reasons.append(reason if reason.startswith(address) else f"{address}: {reason}")
         error = KafkaConnectionError(f"Unable to bootstrap from {'; '.join(reasons)}")
-        # Prefer a MetadataEmptyBrokerList as the cause, because `MetadataLoop.bootstrap` retries
-        # after it.
+        # `MetadataLoop.bootstrap` retries after a MetadataEmptyBrokerList, so prefer it as cause.
         causes = sorted(failures.values(), key=_knows_brokers)
         error.__cause__ = next(iter(causes), None)
         return error
@@ -432,8 +431,7 @@ def _knows_brokers(failure: KafkaError) -> bool:
 
 
 def _discard(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
-    """Cancel a connect to a bootstrap server; if the connect has succeeded, close the unused
-    connection."""
+    """Cancel a connect to a bootstrap server, or close its connection, which is unused."""
     if future.cancel() or future.cancelled() or future.exception() is not None:
         return
     if not future.result().in_flight:

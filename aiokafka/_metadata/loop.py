@@ -249,8 +249,7 @@ class RefreshSchedule:
         self._wake.set()
 
     def note_missing(self, topics: Set[str]) -> None:
-        """Schedule requests for `topics`, the topics of a consumer that do not exist, with growing
-        pauses."""
+        """Schedule requests for missing topics of a consumer, with growing pauses."""
         now = self._loop.time()
         # This runs after each response; an unchanged set must not restart the pause.
         if topics == self._missing and now < self._missing_at:
@@ -321,8 +320,7 @@ class RefreshSchedule:
 
     def _pause(self) -> None:
         now = self._loop.time()
-        # The backoff grows with each refresh of a series, and is reset after a time without
-        # refreshes.
+        # The backoff grows during a series of refreshes, and is reset after a quiet time.
         if now > self._not_before + self._series_ends_after:
             self._backoff.reset()
         self._not_before = now + self._backoff.next()
@@ -433,8 +431,7 @@ class MetadataLoop:
         newer = self.cluster.with_leaders(leaders, endpoints)
         if newer is not self.cluster:
             self.cluster = newer
-            # There may be hundreds of updates, and listeners examine all partitions, so call the
-            # listeners once.
+            # Listeners examine all partitions, so call them once for hundreds of updates.
             if not self._is_unpublished:
                 self._is_unpublished = True
                 self._loop.call_soon(self._publish)
@@ -527,8 +524,7 @@ class MetadataLoop:
         return self.cluster
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Return the address of a broker, or of a bootstrap server (negative id); None if
-        unknown."""
+        """Return the address of a broker or bootstrap server (negative id), None if unknown."""
         if node_id < 0:
             servers = self._discovery.servers
             if -node_id > len(servers):

@@ -312,8 +312,7 @@ async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wa
 
 
 async def _turn(number: int) -> None:
-    """Yield to the event loop if `number`, the number of finished steps, is a multiple of
-    `_TURN`."""
+    """Yield to the event loop after every `_TURN` steps; `number` steps are done."""
     if number % _TURN == 0:
         await asyncio.sleep(0)
 

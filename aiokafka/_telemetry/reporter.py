@@ -150,8 +150,7 @@ class TelemetryReporter:
         self._is_settled.set()
 
     async def _turn(self, pool: ConnectionPool) -> float | None:
-        """Subscribe or push once; return the seconds until the next step, None if there is no next
-        step."""
+        """Subscribe or push once; return the seconds until the next step, None for no next step."""
         subscription = self._subscription
         try:
             connection = await self._connection(pool)
@@ -186,13 +185,11 @@ class TelemetryReporter:
             return connection
         nodes = self._metadata.cluster.node_ids
         if all(pool.versions(node) is None for node in nodes):
-            # The connection to a bootstrap server, such as a load balancer, may belong to no known
-            # broker.
+            # The connection to a bootstrap server may belong to no known broker (load balancer).
             raise NodeNotReadyError("no broker was connected to yet")
         able = [node for node in nodes if _takes_metrics(pool, node)]
         if self._id != ZERO_UUID:
-            # A broker has assigned the id, so brokers with unknown versions may support telemetry
-            # as well.
+            # A broker has assigned the id, so other brokers may support telemetry as well.
             able += [node for node in nodes if pool.versions(node) is None]
         elif not able:
             return None
@@ -296,8 +293,7 @@ class TelemetryReporter:
         if error is TelemetryTooLarge:
             # Halve the size limit until a push succeeds; the next subscription resets the limit.
             self._most_bytes = len(payload.data) // 2
-        # THROTTLING_QUOTA_EXCEEDED means that the push was too early, and was not accepted: keep
-        # the interval.
+        # THROTTLING_QUOTA_EXCEEDED: the push was too early and not accepted; keep the interval.
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval

@@ -72,8 +72,7 @@ class SendGate:
 
     @property
     def paused_since(self) -> float:
-        """The loop time since which the write buffer has been full without a throttle; infinity if
-        the buffer is not full."""
+        """The loop time since which the write buffer is full without a throttle, else infinity."""
         return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
 
     def pause(self) -> float:
@@ -234,8 +233,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.peer = peer
         self.versions: BrokerVersions | None = None
         self.session_lifetime = 0.0
-        """Seconds from an authentication until the broker requires re-authentication (KIP-368); 0
-        for no limit."""
+        """Seconds from an authentication to the required re-authentication (KIP-368); 0 = never."""
         self.session_end = math.inf
         """Loop time at which the broker ends the session unless the client re-authenticates."""
         self.user = ""
@@ -452,8 +450,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._exchange.last_deadline or 0.0
 
     async def drain(self, deadline: float) -> None:
-        """Wait until the requests that are in flight now have ended, at most until `deadline` (loop
-        time)."""
+        """Wait for the requests that are in flight now, at most until `deadline` (loop time)."""
         if waits := self.awaited():
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
@@ -554,8 +551,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # This removes the oldest request even if its future was cancelled: the next response
         # belongs to the next request.
         received = self._exchange.receive(frame)
-        # Responses come in the order of the requests, so the oldest send time is that of this
-        # request.
+        # Responses come in the order of the requests, so this is the oldest send time.
         self._heard_at = self._loop.time()
         latency = self._heard_at - self._sent_at.popleft()
         self.traffic.responses += 1
@@ -569,8 +565,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._resolve(future, response)
         except BaseException as error:
-            # The request is no longer in `_exchange`, so closing the connection would not fail its
-            # future.
+            # The request has left `_exchange`, so closing the connection would not fail its future.
             _fail(future, self._interrupted(error))
             raise
 

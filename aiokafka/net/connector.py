@@ -151,8 +151,7 @@ class Greeting:
 def ask_versions(
     connection: BrokerConnection, greeting: Greeting, timeout: float
 ) -> asyncio.Future[ApiVersionsResponse]:
-    """Send ApiVersions with the client's name and version (KIP-511); return a future of the
-    response."""
+    """Send ApiVersions with client name and version (KIP-511); return the response's future."""
     request = ApiVersionsRequest(
         client_software_name=CLIENT_NAME, client_software_version=software_version()
     )
@@ -200,8 +199,7 @@ async def negotiate(
 
 def software_version() -> str:
     """Return the version of this client in the form that brokers accept."""
-    # Brokers accept only [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? and otherwise close the
-    # connection.
+    # Brokers accept only [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? and close the connection else.
     return __version__.replace("+", "-")
 
 
@@ -237,8 +235,7 @@ _WIDELY_KNOWN = 3
 
 
 class Connector:
-    """Opens connections to one address. Owns the Greeting of the address, and which IP address to
-    try first."""
+    """Opens connections to one address. Owns its Greeting, and the first IP address to try."""
 
     def __init__(
         self,
@@ -517,8 +514,7 @@ class Connector:
     async def _connect_beside(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """Return a second connection; None if the connect fails, or if the response to ApiVersions
-        arrives first."""
+        """Return a second connection; None if the connect fails, or ApiVersions responds first."""
         made: list[BrokerConnection] = []
 
         async def connect() -> BrokerConnection:
@@ -544,8 +540,7 @@ class Connector:
 
 
 def _is_cut_off(connection: BrokerConnection) -> bool:
-    """Return whether the peer closed the connection without a TLS error before it had sent a
-    byte."""
+    """Return whether the peer closed the connection without a byte and without a TLS error."""
     cause = None if connection.error is None else connection.error.__cause__
     return not connection.traffic.bytes_in and (cause is None or isinstance(cause, ConnectionError))
 

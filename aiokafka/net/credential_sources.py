@@ -18,8 +18,7 @@ T = TypeVar("T")
 
 
 class CredentialSource:
-    """Calls the application's token provider or functions, with a backoff after failures. Owns the
-    last failure."""
+    """Calls the application's credential functions, with a backoff. Owns the last failure."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._delays = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)

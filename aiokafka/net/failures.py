@@ -50,14 +50,12 @@ _REMEDIES = {
 
 
 _MAX_SHOWN = 500
-# Shorter secrets are not masked: a short secret may be part of the text by chance, and the mask
-# would reveal it.
+# A shorter secret may be part of the text by chance, and a mask would reveal it.
 _LEAST_HIDDEN = 12
 
 
 def said(words: str, secret: str = "") -> str:
-    """Return `words`, a text of the peer, for a message: on one line, of limited length, and
-    without `secret`."""
+    """Return the text `words` of a peer on one line, shortened, and without `secret`."""
     if len(secret) >= _LEAST_HIDDEN:
         words = words.replace(secret, "***")
     words = words[:_MAX_SHOWN]

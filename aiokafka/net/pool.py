@@ -1,5 +1,4 @@
-"""The connections of a client, by node id and purpose: shared connects, backoff, and the closing of
-idle connections."""
+"""The connections of a client, by node id and purpose: connects, backoff, idle connections."""
 
 from __future__ import annotations
 
@@ -73,8 +72,7 @@ class Endpoint:
 
 
 class _Node:
-    """The connector and the backoff of one address of a broker, shared by the connections of all
-    purposes."""
+    """The connector and backoff of one address of a broker, shared by all purposes."""
 
     __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
 
@@ -197,14 +195,12 @@ class ConnectionPool:
         return not (is_late or connection.is_retired)
 
     def throttled_until(self, node_id: int) -> float:
-        """Return the loop time until which the broker throttles this client, which may be in the
-        past; 0 without a throttle."""
+        """Return the loop time until which the broker throttles this client; it may be past."""
         open_now = (self._open.get((node_id, purpose)) for purpose in _PURPOSES)
         return max((c.gate.throttled_until for c in open_now if c is not None), default=0.0)
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """Return the API versions of the node as of the last connect; None before the first
-        connect."""
+        """Return the API versions of the node at the last connect; None before any connect."""
         node = self._nodes.get(node_id)
         return None if node is None else node.versions
 
@@ -214,8 +210,7 @@ class ConnectionPool:
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
     def is_unreachable(self, node_id: int) -> bool:
-        """Return whether the node has no open connection, and the last connect failed or the node
-        is in backoff."""
+        """Return whether the node has no open connection, and has failed or is in backoff."""
         node = self._nodes.get(node_id)
         if node is None or self.find(node_id) is not None:
             return False
@@ -260,8 +255,7 @@ class ConnectionPool:
         if not self._has_moved(node_id, connection):
             connection.address_checked_at = epoch
             return connection
-        # Keep a connection with in-flight requests: the broker may still respond at its old
-        # address.
+        # Keep a connection with in-flight requests: the old address may still respond.
         if connection.in_flight:
             return connection
         self.drop(node_id, purpose, f"node {node_id} has a new address")
@@ -309,8 +303,7 @@ class ConnectionPool:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        # Later connects use the broker's own address: the bootstrap name may resolve to other
-        # brokers.
+        # Later connects use the broker's own address: the bootstrap name may be ambiguous.
         node.connector.host, node.connector.port = endpoint.address
         connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint.address
@@ -357,8 +350,7 @@ class ConnectionPool:
     def connect(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
-        """Connect as `get()` does, but return a future of the connection, which may be
-        cancelled."""
+        """Connect as `get()` does, but return a future, which may be cancelled."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
@@ -461,8 +453,7 @@ class ConnectionPool:
         connection.join(self.traffic.of(key[0]))
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
-            # `adopt` has assigned a bootstrap connection to the broker meanwhile: keep it, because
-            # it may be in use.
+            # A bootstrap connection was adopted meanwhile: keep it, because it may be in use.
             self._dismiss(connection)
             attempt.succeed(adopted)
             return

@@ -158,8 +158,7 @@ class ProducerHealthMonitor:
         return self._owner.failure
 
     def _waits(self, now: float) -> Iterator[Stall]:
-        """Yield a Stall for each partition whose oldest batch has waited for longer than
-        `LASTING`."""
+        """Yield a Stall for each partition whose oldest batch waits for longer than `LASTING`."""
         silent = {}
         for node_id, node in self._nodes.items():
             if (outage := node.health.outage(now)) is not None:

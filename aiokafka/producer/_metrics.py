@@ -123,8 +123,7 @@ class ProducerMeter:
         return counts
 
     def responded(self, sent_at: float, throttle_time_ms: int) -> None:
-        """Observe the latency and throttle time of a request that was sent at `sent_at` (loop
-        time)."""
+        """Observe latency and throttle time of a request sent at `sent_at` (loop time)."""
         self.request_latency.observe((self._loop.time() - sent_at) * 1000)
         self.throttle_time.observe(throttle_time_ms)
 
@@ -136,8 +135,7 @@ class ProducerMeter:
             counts.retries += batch.record_count
 
     def split(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Count a batch that was split; if it was sent before, its `parts` count as requeued
-        now."""
+        """Count a split batch; the `parts` of a batch that was sent count as requeued now."""
         self.splits += 1
         self.forget(batch)
         if batch.attempts:

@@ -96,8 +96,7 @@ class BatchSizing:
         self._refused_at = 0.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """Return an empty batch that will have about `limit` bytes after compression when it is
-        full."""
+        """Return an empty batch, which will have about `limit` bytes compressed when it is full."""
         if self._refused_at and self._clock() - self._refused_at > _TRUST:
             self._full = self._most
             self._may_grow = True
@@ -243,8 +242,7 @@ class BatchOutcome:
         self._waiting[number] = future
 
     def note_dropped(self, number: int) -> None:
-        """Record that the future of a record was garbage-collected, so that a failure of the record
-        is logged."""
+        """Record that the future of a record was garbage-collected: its failure must be logged."""
         if self._dropped is None:
             self._dropped = []
         self._dropped.append(number)
@@ -405,8 +403,7 @@ class RecordFuture:
             self._outcome.loop.call_exception_handler(context)
 
     def _current_outcome(self) -> BatchOutcome:
-        """Return the outcome of the batch that contains the record now; after a split of the batch,
-        the outcome of a part."""
+        """Return the outcome of the batch, or after a split of the part, that has the record."""
         outcome = self._outcome
         if outcome is None:
             text = "the future was not initialised"  # type: ignore[unreachable]
@@ -497,8 +494,7 @@ class RecordFuture:
     def add_done_callback(
         self, fn: Callable[[Any], object], *, context: Context | None = None
     ) -> None:
-        """Call `fn(future)` from the event loop once the future is done; if the future is done now,
-        in the next iteration."""
+        """Call `fn(future)` from the event loop when the future is done, or soon if it is."""
         if context is None:
             context = copy_context()
         if self.done():
@@ -724,8 +720,7 @@ class ProducerBatch:
         """Whether the batch has exceeded its first size limit, and grows only because other batches
         of the partition wait before it. Such a batch does not linger."""
         self.is_doubtful = False
-        """Whether the batch is a part of a split batch that may have been written as a whole: see
-        `split_batch`."""
+        """Whether the batch is a part of one that may have been written: see `split_batch`."""
         self.is_unconfirmed = False
         """Whether an earlier request with the batch got no response, or a response that leaves open
         whether the batch was written."""
@@ -860,8 +855,7 @@ class ProducerBatch:
         return self.builder.record_count - len(self.outcome.timestamps)
 
     def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
-        """Return an empty batch for a part of the records, with the times and attempts of this
-        batch."""
+        """Return an empty batch for a part of the records, with the same times and attempts."""
         loop = self.outcome.loop
         part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts

@@ -103,8 +103,7 @@ class BatchCompletion:
         return None if self.id_state is None else self.id_state.transaction
 
     def keep_error(self, failure: tuple[float, BaseException | None]) -> None:
-        """Set `last_error` to `failure`, the last error of a NodeSender that ends, if `failure` is
-        later."""
+        """Set `last_error` to `failure`, of a NodeSender that ends, if `failure` is later."""
         self.last_error = max(self.last_error, failure, key=lambda one: one[0])
 
     def request_identity(self) -> None:
@@ -167,8 +166,7 @@ class BatchCompletion:
             if result is None:
                 batch.succeed_unacknowledged()
             else:
-                # With an error code the leader has recognized a duplicate, whose offset it may not
-                # know.
+                # The leader recognized a duplicate (an error code), but may not know its offset.
                 if result.error_code and batch.attempts == 1:
                     self._log.warning("%r was sent once, and its leader has it already", batch)
                 offset = -1 if result.error_code else max(-1, result.base_offset)
@@ -353,8 +351,7 @@ class BatchCompletion:
             self._send_next(queue)
 
     def _send_next(self, queue: PartitionQueue) -> None:
-        """Notify the NodeSender of `queue` that a batch waits; route a queue without a
-        NodeSender."""
+        """Notify the NodeSender of `queue` that a batch waits; without one, route the queue."""
         if queue.node is None:
             # The partition lost its leader while batches were in flight.
             self._sender.route(queue, self.client.cluster)
@@ -568,8 +565,7 @@ def _doubtful_error(
 
 
 def _forgotten_error(partition: TopicPartition) -> InvalidProducerIdMapping:
-    """Return the error of a batch that may have been written under a producer id that the broker
-    has forgotten."""
+    """Return the error for a batch whose producer id the broker has forgotten."""
     return InvalidProducerIdMapping(
         f"{partition.topic}-{partition.partition}: the broker has forgotten the producer id, and "
         "an earlier request got no response: the batch may have been written, and is not sent again"

@@ -136,8 +136,7 @@ class BufferMemory:
         """Whether calls wait for memory, or were granted memory in this turn."""
         self._is_granting = False
         self._rest = 0
-        """The part of the running task's quantum that exceeded the free memory, and was not
-        granted."""
+        """The part of the running task's quantum that was not granted for lack of memory."""
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
         self._refusal: Callable[[], BaseException] | None = None
         self._loop = loop
@@ -380,8 +379,7 @@ class PartitionQueue:
         else:
             self.waiting.remove(batch)
         batch.transition(BatchState.SETTLED)
-        # Insert the parts by their sequence numbers, because other batches may have been requeued
-        # meanwhile.
+        # Insert the parts by sequence number, because other batches may have been requeued.
         if batch.has_sequence:
             for part in parts:
                 self._insert(part)
@@ -402,8 +400,7 @@ class PartitionQueue:
             batch.clear_sequence()
 
     def set_error(self, error: BaseException) -> None:
-        """Record why the oldest waiting batch cannot be sent, for the error of its delivery
-        timeout."""
+        """Record why the oldest waiting batch is not sent, for the error of its timeout."""
         if self.waiting:
             self.waiting[0].set_error(error)
 
@@ -414,8 +411,7 @@ class PartitionQueue:
 
 
 def _is_before(sequence: int, other: int) -> bool:
-    # Sequence numbers wrap at 2**31. Two batches of one queue are always less than half of that
-    # apart.
+    # Sequence numbers wrap at 2**31; two batches of a queue are less than half of it apart.
     return 0 < (other - sequence) & 0x7FFFFFFF < 0x40000000
 
 
@@ -462,19 +458,16 @@ class PendingBatches:
         await self._added.wait()
 
     def finish(self, batch: ProducerBatch) -> None:
-        """Remove a batch whose futures have results; end each flush for which this was the last
-        pending batch."""
+        """Remove a batch whose futures have results; end the flushes that waited only for it."""
         self._queues.pop(batch, None)
-        # A flush waits only for batches that were pending at its call, or it would never end under
-        # load.
+        # A flush waits only for earlier batches, or it would never end under load.
         for flush in self._flushes:
             flush.pending.discard(batch)
             if not flush.pending and not flush.future.done():
                 flush.future.set_result(None)
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """Replace `batch` by the `parts` that it was split into, also in the flushes that wait for
-        `batch`."""
+        """Replace `batch` by the `parts` that it was split into, also in pending flushes."""
         queue = self._queues.pop(batch)
         for part in parts:
             self._queues[part] = queue
@@ -798,8 +791,7 @@ class MessageAccumulator:
         return self.append_to(topic_queues, queue, timestamp, key, value, headers, is_awaited)
 
     def _now(self) -> int:
-        """Return the milliseconds since 1970. Calls within one millisecond return the same int
-        object, which saves memory."""
+        """Return the milliseconds since 1970, as the same int object within a millisecond."""
         seconds = _clock.wall_time()
         stamp = int(seconds * 1000)
         if stamp != self._last_stamp:
@@ -852,8 +844,7 @@ class MessageAccumulator:
                 topic_queues._left -= batch.reserved - before - _PER_RECORD
                 self.memory.allocate(batch.reserved - before)
                 return future
-            # The batch is full: switch now, because the rest of the quantum would open a small
-            # batch.
+            # The batch is full: switch now, because the rest would open a small batch.
             if not self._grow(topic_queues, queue, batch):
                 queue.seal()
                 self._notify_sender(queue)
@@ -895,8 +886,7 @@ class MessageAccumulator:
         limit = max(batch.builder.size_limit, batch.builder.size)
         if limit >= largest or not queue.waiting or queue.waiting[0] is batch:
             return False
-        # All records of a batch expire together: records that are added late would have little time
-        # for delivery.
+        # All records of a batch expire together, so late records would have little time.
         if self._loop.time() - batch.created > _GROWTH_TIME:
             return False
         batch.grow(min(2 * limit, largest))
@@ -918,8 +908,7 @@ class MessageAccumulator:
         self._notify_sender(queue)
 
     def _notify_sender(self, queue: PartitionQueue) -> None:
-        """Notify the sender of `queue` that a batch was opened or sealed; route a queue without a
-        sender."""
+        """Notify the NodeSender of `queue` of an opened or sealed batch, or route the queue."""
         node = queue.node
         if node is None:
             self._sender.route_new(queue)
@@ -936,8 +925,7 @@ class MessageAccumulator:
         `deadline` (loop time). A call that raises or is cancelled has no effect.
         """
         self.memory.check_size(need)
-        # Add the overheads that `append` counts; with less memory `append` would decline the
-        # caller's next record.
+        # With fewer bytes than `append` counts, it would decline the caller's next record.
         need = min(need + BATCH_OVERHEAD + RECORD_OVERHEAD, self.memory.size)
         # Yield before checking the memory: during the yield an earlier call may allocate or begin
         # to wait, and must not be overtaken.

@@ -91,8 +91,7 @@ def _created(queue: PartitionQueue) -> float:
 
 
 _REPLICATION_TIME = 4.0
-"""Seconds that a broker may take to replicate records before a missing response counts as an
-outage."""
+"""Seconds for replication before a missing response counts as an outage."""
 
 
 class ProduceInFlight:
@@ -107,8 +106,7 @@ class ProduceInFlight:
         batches: Batches,
         sent_at: float,
     ) -> None:
-        """`response` is the future of the response, which is None with acks=0. `sent_at` is loop
-        time."""
+        """The result of `response` is None with acks=0. `sent_at` is loop time."""
         self.request = request
         self.response = response
         self.batches = batches
@@ -414,8 +412,7 @@ class NodeSender:
         self._backing_off.pop(queue, None)
 
     def close(self) -> None:
-        """Stop the timer and the callbacks, and abandon the in-flight requests. The caller stops
-        the task."""
+        """Stop timer and callbacks; abandon the in-flight requests. The caller stops the task."""
         self._timer.cancel()
         if self._turn is not None:
             self._turn.cancel()
@@ -446,8 +443,7 @@ class NodeSender:
                 self._take_turn()
 
     def _pump_soon(self) -> None:
-        """Send in the next iteration of the event loop, together with all batches that the current
-        iteration adds."""
+        """Send in the next iteration of the event loop, with all batches of this iteration."""
         if self._turn is None:
             self._turn = self._loop.call_soon(self._on_turn, context=self._context)
 
@@ -637,8 +633,7 @@ class NodeSender:
         return is_done
 
     def seal_next(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """Seal and return the oldest batch of `queue` for the next request; None if the batch has
-        to wait."""
+        """Seal and return the oldest batch of `queue`; None if the batch has to wait."""
         if queue not in self._ready and queue not in self._lingering:
             return None
         batch = self._next_batch(queue, now)
@@ -690,8 +685,7 @@ class NodeSender:
         return not oldest or now >= oldest[0].created + _BUSY_GATHER_TIME
 
     def _next_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """Return the oldest batch of `queue`, sealed, if it may be sent now; None if the batch has
-        to wait."""
+        """Return the oldest batch of `queue`, sealed; None if the batch has to wait."""
         if not queue.waiting:
             self.discard(queue)
             return None
@@ -783,8 +777,7 @@ class NodeSender:
     def _fill(
         self, request: ProduceRequest, batches: Batches, version: int, topic_ids: dict[str, bytes]
     ) -> Batches:
-        """Add the batches to `request`, and return them. Batches that this version cannot encode
-        fail, and are left out."""
+        """Add batches to `request`, and return them; fail batches that it cannot encode."""
         topics: dict[str, TopicProduceData] = {}
         added = []
         for queue, batch in batches:

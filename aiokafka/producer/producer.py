@@ -658,8 +658,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
                 return queues, waited
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Raise WrongArgument unless `partition` exists; for an unknown partition, refresh the
-        metadata first."""
+        """Raise WrongArgument unless `partition` exists, if necessary after a refresh."""
         if partition >= 0:
             known = await self.client.wait_for_partition(TopicPartition(topic, partition), deadline)
         else:
@@ -698,8 +697,7 @@ class AIOKafkaProducer(Reporting, ProducerSettings, Generic[KeySent, ValueSent])
     # -- batches
 
     def create_batch(self) -> BatchBuilder:
-        """Return an empty batch of up to `max_batch_size` bytes, to fill and pass to
-        `send_batch`."""
+        """Return an empty batch of up to `max_batch_size` bytes, for `send_batch`."""
         builder = self._message_accumulator.sizing("").builder(self._given.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
@@ -873,8 +871,7 @@ _send = AIOKafkaProducer.send
 
 
 def _append_nothing(*_: Any) -> None:
-    """Decline every record in place of `MessageAccumulator.append`, so that `send` calls the
-    interceptors."""
+    """Decline every record, in place of `append`, so that `send` calls the interceptors."""
 
 
 def _is_producer_record(value: Any) -> bool:

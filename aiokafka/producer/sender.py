@@ -51,8 +51,7 @@ T = TypeVar("T")
 
 _NO_TIMEOUT = 0x7FFFFFFF
 
-# CONCURRENT_TRANSACTIONS: the coordinator still writes the markers of the last transaction, which
-# takes milliseconds.
+# Seconds after CONCURRENT_TRANSACTIONS: the coordinator still writes the last markers, in ms.
 _CONCURRENT_BACKOFF = 0.002
 
 
@@ -165,8 +164,7 @@ class Sender:
         self._client = client
         self._config = config
         self._log = SubjectLog(log, config.subject)
-        # Background tasks hold no reference to the producer, so that an unstopped producer can be
-        # garbage-collected.
+        # Tasks hold no reference to the producer, so that it can be garbage-collected.
         self.owner = TaskOwner(config.client.client_id, self._on_task_failed)
         self._loop = asyncio.get_running_loop()
         self.meter = ProducerMeter(self._log, config.metrics_collector)
@@ -182,8 +180,7 @@ class Sender:
 
     @property
     def _sender_task(self) -> asyncio.Task[None] | None:
-        """`sender_task` under aiokafka's name, for health checks of applications: the producer is
-        dead if the task is done."""
+        """aiokafka's name of `sender_task`, for health checks: a done task ends the producer."""
         return self.sender_task
 
     @property
@@ -222,8 +219,7 @@ class Sender:
         self._client.cluster.add_listener(self._on_cluster)
 
     def close(self) -> None:
-        """Stop listening for metadata, and close the NodeSenders. The caller stops the tasks of
-        `owner`."""
+        """Stop listening for metadata, and close the NodeSenders. The caller stops `owner`."""
         self._client.cluster.remove_listener(self._on_cluster)
         for node in self._nodes.values():
             node.close()
@@ -254,8 +250,7 @@ class Sender:
         self.route(queue, self._client.cluster)
 
     def route(self, queue: PartitionQueue, cluster: ClusterMetadata) -> None:
-        """Assign `queue` to the NodeSender of the partition's leader; without a leader, assign None
-        and request metadata."""
+        """Assign `queue` to the NodeSender of the leader; without a leader, request metadata."""
         leader = cluster.leader_for_partition(queue.partition)
         if leader is None or leader < 0:
             queue.assign(None)
@@ -273,8 +268,7 @@ class Sender:
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            # Use the context variables of `start()`, not those of the task that sends the first
-            # record to this broker.
+            # Use the context variables of `start()`, not those of the sending task.
             node = self.owner.context.run(NodeSender, node_id, self)
             self._nodes[node_id] = node
             self.owner.start(node.run(), name=f"sender-{node_id}")

@@ -113,8 +113,7 @@ class PartitionSequence:
         self.expected = 0
         """The sequence number that the leader expects next, according to its last response."""
         self.is_uncertain = False
-        """Whether a batch with a sequence number has failed, so that `expected` may never reach
-        `next`."""
+        """Whether a sequenced batch has failed, so that `expected` may never reach `next`."""
         self.is_unresolved = False
         """Whether a batch has failed although it may still be written."""
         self.has_gap = False
@@ -176,8 +175,7 @@ class ProducerIdState:
         return self.state is TransactionState.IN_TRANSACTION
 
     def is_fatal_error(self) -> bool:
-        """Return whether the producer has failed for good, so that not even an abort is
-        possible."""
+        """Return whether the producer has failed for good: even an abort is impossible."""
         return self.state is TransactionState.FATAL
 
     # -- the producer id
@@ -197,8 +195,7 @@ class ProducerIdState:
         self.id_error = error
 
     def discard_producer_id(self, producer_id: int) -> None:
-        """Request another producer id, unless `producer_id`, which brokers no longer accept, was
-        replaced before."""
+        """Request another producer id if `producer_id`, which brokers refuse, is current."""
         if producer_id == self.producer_id:
             self.wants_producer_id = True
 
@@ -363,8 +360,7 @@ TransactionManager = ProducerIdState
 
 
 def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-    """Return whether no undelivered batch of `queue` has an earlier sequence number than
-    `batch`."""
+    """Return whether no undelivered batch of `queue` precedes `batch` in the sequence."""
     return not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting))
 
 
@@ -427,8 +423,7 @@ class UnansweredRequests:
 
     @contextmanager
     def watch_offsets(self, group_id: str) -> Iterator[None]:
-        """Add the group if the block, a request that stores offsets of the group, gets no
-        response."""
+        """Add the group if the request in the block, with its offsets, gets no response."""
         try:
             yield
         except UNANSWERED:
@@ -437,8 +432,7 @@ class UnansweredRequests:
 
     @contextmanager
     def watch_coordinator(self) -> Iterator[None]:
-        """Set `of_coordinator` if the block, a request that changes or ends the transaction, gets
-        no response."""
+        """Set `of_coordinator` if the request in the block gets no response."""
         try:
             yield
         except UNANSWERED:
@@ -456,8 +450,7 @@ class UnansweredRequests:
             raise
 
     def note_end(self, is_commit: bool) -> None:
-        """Record that the coordinator may have stored an EndTxn, although it responded with an
-        error."""
+        """Record that the coordinator may have stored an EndTxn despite its error response."""
         self.of_commit |= is_commit
 
     def forget_records(self) -> None:
@@ -513,7 +506,7 @@ _TRANSITIONS = {
     _S.FATAL: set(),
 }
 
-# Programs for aiokafka search error messages for these texts. The reason follows the text.
+# Programs for aiokafka match these texts at the beginning of an error message; a reason follows.
 _NO_RECORDS = "Can't send messages while not in transaction"
 _OPENINGS = {
     "send": _NO_RECORDS,
@@ -567,8 +560,7 @@ class Transaction:
         self.groups: set[str] = set()
         """Groups that the coordinator has added to the transaction."""
         self.unanswered = UnansweredRequests()
-        """Requests without a response, which brokers may process after the transaction has
-        ended."""
+        """Requests without a response, which may be processed after the transaction."""
         self._on_closed = on_closed
 
     def begin(self, is_version_2: bool) -> None:
@@ -589,8 +581,7 @@ class Transaction:
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
-        """Enter COMMITTING, or stay in it after a timeout or a cancellation; accept no more
-        records."""
+        """Enter COMMITTING, or stay in this state; accept no more records."""
         if self.state is not _S.COMMITTING:
             self._enter(_S.COMMITTING, "commit_transaction")
         self._on_closed()
@@ -621,8 +612,7 @@ class Transaction:
     # -- the transaction at the coordinator and the leaders
 
     def note_effects(self) -> None:
-        """Record that the coordinator may know the transaction from now on, because a request to it
-        is being sent."""
+        """Record that a request is being sent, so that the coordinator may know the transaction."""
         self.has_effects = True
 
     def add_partitions(self, partitions: Set[TopicPartition]) -> None:
@@ -658,8 +648,7 @@ class Transaction:
         self.is_ending = False
 
     def note_end(self) -> None:
-        """Record that the coordinator has ended the transaction, so that EndTxn must not be sent
-        again."""
+        """Record that the coordinator has ended the transaction, so EndTxn is not sent again."""
         self.is_ended = True
 
     def note_commit(self) -> None:
@@ -733,8 +722,7 @@ class Transaction:
     def fail_for_good(self, error: BaseException) -> None:
         """Record that the producer cannot continue: every call raises `error` from now on."""
         if self.state is not _S.FATAL:
-            # Override the attributes of the error's class: with its `requires_abort` programs would
-            # abort again and again.
+            # With the `requires_abort` of the error's class, programs would abort for ever.
             vars(error).update(is_fatal=True, requires_abort=False)
             self._enter(_S.FATAL, "fail")
             self.error = error

@@ -80,8 +80,7 @@ _LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
 
 
 class _CancelledError(Exception):
-    """Raised by `PendingTxnRequest.in_flight` in place of sending a request: the task was
-    cancelled."""
+    """`in_flight` raises this error, and sends nothing, if the task was cancelled."""
 
 
 class PendingTxnRequest:
@@ -145,8 +144,7 @@ class PendingTxnRequest:
             self.task.cancel()
 
     async def execute(self, work: Callable[[PendingTxnRequest], Awaitable[None]]) -> None:
-        """Run `work` unless the task is cancelled, and store the exception that `work` raises in
-        `error`."""
+        """Run `work` unless the task is cancelled; store an exception of `work` in `error`."""
         self._has_begun = True
         try:
             if not self.is_cancelled:
@@ -403,8 +401,7 @@ MemberOffsets = tuple[ConsumerGroupMetadata, Offsets]
 
 
 class WrongOffsets(TypeError, ValueError):
-    """The argument is no mapping of offsets. Also a ValueError, because aiokafka raised
-    ValueError."""
+    """The argument is no mapping of offsets. Also a ValueError, which aiokafka raised."""
 
 
 def as_offsets(offsets: Any) -> Offsets:

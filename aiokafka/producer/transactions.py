@@ -55,8 +55,7 @@ __all__ = ["Fencing", "ProducerTransactions"]
 
 
 _PAST = (ProducerFenced, InvalidTxnState)
-"""Responses to an outdated epoch, or after the coordinator or an administrator has ended the
-transaction."""
+"""Responses to an outdated epoch, or if the coordinator has ended the transaction."""
 
 
 class Fencing:
@@ -76,8 +75,7 @@ class Fencing:
         self._loop = asyncio.get_running_loop()
         self._begun = 0.0
         self._partitions: RemainingPartitions | None = None
-        """Partitions of the empty transaction of `fence_unanswered`; None without such a
-        transaction."""
+        """Partitions of the empty transaction of `fence_unanswered`; None without one."""
         self._groups: set[str] = set()
         """Groups of the empty transaction of `fence_unanswered`."""
 
@@ -634,8 +632,7 @@ class ProducerTransactions:
         transaction = self.transaction
         can_renew = await self._requests.can_renew(deadline)
         if isinstance(error, ProducerFenced):
-            # The epoch is outdated. If another producer has the transactional id, `renew` is
-            # refused later.
+            # Outdated epoch: if another producer has the transactional id, `renew` is refused.
             counts_as_aborted = can_renew
         else:
             # The coordinator knows no open transaction. That is expected in version 1 if no
@@ -678,8 +675,7 @@ class ProducerTransactions:
             raise
 
     def _by_member(self, offsets: Offsets, group: Any) -> list[MemberOffsets]:
-        """Return the offsets by the member that commits them, according to the current
-        assignment."""
+        """Return the offsets by committing member, according to the current assignment."""
         member = as_group(group)
         group_id = member if isinstance(member, str) else member.group_id
         found = readers(self._loop, self._client.cluster.cluster_id, group_id)
@@ -699,8 +695,7 @@ class ProducerTransactions:
             if not transaction.is_version_2 and group_id not in transaction.groups:
                 identity = self._fencing.identity
                 await self._requests.add_group(identity, group_id, deadline, pending)
-            # Record the group in version 2, too: `_abort_unknown` checks whether a transaction has
-            # groups.
+            # Also for version 2: `_abort_unknown` checks whether the transaction has groups.
             transaction.add_group(group_id)
             while by_member:
                 by_member = await self._commit_offsets(by_member, offsets, group, deadline, pending)
@@ -780,8 +775,7 @@ class ProducerTransactions:
                     transaction.fail(error)
 
     async def _add_partitions(self, pending: PendingTxnRequest) -> None:
-        """Add the partitions in `wanted`, before records are sent to them. In version 2 leaders add
-        partitions."""
+        """Add the partitions in `wanted` before their records are sent (version 1 only)."""
         transaction = self.transaction
         wanted = set(transaction.wanted)
         deadline = self._deadline()
@@ -797,8 +791,7 @@ class ProducerTransactions:
         self._sender.resume(wanted)
 
     async def _explain_doubt(self, pending: PendingTxnRequest) -> None:
-        """Send requests to the coordinator to find out why a leader refused records, and raise the
-        error for the transaction."""
+        """Find out from the coordinator why a leader refused records; raise the error."""
         transaction = self.transaction
         doubt = transaction.doubt
         assert doubt is not None

@@ -17,8 +17,7 @@ __all__ = ["Credentials"]
 
 
 class Credentials:
-    """The user name and password. Either may be configured as a function of the application, which
-    `fetch` calls."""
+    """The user name and password; `fetch` calls those configured as functions."""
 
     __slots__ = ("_password", "_username", "password", "user")
 

@@ -74,8 +74,7 @@ class Gssapi:
             raise self._failure(error) from error
 
     def _credentials(self, gssapi: Any) -> Any:
-        """Return the credentials of the configured principal or keytab; None to use the credentials
-        of the environment."""
+        """Return the credentials of the principal or keytab; None to use the environment."""
         principal, keytab = self._identity.principal, self._identity.keytab
         if principal is None and keytab is None:
             return None
