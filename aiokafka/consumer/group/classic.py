@@ -433,8 +433,8 @@ class ClassicProtocol(GroupProtocol):
 
     def _end_commits(self, follows: bool, data: bytes) -> None:
         """Fail the commits of an eager member's previous partitions, unless they are assigned to it
-        again. `follows`: whether the member missed no generation, in which another member may have
-        committed later offsets."""
+        again. `follows`: whether the member missed no generation. In a missed generation, another
+        member may have committed later offsets."""
         self._rebalance.forget_unsubscribed()
         # After `unsubscribe()` the group's commits have failed already, and commits of a manual
         # assignment continue.

@@ -712,7 +712,7 @@ class Kip848Protocol(GroupProtocol):
         if self._may_go_on():
             await self._await_ids(wanted)
         if self._may_go_on():
-            # Not before the revocation: until then, partitions keep the ids of their assignment.
+            # Not before the revocation: partitions to revoke keep the ids of their assignment.
             self._ids = wanted
             ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
             # Before the listener is called, which may commit for its new partitions.
