@@ -239,7 +239,7 @@ class GroupMembership(CoordinatorNames):
         self.state.begin_stop()
         loop = asyncio.get_running_loop()
         # The order of these steps:
-        # 1. Wait for a LeaveGroup in flight: a cancelled request may never arrive.
+        # 1. Wait for an in-flight LeaveGroup: a cancelled request may never arrive.
         # 2. Commit during a join: see `_commit_while_joining()`.
         # 3. Complete a join that other members wait for.
         # 4. End the membership task, so that no more partitions are revoked or assigned.
@@ -424,7 +424,7 @@ class GroupMembership(CoordinatorNames):
 
     async def _follow_states(self) -> None:
         state = self.state
-        # The condition is needed: a listener may have swallowed the cancellation.
+        # Check `is_stopping`, because a listener may have swallowed the cancellation of this task.
         while not state.is_stopping:
             if state.current is MembershipState.FAILING and state.error is not None:
                 raise state.error
