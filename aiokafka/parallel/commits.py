@@ -155,8 +155,7 @@ class Committer:
         lags, ends = consumer.lag(), consumer.known_end_offsets()
         finished = []
         for work in self._queue.partitions:
-            # Use the current assignment. The listener drops revoked partitions from the queue
-            # later.
+            # Use the current assignment: the listener drops revoked partitions later.
             if work.tp in lags:
                 offset = self._committable(work, ends.get(work.tp), lags[work.tp])
                 if offset > work.committed:

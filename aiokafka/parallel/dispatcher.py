@@ -343,9 +343,7 @@ class Dispatcher:
                 raise work.failure
 
     def _pass_on(self, waiter: asyncio.Future[None]) -> None:
-        """Wake the next worker if the cancelled worker was already woken; else remove its
-        waiter.
-        """
+        """Wake the next worker if the cancelled one was already woken; else remove its waiter."""
         if waiter.done() and not waiter.cancelled():
             self.wake(1)
         elif waiter in self._waiters:
@@ -407,9 +405,7 @@ class Dispatcher:
         return outcome
 
     async def leave(self, work: Work, error: BaseException | None) -> bool:
-        """Finish or fail a record at the end of its block; return whether to suppress the exception
-        `error`.
-        """
+        """Finish or fail a record at the end of its block; return whether to suppress `error`."""
         try:
             if error is None:
                 self.finish(work)
@@ -424,9 +420,7 @@ class Dispatcher:
             self.wake(self.queue.ready)
 
     def maybe_release(self, work: Work) -> None:
-        """Put a record back for another worker if it is still running: its handler failed or was
-        cancelled.
-        """
+        """Put a record whose handler failed or was cancelled back for another worker."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self.meter.moved(self.queue.running)

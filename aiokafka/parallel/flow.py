@@ -75,8 +75,7 @@ class Flow:
         """Return the `max_records` for the next `getmany()`."""
         queue, limits = self._queue, self._limits
         few, few_bytes = self._resume_level()
-        # If the limits are reached, `getmany()` returns no records before the resume level is
-        # reached.
+        # If the limits are reached, `getmany()` returns no records above the resume level.
         records = few if self._is_full else queue.records
         nbytes = few_bytes if self._is_full else queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._weight
@@ -102,12 +101,9 @@ class Flow:
         self.release(tp)
 
     def taken(self, partition: PartitionWork) -> None:
-        """Update the mean record size, and pause this partition at its limits, after its records
-        were queued.
-        """
+        """Update the mean record size, and pause this partition at its limits, after queueing."""
         mean = partition.nbytes / max(1, partition.unfinished)
-        # The size rises at once and falls slowly: too many records cost memory, too few cost a
-        # call.
+        # The size rises at once and falls slowly: too many records cost memory, too few a call.
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
         limits = self._limits

@@ -138,8 +138,7 @@ class DrainingListener(ConsumerRebalanceListener):
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Cancel the handlers at once, call the application's listener, and drop the partitions."""
         try:
-            # Do not commit: other members own the partitions already, so the group would reject the
-            # commit.
+            # Do not commit: other members own the partitions, so the group would reject it.
             self._dispatcher.queue.lose(lost)
             await self.finish(lost, 0.0)
             if self.listener is not None:

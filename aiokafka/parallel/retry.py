@@ -89,9 +89,7 @@ class Delays:
         return self._delayed.next_due()
 
     def release(self, now: float) -> Batches:
-        """Return the delayed records that are due now; resume partitions without other delayed
-        records.
-        """
+        """Return the delayed records that are due now; resume partitions without others."""
         due = self._delayed.take_due(now)
         for tp in due:
             if tp not in self._delayed:
@@ -495,9 +493,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """Send a copy alone in a batch; unlike `send`, this works for a record without key and
-        value.
-        """
+        """Send a copy alone in a batch, which `send` cannot do without key and value."""
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
         batch = producer.create_batch()

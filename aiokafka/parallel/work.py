@@ -69,14 +69,11 @@ class OffsetTracker:
         self._next = min(self._next, offset)
 
     def finish(self, offset: int) -> None:
-        """Mark a taken offset as finished. Raises ValueError if it is not taken or already
-        finished.
-        """
+        """Mark a taken offset as finished. Raises ValueError if it is not taken or is finished."""
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")
-        # Store the offset until all lower offsets are finished, because a commit includes all lower
-        # offsets.
+        # Store the offset until all lower offsets are finished: a commit includes them.
         if offset != window[0]:
             finished.add(offset)
             return
@@ -283,9 +280,7 @@ class WorkQueue:
 
     @property
     def ready(self) -> int:
-        """Number of ready records, including records of closed partitions; 0 if the queue is
-        closed.
-        """
+        """Number of ready records, also of closed partitions; 0 if the queue is closed."""
         return 0 if self.is_closed else len(self._ready)
 
     # -- adding -----------------------------------------------------------------------------------
@@ -388,9 +383,7 @@ class WorkQueue:
     # -- processing ------------------------------------------------------------------------------
 
     def start_next(self) -> Work | None:
-        """Start the record that has been ready for longest, and return it; return None if no record
-        can be started.
-        """
+        """Start the record that has been ready for longest, and return it; None without one."""
         if self.is_closed:
             return None
         ready = self._ready
@@ -490,9 +483,7 @@ class WorkQueue:
         self.is_closed = True
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
-        """Start no more records of these partitions, and return their works; running records may
-        finish.
-        """
+        """Start no more records of these partitions; running records may finish."""
         tps = list(tps)
         self.delayed.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
@@ -501,17 +492,13 @@ class WorkQueue:
         return found
 
     def lose(self, tps: Iterable[TopicPartition]) -> None:
-        """Mark partitions as lost to other members: errors of their records do not end the
-        processing.
-        """
+        """Mark partitions as lost to other members: their errors do not end the processing."""
         for tp in tps:
             if tp in self._partitions:
                 self._partitions[tp].is_lost = True
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop these partitions and their records; finishing a running record then only frees its
-        lane.
-        """
+        """Drop these partitions and their records; running records only free their lanes."""
         tps = list(tps)
         self.delayed.drop(tps)
         self._forget(tps)
@@ -521,8 +508,7 @@ class WorkQueue:
         for partition in dropped:
             partition.is_closed = True
             partition.is_current = False
-            # Works that were returned but not entered may never be entered, so they no longer count
-            # as running.
+            # Works that were returned but not entered may never be entered, so stop counting them.
             self._discount_runs(partition, partition.running - partition.opened)
             self._linger(partition)
             partition.lanes.clear()

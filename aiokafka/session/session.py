@@ -167,17 +167,14 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- lifecycle
 
     async def __aenter__(self) -> Self:
-        # If an earlier `__aenter__` failed, for example without a broker, the listener is already
-        # set.
+        # If an earlier `__aenter__` failed, for example without a broker, the listener is set.
         if self.consumer.rebalance_listener is not self._listener:
             self._listener.inner = self.consumer.rebalance_listener
-        # Set the listener before the consumer starts, so that the listener gets the first
-        # assignment.
+        # Set the listener before the consumer starts, so that it gets the first assignment.
         self.consumer.rebalance_listener = self._listener
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.producer)
-            # `stop(0)` does not wait for undelivered records: `__aexit__` has already waited for
-            # them.
+            # `stop(0)` does not wait for undelivered records: `__aexit__` has waited for them.
             stack.push_async_callback(self.producer.stop, 0)
             await stack.enter_async_context(self.consumer)
             self._exits = stack.pop_all()

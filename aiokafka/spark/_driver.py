@@ -29,8 +29,7 @@ _TOPIC_TIMEOUT = 5.0
 # Maximum age in seconds of the known partitions.
 _DISCOVERY_INTERVAL = 1.0
 _RETRY_INTERVAL = 0.05
-# Seconds between look-ups of the partitions while a request for offsets waits, maybe for a deleted
-# topic.
+# Seconds between look-ups of the partitions while a request waits, maybe for a deleted topic.
 _LOOK_INTERVAL = 1.0
 
 Bounds = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
@@ -130,9 +129,7 @@ class Cluster:
         return {**found, **await self._look_for(hidden)}
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """Return the partitions of the subscribed topics, and of the existing topics in
-        `topics`.
-        """
+        """Return the partitions of the subscribed topics, and of existing `topics`."""
         known = await self.partitions(refresh=False)
         # With `assign`, `partitions()` returns the assigned partitions only; `_assigned_topics` has
         # all partitions of these topics.

@@ -80,9 +80,7 @@ class LoopThread:
             future.cancel()
 
     def stop(self) -> None:
-        """Close every client and end the thread. Spark processes exit without calling this
-        method.
-        """
+        """Close every client and end the thread. Spark processes exit without this call."""
         self.is_stopped = True
         self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -92,8 +90,7 @@ class LoopThread:
     async def _end(self) -> None:
         """Close every client, and cancel the calls that wait in `run`."""
         await self.clients.close()
-        # Threads wait in `run` for their tasks, so the loop must not stop before these tasks have
-        # ended.
+        # Threads wait in `run` for their tasks, so these tasks must end before the loop stops.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()

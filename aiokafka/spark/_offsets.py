@@ -108,9 +108,7 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """Return the included start of the batch, which only the end of the first batch has; else
-    None.
-    """
+    """Return the included start of the batch; None for the end of any but the first batch."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()

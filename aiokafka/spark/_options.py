@@ -108,9 +108,7 @@ class OptionReader:
         return value
 
     def duration(self, name: str, default: str) -> float:
-        """Return a duration such as `15m` in seconds; a number without a unit is in
-        milliseconds.
-        """
+        """Return a duration such as `15m` in seconds; without a unit it is in milliseconds."""
         text = self.text(name)
         try:
             return parse_duration(default if text is None else text)

@@ -220,9 +220,7 @@ class StreamPlan:
         )
 
     def _mirror(self, begin: Offsets) -> None:
-        """With commitOffsets, commit the start of a batch: Spark has processed all records before
-        it.
-        """
+        """With commitOffsets, commit the start of a batch: earlier records are processed."""
         if self._options.commit_offsets and begin != self._initial:
             _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
 
@@ -309,8 +307,7 @@ class StreamPlan:
             self._lose_partitions(gone)
         ids = _ask(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
-        # The end was stored when the batch was planned. Partitions may have been deleted since
-        # then.
+        # The end was stored when the batch was planned: partitions may have been deleted later.
         if not self._options.fail_on_data_loss:
             last = self._without_deleted(last)
         ranges = ranges_between(self._with_new(first, last), last)

@@ -71,9 +71,7 @@ class RepetitionCheck:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: EndedBatch) -> None:
-        """Raise NotRepeatedError if rows of the batch were written before by tasks that the batch
-        no longer has.
-        """
+        """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
         name = name_of_marks(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
@@ -117,9 +115,7 @@ _repetitions = RepetitionCheck()
 
 
 class Report(NamedTuple):
-    """The result of a task. A task that repeats written rows sends no rows, so `counts` is
-    empty.
-    """
+    """The result of a task. A task that repeats written rows sends none: `counts` is empty."""
 
     counts: Mapping[tuple[str, int], int]
     rows: int
@@ -187,8 +183,7 @@ class _Task:
         if options.exactly_once:
             assert identity is not None
             self._transaction = TaskTransaction(options, identity)
-            # Push `close` before `begin`: a task that is killed during `begin` must stop its
-            # producer.
+            # Push `close` before `begin`: a task that is killed there must stop its producer.
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
             self._check_marker(identity)
@@ -298,7 +293,5 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: EndedBatch) -> None:
-    """Raise NotRepeatedError if rows of the batch were written before by tasks that the batch no
-    longer has.
-    """
+    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
     loop_thread().run(_repetitions.check(options, ended))

@@ -49,9 +49,7 @@ def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> 
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Reads a batch query. An instance on the driver plans the tasks, instances on executors
-    read.
-    """
+    """Reads a batch query: plans the tasks on the driver, and reads them on executors."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options

@@ -66,9 +66,7 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if rows of the batch were written before by tasks that the batch no
-    longer has.
-    """
+    """Raise NotRepeatedError if tasks that the batch no longer has wrote rows of this batch."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -92,8 +90,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = TaskIdentity(options.app_id, options.version, task.partitionId())
-        # In foreachBatch the job group is the run of the query; elsewhere the job group is the
-        # user's own.
+        # In foreachBatch the job group is the run of the query; elsewhere it is the user's own.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)

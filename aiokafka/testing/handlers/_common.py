@@ -18,9 +18,7 @@ G = TypeVar("G")
 def per_partition(
     kind: Callable[..., G], topics: Iterable[Any], result: Callable[[str, Any], Any]
 ) -> list[G]:
-    """Return an instance of `kind` for each topic, with `result(topic name, partition)` of each
-    partition.
-    """
+    """Return a `kind` for each topic, with `result(topic name, partition)` of each partition."""
     return [
         kind(name=topic.name, partitions=[result(topic.name, p) for p in topic.partitions])
         for topic in topics
@@ -44,9 +42,7 @@ def check_epoch(partition: Partition, epoch: int) -> int:
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
-    """Return 0 if this broker leads the partition and may handle the request, else the error
-    code.
-    """
+    """Return 0 if this broker leads the partition and may handle the request, else an error."""
     if partition is None:
         return errors.UnknownTopicOrPartitionError.errno
     errno = context.check_topic(partition.topic)

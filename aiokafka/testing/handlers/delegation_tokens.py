@@ -25,9 +25,7 @@ _FIRST_WITH_REQUESTER = 3  # versions
 
 
 def _principal_of(context: RequestContext) -> str:
-    """Return the client's principal; raise TokenRefusedError if the client may not manage
-    tokens.
-    """
+    """Return the client's principal. Raises TokenRefusedError if it may not manage tokens."""
     session = context.session
     if session is None or session.is_by_token:
         raise TokenRefusedError(errors.DelegationTokenRequestNotAllowed.errno)

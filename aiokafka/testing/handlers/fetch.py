@@ -40,9 +40,7 @@ _UNKNOWN = (errors.UnknownTopicOrPartitionError.errno, errors.UnknownTopicId.err
 def fetch(
     context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read the partitions of the request and of its fetch session; wait for `min_bytes` if
-    needed.
-    """
+    """Read the partitions of the request and of its fetch session; wait for `min_bytes`."""
     sessions = context.services.fetch_sessions(context.node_id)
     session, incremental = sessions.open(
         request.session_id,

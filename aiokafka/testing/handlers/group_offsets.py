@@ -141,8 +141,7 @@ def _commit_topics(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        # Versions from 10 on do not encode the name; interceptions that edit the response need the
-        # name.
+        # Versions from 10 on do not encode the name, but tests that edit the response use it.
         name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
@@ -388,9 +387,7 @@ def _group(
 
 
 def _check_reader(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Return the error code for the member of a request (KIP-848); 0 if it is valid or not
-    named.
-    """
+    """Return the error code for the member of a request (KIP-848); 0 if valid or not named."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return 0

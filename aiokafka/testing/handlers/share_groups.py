@@ -1,6 +1,4 @@
-"""Share groups and streams groups. A fake cluster has no such groups: each request gets an
-error.
-"""
+"""Share groups and streams groups. A fake cluster has none: each request gets an error."""
 
 from __future__ import annotations
 
